@@ -3,6 +3,7 @@
 settings      the words that an algorithm's settings are made of
 ranking       columns in their order, as a result has them
 contract      what an algorithm is to everything above
+mapped_site   the site half, and what settings have in common, of algorithms in features that all sites share
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      which algorithms there are, by the name a scenario calls them
 pan_svm, dpp_svm, hybrid_svm, dp_erm

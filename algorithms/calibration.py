@@ -25,12 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.features.mapped_rows import MappedSite
+from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.settings import MAX_COUNT, Share, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import SitePart, step, steps_of
 from fedsvm.federation.site.terms import Terms
 
 MARKS = np.linspace(-4.0, 4.0, 129)
@@ -124,29 +124,32 @@ def sigmoid(z: FloatArray) -> FloatArray:
     return np.where(z >= 0, shrunk / (1 + shrunk), 1 / (1 + shrunk))
 
 
-class CalibratedSite(HorizontalSite):
-    """A site that has rows set apart, their features (n, m) and labels (n,) of +1 and -1 ready."""
+class CalibrationRows(SitePart):
+    """The rows set apart at a site, by which a model is calibrated."""
 
-    features_apart: FloatArray
+    def __init__(self, site: HorizontalSite, mapped: MappedRows) -> None:
+        self._site, self._mapped = site, mapped
+        self._decisions: FloatArray = np.zeros(0)
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
         """Return the steps that calibrate where rows are set apart for it, and the one that a threshold needs."""
-        unused = set[str]() if terms.reading.get("calibration") else set(steps_in(CalibratedSite))
-        if terms.settings.get("threshold") in ("zero", "half"):
-            unused |= {"called_positive"}
-        return super().offered_steps(terms) - unused
+        if not terms.reading.get("calibration"):
+            return frozenset()
+        unused = {"called_positive"} if terms.settings.get("threshold") in ("zero", "half") else set()
+        return steps_of(cls) - unused
 
     @step
     def score_apart(self, w: FloatArray, b: float) -> None:
         """Take the decision values of the rows set apart."""
-        if self.is_scaled:  # or of an earlier fold, told to a site that was restarted
-            self.decisions = self.features_apart @ w + b
+        if self._site.is_scaled:  # else this is of an earlier fold, and the site was restarted
+            self._decisions = self._mapped.features_apart @ w + b
 
     @step
     def classes_apart(self) -> FloatArray:
         """(2,): how many of the rows set apart are of the negative and of the positive class."""
-        return np.array([float((self.labels_apart < 0).sum()), float((self.labels_apart > 0).sum())])
+        labels = self._labels
+        return np.array([float((labels < 0).sum()), float((labels > 0).sum())])
 
     @step(bound=math.inf)
     def sigmoid_sums(self, slope: float, offset: float, targets: list[float]) -> FloatArray:
@@ -154,32 +157,24 @@ class CalibratedSite(HorizontalSite):
 
         targets: of the negative and of the positive class.
         """
-        return likelihood(self.decisions, self.labels_apart, slope, offset, targets)
+        return likelihood(self._decisions, self._labels, slope, offset, targets)
 
     @step
     def called_positive(self) -> FloatArray:
         """(2, 129): how many negative and positive rows have decision values from each mark on."""
-        above = np.greater_equal.outer(self.decisions, MARKS)
-        return np.stack([above[self.labels_apart < 0].sum(axis=0), above[self.labels_apart > 0].sum(axis=0)]).astype(
-            np.float64
-        )
+        above, labels = np.greater_equal.outer(self._decisions, MARKS), self._labels
+        return np.stack([above[labels < 0].sum(axis=0), above[labels > 0].sum(axis=0)]).astype(np.float64)
 
-
-class CalibratedMappedSite(MappedSite, CalibratedSite):
-    """A site that maps its rows as all sites do, those apart too."""
-
-    @step
-    def receive_map(self, **feature_map: Any) -> None:
-        """Map this site's rows, those apart too."""
-        super().receive_map(**feature_map)
-        if self.is_scaled:
-            self.features_apart = self.map(self.rows_apart)
+    @property
+    def _labels(self) -> FloatArray:
+        """(n,) of +1 and -1."""
+        return np.asarray(self._site.partition.arrays["labels"][0, self._site.calibrating])
 
 
 def likelihood(
     decisions: FloatArray, labels: FloatArray, slope: float, offset: float, targets: list[float]
 ) -> FloatArray:
-    """(6,) see `CalibratedSite.sigmoid_sums`."""
+    """(6,) see `CalibrationRows.sigmoid_sums`."""
     target, z = np.where(labels > 0, targets[1], targets[0]), slope * decisions + offset
     p = sigmoid(z)
     value = np.maximum(z, 0) + np.log1p(np.exp(-np.abs(z))) - (1 - target) * z

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -58,6 +58,7 @@ from fedsvm.algorithms.settings import Natural, Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import step
 from fedsvm.federation.site.terms import Terms
 
@@ -198,7 +199,11 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
 
 
 class ErmSite(PubliclyScaledSite):
-    """The site half."""
+    """The site half. points: the rows, as they are trained on."""
+
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.points: FloatArray = np.zeros((0, 0))
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:

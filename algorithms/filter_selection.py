@@ -37,7 +37,7 @@ from fedsvm.algorithms.selection.model import (
     chosen_count,
 )
 from fedsvm.algorithms.selection.moments import class_moments
-from fedsvm.algorithms.selection.subset_path import SVM_STEPS, SelectionSite, has_curve
+from fedsvm.algorithms.selection.site import SVM_STEPS, SelectionSite, has_curve
 from fedsvm.algorithms.selection.training import SubsetTraining
 from fedsvm.algorithms.settings import Count, Share, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray

@@ -35,7 +35,7 @@ from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.held_out import held_out, removal_of
 from fedsvm.algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
 from fedsvm.algorithms.selection.moments import class_moments
-from fedsvm.algorithms.selection.subset_path import SelectionSite
+from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from fedsvm.algorithms.settings import Count, Share, doc
 from fedsvm.federation.arrays import IntArray

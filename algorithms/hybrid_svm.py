@@ -32,7 +32,7 @@ import functools
 import hmac
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
@@ -52,22 +52,23 @@ from fedsvm.algorithms.contract import (
 )
 from fedsvm.algorithms.data.classes import above_others, members, one_against_rest
 from fedsvm.algorithms.data.columns import Labelled
-from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.horizontal import HorizontalSite, count_rows
 from fedsvm.algorithms.data.partition import agreed_folds
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
 from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.cutting_plane import Oracle
-from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, groups_of
-from fedsvm.algorithms.optimisation.joint_hinge import JointOracle, JointSite, JointSums
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Oracle, Points
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeCuts, groups_of
+from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOracle, JointSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, chosen
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
-from fedsvm.algorithms.optimisation.weighting import WeightedSite
+from fedsvm.algorithms.optimisation.weighting import RowWeights
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.discrete_noise import gaussian_share, laplace_share
@@ -77,7 +78,8 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
 from fedsvm.federation.errors import FederationError, MembershipChanged, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.site.terms import Terms
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -187,89 +189,68 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
     return above_others(values) if jointly else np.asarray(values)
 
 
-class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
-    """The site half. noise_key: what its shares of noise follow from, and summed: what it put into sums with them.
-
-    whole: the model that is joint. models: how many it had since it had a key, of which the last counts. releases: for
-    how many keys it released one. priors (K, m) and rows: those that the last model is of.
+class ModelRelease(SitePart):
+    """The models that a site has, alone or with all others, and their release with its shares of the noise.
 
     The models of several classes are one behind the other.
     """
 
-    whole: FloatArray | None = None
-    noise_key: bytes
-    models: int = 0
-    summed: frozenset[str] = frozenset()
-    releases: int = 0
-    priors: FloatArray
-    rows_of_all: int
+    def __init__(self, site: HorizontalSite, rows: FeatureRows) -> None:
+        self._site, self._rows = site, rows
+        self._part: FloatArray = np.zeros(0)  # of a model that is a sum over sites
+        self._whole: FloatArray | None = None  # the model that all sites trained together
+        self._priors: FloatArray = np.zeros((0, 0))  # (K, m) of the last model, and the rows that it is of
+        self._rows_of_all = 0
+        self._noise_key: bytes | None = None  # the shares of noise follow from it
+        self._models = 0  # trained since there is a key, of which the last counts
+        self._summed: frozenset[str] = frozenset()  # what was put into sums with noise of this key
+        self._releases = 0  # keys for which a model was released
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed variant and solver, and of those that release the model the one it takes.
+    def begin(self, noise_key: bytes) -> None:
+        """Forget the models of other features, and draw noise from this key."""
+        self._noise_key, self._models, self._summed = noise_key, 0, frozenset()
 
-        Without noise, or with noise that the coordinator draws, that is the model as it is; otherwise shares of noise.
-        """
-        if "variant" not in terms.settings:
-            return super().offered_steps(terms)
-        settings, drawn_here = terms.settings, terms.settings.get("mechanism") in ("laplace", "gaussian")
-        by_path = steps_in(PathSite) | {"squared_norms", "take_best"}
-        by_cuts = steps_in(HingeSite) | steps_in(JointSite)
-        unused = steps_in(WeightedSite) | {"released", "keep_best", "starting_sums"}
-        unused |= {"own_part" if drawn_here else "noisy_part"}
-        if settings.get("variant") == "one-shot":
-            unused |= by_path | by_cuts
-        elif settings.get("solver") == "cutting-plane":
-            joint = settings.get("multiclass") == "joint"
-            unused |= by_path | steps_in(HingeSite if joint else JointSite) | {"own_part", "train_alone"}
-        else:
-            unused |= by_cuts | {"train_alone"}
-        return super().offered_steps(terms) - unused
+    def take(self, part: FloatArray) -> None:
+        """Take this site's part of the next model."""
+        self._part = part
+        self._models += 1
+
+    def take_whole(self, model: FloatArray) -> None:
+        """Take the next model, which all sites trained together; the first site of a sum adds it."""
+        self._whole = model
+        self._models += 1
 
     def check_problem(self, prior: FloatArray, price: float) -> None:
         """Raise OrderRefused for a prior where none was agreed on, or a price that is not C over a number of rows."""
         self._check_prior(prior)
-        C = self.terms.settings.get("C", price)
+        C = self._site.terms.settings.get("C", price)
         rows = round(C / price) if 0 < price < math.inf else 0
         if not math.isclose(price * rows, C):
             raise OrderRefused(f"price must be C = {C:g} over the number of rows, got {price:g}")
-        self.priors, self.rows_of_all = np.broadcast_to(prior, (len(self.labels), prior.shape[-1])), rows
+        self._priors, self._rows_of_all = np.broadcast_to(prior, (len(self._site.labels), prior.shape[-1])), rows
 
     def _check_prior(self, prior: FloatArray) -> None:
         """Raise OrderRefused for a prior where none was agreed on."""
         if prior.any():
-            self.check_agreed(prior="public")
-
-    @step
-    def receive_frequencies(self, rho: FloatArray) -> None:
-        """Map this site's rows, whose features never leave it, and draw the key of its noise."""
-        self.check_agreed(features=len(rho))
-        self.features = paired_features(self.rows, rho)
-        self.noise_key, self.models, self.summed = drawn_key(self.channel), 0, frozenset()
+            self._site.check_agreed(prior="public")
 
     @step
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
-        self.check_agreed(C=C, tolerance=tolerance)
+        self._site.check_agreed(C=C, tolerance=tolerance)
         self._check_prior(prior)
-        own, priors = len(self.features), np.atleast_2d(prior)
-        self.priors, self.rows_of_all = priors, rows
-        self.part = np.zeros(prior.size)
+        own, priors = len(self._rows.features), np.atleast_2d(prior)
+        self._priors, self._rows_of_all = priors, rows
+        part = np.zeros(prior.size)
         if own:
             stopping, models = Stopping(tolerance, _MAX_ITERATIONS), []
-            for labels, of_class in zip(self.labels, priors, strict=True):
-                solution = minimised(self.features, labels, of_class, C / own, stopping)
+            for labels, of_class in zip(self._site.labels, priors, strict=True):
+                solution = minimised(self._rows.features, labels, of_class, C / own, stopping)
                 if not solution.converged:
                     raise StepRefused(f"training did not reach tolerance {tolerance:g}; raise algorithm.tolerance")
                 models.append(own / rows * (of_class + solution.w))
-            self.part = np.concatenate(models)
-        self.models += 1
-
-    @step
-    def take_best(self, keep: IntArray, constants: IntArray) -> None:
-        """Keep the model that all sites trained together; the first of a sum puts it in."""
-        self.whole = (self._priors() + self.best(keep, constants)[:, :-1]).ravel()
-        self.models += 1
+            part = np.concatenate(models)
+        self.take(part)
 
     @step(bound=math.inf)
     def own_part(self, joint: bool) -> FloatArray:
@@ -277,19 +258,19 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
 
         Raises StepRefused where that site was restarted, and has lost it, OrderRefused where it is not as agreed.
         """
-        self.check_agreed(variant="joint" if joint else "one-shot")
+        self._site.check_agreed(variant="joint" if joint else "one-shot")
         if not joint:
-            return self.part
-        if self.channel.sites[0] != self.site:
+            return self._part
+        if self._site.channel.sites[0] != self._site.site:
             return np.zeros(self._size)
-        if self.whole is None:
+        if self._whole is None:
             raise StepRefused("the site that was to release the model lost it when it was restarted; run again")
-        return self.whole
+        return self._whole
 
     @property
     def _size(self) -> int:
         """Weights of all models."""
-        return int(self.features.shape[1] * len(self.labels))
+        return int(self._rows.features.shape[1] * len(self._site.labels))
 
     @step(bound=math.inf)
     def noisy_part(
@@ -312,18 +293,20 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
 
         Raises OrderRefused for a model with less noise than the agreed epsilon needs; see `_check_noise`.
         """
-        self.check_agreed(mechanism=mechanism, variant="joint" if joint else "one-shot")
-        asked = [release, self.channel.sites, lattice, mechanism, steps, shares, with_model, joint, self.models]
+        self._site.check_agreed(mechanism=mechanism, variant="joint" if joint else "one-shot")
+        if self._noise_key is None:
+            raise StepRefused("it has no features, and no key for its noise yet")
+        asked = [release, self._site.channel.sites, lattice, mechanism, steps, shares, with_model, joint, self._models]
         share_of, size = json.dumps(asked), self._size
         if with_model:
             self._check_noise(mechanism, lattice, steps, shares)
         part = np.rint(self.own_part(joint) / lattice) if with_model else np.zeros(size)
-        if with_model and share_of not in self.summed:
-            if self.summed or self.releases >= self._agreed_models:
-                self.charge_again()
-            self.releases += not self.summed
-            self.summed |= {share_of}
-        source = KeyedRandom(hmac.digest(self.noise_key, share_of.encode(), "sha256"))
+        if with_model and share_of not in self._summed:
+            if self._summed or self._releases >= self._agreed_models:
+                self._site.charge_again()
+            self._releases += not self._summed
+            self._summed |= {share_of}
+        source = KeyedRandom(hmac.digest(self._noise_key, share_of.encode(), "sha256"))
         share = (
             gaussian_share(Fraction(steps) ** 2, shares, size, source)
             if mechanism == "gaussian"
@@ -337,18 +320,20 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
         One row moves the model by 2C/n, for the n that it was trained with, whatever the coordinator says of n. All of
         the noise must be there without the share of one site, by the fewest sites that the run goes on with.
         """
-        charged = self.terms.epsilon
+        charged = self._site.terms.epsilon
         if charged is None:  # of a run that promises its sites nothing
             return
-        settings = HybridSettings(**self.terms.settings)
+        settings = HybridSettings(**self._site.terms.settings)
         if settings.mechanism != mechanism or settings.epsilon * self._agreed_models > charged * (1 + _NOISE_ROUNDING):
             raise OrderRefused("the agreed settings must say the mechanism, and the epsilon that this site charges")
-        most = max(1, min(len(self.channel.sites), self.terms.min_sites) - 1)
+        most = max(1, min(len(self._site.channel.sites), self._site.terms.min_sites) - 1)
         if type(shares) is not int or not 1 <= shares <= most:
             raise OrderRefused(f"shares must be from 1 to {most}, one less than min_sites, got {shares!r}")
-        if self.rows_of_all < max(1, len(self.features)):
-            raise OrderRefused(f"rows must be those of all sites, and {len(self.features)} or more, as many as here")
-        needed = _noise(settings, self.priors, self.rows_of_all, shares)
+        if self._rows_of_all < max(1, len(self._rows.features)):
+            raise OrderRefused(
+                f"rows must be those of all sites, and {len(self._rows.features)} or more, as many as here"
+            )
+        needed = _noise(settings, self._priors, self._rows_of_all, shares)
         if needed is None or not math.isclose(lattice, needed.step) or steps < needed.steps * (1 - _NOISE_ROUNDING):
             scale = needed.scale if needed else math.inf
             raise OrderRefused(f"noise must have the scale {scale:g} that epsilon needs, got {steps * lattice:g}")
@@ -356,7 +341,59 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     @property
     def _agreed_models(self) -> int:
         """How many models the run trains: one for each fold."""
-        return max(1, agreed_folds(self.terms.reading))
+        return max(1, agreed_folds(self._site.terms.reading))
+
+
+class HybridSite(PubliclyScaledSite):
+    """The site half: rows in the agreed frequencies, the parts of both solvers, and the release."""
+
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.mapped = FeatureRows()
+        self.release = ModelRelease(self, self.mapped)
+        self.path = NewtonPath(self, self.mapped, RowWeights(self), self.release.check_problem)
+        self.hinge = HingeCuts(self, self.mapped)
+        self.joint = JointHingeCuts(self, self.mapped)
+
+    @classmethod
+    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
+        """Return the release, and the parts of the agreed solver where sites train together."""
+        settings, parts = terms.settings, (*super().agreed_parts(terms), ModelRelease)
+        if settings.get("variant") == "one-shot":
+            return parts
+        if settings.get("solver") == "interior-point":
+            return (*parts, FeatureRows, NewtonPath)
+        if settings.get("solver") == "cutting-plane":
+            return (*parts, JointHingeCuts if settings.get("multiclass") == "joint" else HingeCuts)
+        return (*parts, FeatureRows, NewtonPath, HingeCuts, JointHingeCuts)
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed parts, and of those that release the model the one that the settings imply.
+
+        Without noise, or with noise that the coordinator draws, that is the model as it is; otherwise shares of noise.
+        """
+        settings, drawn_here = terms.settings, terms.settings.get("mechanism") in ("laplace", "gaussian")
+        unused = {"released", "keep_best", "starting_sums"}
+        if "variant" in settings:
+            alone, by_path = settings["variant"] == "one-shot", settings["solver"] == "interior-point"
+            unused |= {"own_part" if drawn_here else "noisy_part"}
+            unused |= set() if alone else {"train_alone"}
+            unused |= set() if by_path and not alone else {"take_best"}
+            unused |= set() if by_path or alone else {"own_part"}
+        return super().offered_steps(terms) - unused
+
+    @step
+    def receive_frequencies(self, rho: FloatArray) -> None:
+        """Map this site's rows, whose features never leave it, and draw the key of its noise."""
+        self.check_agreed(features=len(rho))
+        self.mapped.place(paired_features(self.rows, rho))
+        self.release.begin(drawn_key(self.channel))
+
+    @step
+    def take_best(self, keep: IntArray, constants: IntArray) -> None:
+        """Keep the model that all sites trained together."""
+        self.release.take_whole((self.path.start.priors + self.path.best(keep, constants)[:, :-1]).ravel())
 
 
 class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
@@ -625,10 +662,10 @@ def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: 
     groups, lengths = settings.cut_groups, float(rows) * (1 + 1e-9)
     if prior.ndim > 1:
         federation.run("deal_joint_groups", remember=True, groups=groups, intercept=False)
-        oracle: Oracle = JointOracle(federation, groups, rows, norm_sum_bound=lengths)
+        oracle: Oracle = JointOracle(federation, groups, rows, norm_sum=lengths)
     else:
         federation.run("deal_groups", remember=True, groups=groups)
-        oracle = FederatedOracle(federation, groups, rows, norm_sum_bound=lengths)
+        oracle = FederatedOracle(federation, groups, rows, norm_sum=lengths)
     (solution,) = cutting_plane.solve(
         _Shifted(oracle, prior.ravel()),
         problems=1,
@@ -682,21 +719,13 @@ class _Shifted:
     oracle: Oracle
     prior: FloatArray
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        cuts = self.oracle.cuts(problems, w + self.prior, b)
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
+        cuts = self.oracle.cuts(problems, replace(at, w=at.w + self.prior))
         cuts[..., -1] -= cuts[..., :-2] @ self.prior
         return cuts
 
-    def line(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        dw: FloatArray,
-        db: FloatArray,
-        steps: FloatArray,
-    ) -> FloatArray:
-        return self.oracle.line(problems, w + self.prior, b, dw, db, steps)
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        return self.oracle.line(problems, replace(line, w=line.w + self.prior))
 
 
 # Noise.

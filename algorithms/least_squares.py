@@ -24,7 +24,7 @@ A. Rahimi and B. Recht, "Random features for large-scale kernel machines", NIPS 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -34,14 +34,15 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
-from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings
-from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from fedsvm.algorithms.calibration import ThresholdSettings
+from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
-from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite
+from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
+from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
@@ -49,7 +50,6 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.analysis.views import Coalition
 
 MOMENTS = (
     "the second moments of all rows in their features, and the features' products with the labels: of few possible "
@@ -102,7 +102,7 @@ def weights(gram: FloatArray, products: FloatArray, regularisation: float, *, in
     return np.asarray(np.linalg.solve(gram + np.diag(penalties), products.T).T)
 
 
-class LeastSquaresSite(CalibratedMappedSite, WeightedSite):
+class LeastSquaresSite(MappedSite):
     """The site half."""
 
     @classmethod
@@ -118,25 +118,17 @@ class LeastSquaresSite(CalibratedMappedSite, WeightedSite):
         were agreed on.
         """
         self.check_agreed(intercept=intercept)
-        self.check_factors(factors)
-        z = with_ones(self.features, intercept=intercept)
-        return packed_moments(z, self.labels, self.prices(1.0, factors))
+        self.row_weights.check_factors(factors)
+        z = with_ones(self.mapped.features, intercept=intercept)
+        return packed_moments(z, self.labels, self.row_weights.prices(1.0, factors))
 
 
-class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
+class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
     """Least squares on the labels in common features, from one secure sum (Rahimi and Recht 2007)."""
 
     name = "least-squares"
     estimator = "LeastSquaresClassifier"
-    phases = ("setup", "landmarks", "train")
     Settings, Site, Model = LeastSquaresSettings, LeastSquaresSite, PanModel
-    figures = {
-        "landmarks": "points that stand for the rows",
-        "landmarks_asked": "landmarks that the settings ask for",
-        "frequencies": "of random Fourier features",
-        "rank": "features of a row",
-        "records_exposed": "landmarks that are a single row's copy",
-    }
     multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
@@ -165,23 +157,6 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)
 
-    def problems(self, settings: LeastSquaresSettings, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, and kernels that they do not have."""
-        yield from settings.feature_problems()
-        yield from settings.threshold_problems(calibrated=outline.calibrated)
-
-    def takes_weights(self, settings: LeastSquaresSettings) -> bool:
-        """Always."""
-        return True
-
-    def class_problems(self, settings: LeastSquaresSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """Weights of classes that there are not."""
-        yield from settings.class_problems(classes)
-
-    def can_calibrate(self, settings: LeastSquaresSettings) -> bool:
-        """By the weights, which all may know."""
-        return True
-
     def pooled(self, model: PanModel, settings: LeastSquaresSettings, rows: EvaluationRows) -> Pooled:
         """The same on all rows together, by a least squares solver that forms no products."""
         z = with_ones(model.features(rows.train.rows), intercept=settings.intercept)
@@ -202,7 +177,3 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
     def attacks(self, settings: LeastSquaresSettings) -> list[Attack]:
         """On landmarks, and on the moments."""
         return [LandmarkCopies(), ClusterRounds(), SecondMoments()]
-
-    def remarks(self, settings: LeastSquaresSettings, coalition: Coalition) -> list[str]:
-        """What is known of landmarks."""
-        return settings.landmark_remarks(coalition)

@@ -21,7 +21,7 @@ the same sums without hiding the addends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -31,22 +31,22 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
-from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings
-from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from fedsvm.algorithms.calibration import ThresholdSettings
+from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.least_squares import moments_leakage, with_ones
+from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite, Weighting
+from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, Weighting
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
-from fedsvm.protocols.analysis.views import Coalition
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
@@ -85,7 +85,7 @@ def newton_terms(
     return float((prices * np.logaddexp(0.0, -margins)).sum()), -(prices * chance * labels) @ rows, hessian
 
 
-class LogisticSite(CalibratedMappedSite, WeightedSite):
+class LogisticSite(MappedSite):
     """The site half."""
 
     @step
@@ -103,8 +103,12 @@ class LogisticSite(CalibratedMappedSite, WeightedSite):
         the classes; all 1 without. Raises OrderRefused for others than were agreed on.
         """
         self.check_agreed(intercept=intercept)
-        self.check_factors(factors)
-        z, prices, found = with_ones(self.features, intercept=intercept), self.prices(1.0, factors), []
+        self.row_weights.check_factors(factors)
+        z, prices, found = (
+            with_ones(self.mapped.features, intercept=intercept),
+            self.row_weights.prices(1.0, factors),
+            [],
+        )
         for labels, point in zip(self.labels[list(problems)], points, strict=True):
             loss, gradient, hessian = newton_terms(z, labels, point, prices)
             triangle = hessian[np.triu_indices(len(point))]
@@ -216,20 +220,12 @@ class _Newton:
         return found
 
 
-class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
+class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
     """Logistic regression in common features, by Newton's method on secure sums (GLORE; Wu and others 2012)."""
 
     name = "logistic-regression"
     estimator = "FederatedLogisticRegression"
-    phases = ("setup", "landmarks", "train")
     Settings, Site, Model = LogisticSettings, LogisticSite, PanModel
-    figures = {
-        "landmarks": "points that stand for the rows",
-        "landmarks_asked": "landmarks that the settings ask for",
-        "frequencies": "of random Fourier features",
-        "rank": "features of a row",
-        "records_exposed": "landmarks that are a single row's copy",
-    }
     multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
@@ -253,23 +249,6 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
         )
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)
-
-    def problems(self, settings: LogisticSettings, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, and kernels that they do not have."""
-        yield from settings.feature_problems()
-        yield from settings.threshold_problems(calibrated=outline.calibrated)
-
-    def takes_weights(self, settings: LogisticSettings) -> bool:
-        """Always."""
-        return True
-
-    def class_problems(self, settings: LogisticSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """Weights of classes that there are not."""
-        yield from settings.class_problems(classes)
-
-    def can_calibrate(self, settings: LogisticSettings) -> bool:
-        """By the weights, which all may know."""
-        return True
 
     def pooled(self, model: PanModel, settings: LogisticSettings, rows: EvaluationRows) -> Pooled:
         """scikit-learn's on all rows together."""
@@ -295,7 +274,3 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """On landmarks, and on the first round's moments."""
         return [LandmarkCopies(), ClusterRounds(), SecondMoments()]
-
-    def remarks(self, settings: LogisticSettings, coalition: Coalition) -> list[str]:
-        """What is known of landmarks."""
-        return settings.landmark_remarks(coalition)

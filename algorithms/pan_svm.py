@@ -34,11 +34,10 @@ from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
 from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate
+from fedsvm.algorithms.calibration import Calibration, ThresholdSettings, calibrate
 from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
-    HorizontalAlgorithm,
     Model,
     Outline,
     Pooled,
@@ -62,21 +61,28 @@ from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
+from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import joint_hinge, libsvm
+from fedsvm.algorithms.optimisation.hinge_sums import HingeCuts
+from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts
 from fedsvm.algorithms.optimisation.linear_svm import (
     NOTHING_TOLD,
     LinearSvmSettings,
-    LinearSvmSite,
     RowsTold,
     pooled_prices,
     pooled_solution,
+    solver_parts,
     train_linear,
 )
+from fedsvm.algorithms.optimisation.path_sums import NewtonPath
 from fedsvm.algorithms.optimisation.weighting import Weighting
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.protocols.analysis.views import Coalition
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SitePart
+from fedsvm.federation.site.terms import Terms
 
 
 @dataclass
@@ -212,23 +218,44 @@ def with_calibration(
         return replace(model, calibration=calibrate(federation, model.w, model.b, settings))
 
 
-class PanSite(CalibratedMappedSite, LinearSvmSite):
-    """The site half."""
+class PanSite(MappedSite):
+    """The site half: rows in common features, and the parts of both solvers."""
+
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.path = NewtonPath(self, self.mapped, self.row_weights, self._check_problem)
+        self.hinge = HingeCuts(self, self.mapped)
+        self.joint = JointHingeCuts(self, self.mapped)
+
+    @classmethod
+    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
+        """Return the parts of features and calibration, and of the agreed solver."""
+        return (*super().agreed_parts(terms), *solver_parts(terms))
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed parts; cutting planes also count the rows of each class."""
+        counted = {"class_counts"} if {HingeCuts, JointHingeCuts} & {*solver_parts(terms)} else set()
+        return super().offered_steps(terms) | counted
+
+    def _check_problem(self, prior: FloatArray, price: float) -> None:
+        """Raise OrderRefused for another penalty than was agreed on, or for a prior.
+
+        The loss around a point of the coordinator's choice would tell which rows are there.
+        """
+        self.check_agreed(C=price)
+        if prior.any():
+            raise OrderRefused("the prior of begin_path must be 0")
 
 
-class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
+class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
     """A kernel SVM over sites that hold rows, none of which leaves its site (PAN-SVM; Lu 2016, chapter 3)."""
 
     name = "pan-svm"
     estimator = "PanSVC"
-    phases = ("setup", "landmarks", "train")
     Settings, Site, Model = PanSettings, PanSite, PanModel
     figures = {
-        "landmarks": "points that stand for the rows",
-        "landmarks_asked": "landmarks that the settings ask for",
-        "frequencies": "of random Fourier features",
-        "rank": "features of a row",
-        "records_exposed": "landmarks that are a single row's copy",
+        **MappedAlgorithm.figures,
         "bundles": "of cuts; each change of membership during training begins a new one",
         "problems": "binary ones, of more than two classes",
     }
@@ -248,10 +275,9 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         return with_calibration(federation, task, model, settings)
 
     def problems(self, settings: PanSettings, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, and kernels that they do not have."""
-        yield from settings.feature_problems()
+        """Those of features and thresholds, and solvers that cannot do what other settings ask for."""
+        yield from super().problems(settings, outline)
         yield from settings.solver_problems()
-        yield from settings.threshold_problems(calibrated=outline.calibrated)
 
     def takes_weights(self, settings: PanSettings) -> bool:
         """Where the interior point trains."""
@@ -263,7 +289,7 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
 
     def class_problems(self, settings: PanSettings, classes: tuple[str, ...]) -> Iterator[str]:
         """Weights of classes that there are not."""
-        yield from settings.class_problems(classes)
+        yield from super().class_problems(settings, classes)
         if settings.multiclass == "joint" and len(classes) == 2:
             yield 'multiclass: "joint" is of more than two classes; leave it out'
 
@@ -308,10 +334,6 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
             SupportRows(settings.C),
             JointSupportRows(settings.C),
         ]
-
-    def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
-        """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has."""
-        return settings.landmark_remarks(coalition)
 
 
 def train(

@@ -40,11 +40,12 @@ from fedsvm.algorithms.features.choice import choose_features
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.linear_svm import train_linear
+from fedsvm.algorithms.optimisation.path_sums import NewtonPath
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.ranking import RankingStep
 from fedsvm.algorithms.selection.elimination import TOLERANCES, Remove, is_certain, lowest, removed_count
 from fedsvm.algorithms.selection.filters import ClassMoments
-from fedsvm.algorithms.selection.kernel_scores import KernelScoreSite, expansion_scores, input_scores, kernel_scores
+from fedsvm.algorithms.selection.kernel_scores import expansion_scores, input_scores, kernel_scores
 from fedsvm.algorithms.selection.model import (
     Choice,
     SelectedModel,
@@ -53,10 +54,13 @@ from fedsvm.algorithms.selection.model import (
     SelectionSettings,
 )
 from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.site import SVM_STEPS, SelectionSite, has_curve
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining, strengths
 from fedsvm.algorithms.settings import doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import steps_of
+from fedsvm.federation.site.terms import Terms
 
 
 @dataclass
@@ -75,6 +79,24 @@ class RfeSettings(SelectionSettings):
         Literal["per-column", "fixed"],
         doc("Of other weights than linear: gamma times the number of columns stays as it is, or gamma (the paper)."),
     ] = "per-column"
+
+
+class KernelScoreSite(SelectionSite):
+    """The site half."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
+        offered = super().offered_steps(terms)
+        if terms.settings.get("weights") == "linear":
+            return offered
+        offered |= steps_of(NewtonPath) - {"keep_best"}
+        return offered - (frozenset() if has_curve(terms) else SVM_STEPS)
+
+    def check_gamma(self, gamma: float) -> None:
+        """Raise OrderRefused for another gamma than was agreed on; other weights than linear ones change it."""
+        if self.terms.settings.get("weights") == "linear":
+            super().check_gamma(gamma)
 
 
 class Rfe(SelectionAlgorithm[RfeSettings]):

@@ -18,7 +18,7 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
 from fedsvm.algorithms.optimisation.interior_point import opened_by
 from fedsvm.algorithms.optimisation.masking import draw_mask
-from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.federation.arrays import FloatArray
@@ -60,17 +60,17 @@ def _train_and_tell() -> None:
     """What a site does in most rounds, but for the sockets."""
     half = PanSite("warm-up", _ROWS, {"seed": 0})
     half.encode([])
-    half.column_squares(half.column_sums())
+    half.totals.column_squares(half.totals.column_sums())
     half.rescale(np.zeros(2), np.ones(2))
-    half.receive_map(**NystromMap(Kernel("rbf"), half.rows[:2], np.eye(2)).to_fields())
-    half.squared_norms()
+    half.mapped.receive_map(**NystromMap(Kernel("rbf"), half.rows[:2], np.eye(2)).to_fields())
+    half.mapped.squared_norms()
     residues = RING.encoded(_step_of_path(half), 1.0, 3)
     masked = subtract(add(residues, residues), residues)
     wire.decode(wire.encode(wire.Message(wire.DATA_KIND, bytes(wire.RUN_ID_BYTES), arrays={"": masked})))
 
 
 def _step_of_path(half: PanSite) -> FloatArray:
-    rows = Problem.of(half.features, half.labels[0], 1.0, prior=np.zeros(2), lever=1.0)
+    rows = Problem.of(half.mapped.features, half.labels[0], 1.0, prior=np.zeros(2), lever=1.0)
     standing = Standing.at(rows, 0, np.zeros(3), np.zeros(3)).moved(rows, 1, np.zeros(3), 1.0, keep=True, still=False)
     mask = draw_mask(np.zeros(common_seed.SHAPE, dtype=np.uint64), "warm-up", 3, 2, "congruence")
     opened = opened_by(RowSums.of(rows, standing), standing.v, intercept=True, regulariser=True)

@@ -45,7 +45,7 @@ from fedsvm.algorithms.selection.model import (
     size_of,
 )
 from fedsvm.algorithms.selection.moments import class_moments
-from fedsvm.algorithms.selection.subset_path import SelectionSite
+from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.subsets import ALL_ROWS, Subset, half_sample
 from fedsvm.algorithms.selection.training import SubsetTraining
 from fedsvm.algorithms.settings import Positive, Share, doc

@@ -42,9 +42,9 @@ and 8.2, and the example linear_svm.m that goes with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Gt, Lt
@@ -54,12 +54,13 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.dual_points import DualPoints
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings
-from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from fedsvm.algorithms.calibration import ThresholdSettings
+from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
+from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.solution import relative_gap
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
@@ -67,8 +68,8 @@ from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import step
-from fedsvm.protocols.analysis.views import Coalition
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
@@ -152,13 +153,13 @@ def local_model(
     return centre + weighted(dual) / rho, dual
 
 
-class AdmmSite(CalibratedMappedSite):
+class AdmmSite(MappedSite):
     """The site half: its models (K, d) of K problems, and what pulls them to the consensus."""
 
-    iteration = 0
-    duals: FloatArray
-    value: FloatArray
-    _sent: FloatArray
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.iteration = 0
+        self.duals = self.value = self._sent = np.zeros((0, 0))
 
     @step
     def consensus(
@@ -184,7 +185,7 @@ class AdmmSite(CalibratedMappedSite):
         else:
             u = self._sent - z
         found = [
-            local_model(self.features, labels, centre, rho, dual)
+            local_model(self.mapped.features, labels, centre, rho, dual)
             for labels, centre, dual in zip(self.labels, z - u, self.duals, strict=True)
         ]
         x, self.duals = np.stack([model for model, _ in found]), np.stack([dual for _, dual in found])
@@ -196,7 +197,7 @@ class AdmmSite(CalibratedMappedSite):
     @step
     def dual_sums(self, w: FloatArray, b: FloatArray, scales: FloatArray) -> FloatArray:
         """(K, 3): the loss at w (K, m) and b (K,), and of each class the sum of lambda. scales (2,): of both, to 1."""
-        losses = np.maximum(0.0, 1.0 - self.labels * (w @ self.features.T + b[:, None])).sum(axis=1)
+        losses = np.maximum(0.0, 1.0 - self.labels * (w @ self.mapped.features.T + b[:, None])).sum(axis=1)
         of_class = [(self.duals * (self.labels > 0)).sum(axis=1), (self.duals * (self.labels < 0)).sum(axis=1)]
         return np.column_stack([losses / scales[0], *(sums / scales[1] for sums in of_class)])
 
@@ -204,7 +205,7 @@ class AdmmSite(CalibratedMappedSite):
     def dual_vector(self, theta: FloatArray, scale: float) -> FloatArray:
         """(K, m): the sum of theta lambda y f, for theta (K, 2) of each class."""
         weights = np.where(self.labels > 0, theta[:, :1], theta[:, 1:])
-        return np.asarray((weights * self.duals * self.labels) @ self.features / scale)
+        return np.asarray((weights * self.duals * self.labels) @ self.mapped.features / scale)
 
 
 # The coordinator.
@@ -309,19 +310,14 @@ class DualPoint:
         return 0.5 * (w**2).sum(axis=1) + C * self.losses, share * whole - share**2 / 2 * squares
 
 
-class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
+class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
     """A linear SVM in common features, by consensus of the sites' own models (ADMM; Boyd and others 2011)."""
 
     name = "svm-admm"
     estimator = "AdmmSVC"
-    phases = ("setup", "landmarks", "train")
     Settings, Site, Model = AdmmSettings, AdmmSite, PanModel
     figures = {
-        "landmarks": "points that stand for the rows",
-        "landmarks_asked": "landmarks that the settings ask for",
-        "frequencies": "of random Fourier features",
-        "rank": "features of a row",
-        "records_exposed": "landmarks that are a single row's copy",
+        **MappedAlgorithm.figures,
         "primal_residual": "distance of the sites' models from the consensus, all together",
         "dual_residual": "how far the consensus moved in the last iteration, in multipliers",
         "restarts": "with multipliers of 0, where sites left or joined",
@@ -359,15 +355,6 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
         )
         return with_calibration(federation, task, model, settings)
 
-    def problems(self, settings: AdmmSettings, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, and kernels that they do not have."""
-        yield from settings.feature_problems()
-        yield from settings.threshold_problems(calibrated=outline.calibrated)
-
-    def can_calibrate(self, settings: AdmmSettings) -> bool:
-        """By the weights, which all may know."""
-        return True
-
     def pooled(self, model: PanModel, settings: AdmmSettings, rows: EvaluationRows) -> Pooled:
         """LIBSVM on pooled, scaled rows: in the same features, whose optimum the gap is to, and the exact kernel."""
         features, (_, labels) = model.features(rows.train.rows), rows.train
@@ -388,10 +375,6 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """On landmarks, on the certificate, and on what the trained point is made of."""
         return [LandmarkCopies(), ClusterRounds(), DualPoints(), SupportRows(settings.C)]
-
-    def remarks(self, settings: AdmmSettings, coalition: Coalition) -> list[str]:
-        """What is known of landmarks."""
-        return settings.landmark_remarks(coalition)
 
 
 @dataclass

@@ -51,10 +51,12 @@ from fedsvm.algorithms.selection.filters import in_grains, welch
 from fedsvm.algorithms.selection.held_out import held_out, removal_of
 from fedsvm.algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
 from fedsvm.algorithms.selection.moments import class_moments
-from fedsvm.algorithms.selection.support_sums import SupportSite, SupportSums
+from fedsvm.algorithms.selection.site import SelectionSite
+from fedsvm.algorithms.selection.support_sums import SupportSums
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from fedsvm.algorithms.settings import Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.terms import Terms
 
 Criterion = Literal["rfe", "rsvm", "svm-t"]
 CRITERIA: tuple[Criterion, ...] = ("rfe", "rsvm", "svm-t")
@@ -97,6 +99,16 @@ class Lists:
     def rank_sums(self) -> IntArray:
         """(m,) over all lists, 0 of the lowest in each."""
         return np.asarray(np.sum([np.argsort(self.order(criterion)) for criterion in self.scores], axis=0))
+
+
+class SupportSite(SelectionSite):
+    """The site half."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed parts; a vote may end by counts of held-out rows."""
+        voted = terms.settings.get("criteria") == "vote"
+        return super().offered_steps(terms) | ({"held_out_rows"} if voted else set())
 
 
 class VotedWrappers(SelectionAlgorithm[VotedSettings]):

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -42,17 +42,16 @@ from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
 from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
-    HorizontalAlgorithm,
     Model,
-    Outline,
     Pooled,
     TrainingReport,
 )
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
-from fedsvm.algorithms.features.mapped_rows import MappedSite, map_rows
+from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
+from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
@@ -63,10 +62,10 @@ from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.analysis.views import Coalition
 from fedsvm.protocols.secret_order import secret_order
 
 _STOPPING = Stopping(tolerance=1e-6, max_iterations=200)
@@ -143,7 +142,9 @@ def ballots(models: FloatArray, features: FloatArray) -> FloatArray:
 class EnsembleSite(MappedSite):
     """The site half. models: (K, m + 1) of K problems, of its own rows; None where it has none."""
 
-    models: FloatArray | None
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.models: FloatArray | None = None
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
@@ -155,15 +156,15 @@ class EnsembleSite(MappedSite):
     def train_alone(self, C: float) -> None:
         """Train on this site's rows."""
         self.check_agreed(C=C)
-        problems = [Problem.of(self.features, labels, C) for labels in self.labels]
-        found = solve_pooled(problems, _STOPPING) if len(self.features) else []
+        problems = [Problem.of(self.mapped.features, labels, C) for labels in self.labels]
+        found = solve_pooled(problems, _STOPPING) if len(self.mapped.features) else []
         self.models = np.stack([np.append(each.w, each.b) for each in found]) if found else None
 
     @step(bound=math.inf)
     def model_table(self) -> FloatArray:
         """(N, K (m + 1) + 1): this site's models in a place that only the sites know, with a 1 that it is taken."""
         sites = self.channel.sites
-        table = np.zeros((len(sites), len(self.labels) * (self.features.shape[1] + 1) + 1))
+        table = np.zeros((len(sites), len(self.labels) * (self.mapped.features.shape[1] + 1) + 1))
         if self.models is not None:
             place = secret_order(self.secret, "models", len(sites))[sites.index(self.site)]
             table[place] = np.append(self.models, 1.0)
@@ -174,7 +175,7 @@ class EnsembleSite(MappedSite):
         """Write the models to this site's own file, `model_path` of its settings."""
         if not (path := self.settings.get("model_path")):
             raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
-        problems, length = len(self.labels), self.features.shape[1] + 1
+        problems, length = len(self.labels), self.mapped.features.shape[1] + 1
         models = np.zeros((0, problems, length)) if self.models is None else self.models[None]
         kept = models.reshape(-1, length) if problems == 1 else models
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
@@ -186,10 +187,10 @@ class EnsembleSite(MappedSite):
         if self.models is None:
             return np.zeros((len(self.labels) + 1, len(rows)))
         cast = votes if len(self.models) == 1 else ballots
-        return np.vstack([cast(self.models, self.map(rows)), np.ones(len(rows))])
+        return np.vstack([cast(self.models, self.mapped.map(rows)), np.ones(len(rows))])
 
 
-class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
+class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
     """A vote of linear SVMs in common features, each of one site's rows alone (Kim and others 2002)."""
 
     name = "voting-ensemble"
@@ -197,11 +198,7 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
     phases = ("setup", "landmarks", "train", "evaluate")
     Settings, Site, Model = EnsembleSettings, EnsembleSite, EnsembleModel
     figures = {
-        "landmarks": "points that stand for the rows",
-        "landmarks_asked": "landmarks that the settings ask for",
-        "frequencies": "of random Fourier features",
-        "rank": "features of a row",
-        "records_exposed": "landmarks that are a single row's copy",
+        **MappedAlgorithm.figures,
         "models": "that vote",
     }
     multiclass = True
@@ -245,10 +242,6 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
         cast, voters = np.rint(found[:-1]), np.maximum(1.0, np.rint(found[-1]))
         return np.asarray(cast[0] / voters if problems == 1 else (cast / voters).T - 0.5)
 
-    def problems(self, settings: EnsembleSettings, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, and kernels that they do not have."""
-        yield from settings.feature_problems()
-
     def pooled(self, model: EnsembleModel, settings: EnsembleSettings, rows: EvaluationRows) -> Pooled:
         """What one SVM of all rows would have given, in the same features and by the exact kernel."""
         train, test, classes = model.feature_map(rows.train.rows), model.feature_map(rows.test.rows), len(rows.classes)
@@ -268,7 +261,3 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
         """On landmarks, and on what each site's model is made of."""
         return [LandmarkCopies(), ClusterRounds(), SiteSupportRows(settings.C)]
-
-    def remarks(self, settings: EnsembleSettings, coalition: Coalition) -> list[str]:
-        """What is known of landmarks."""
-        return settings.landmark_remarks(coalition)

@@ -36,7 +36,7 @@ from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
 from fedsvm.algorithms.optimisation.interior_point import Extent, LocalPath, RoundSums, Terms
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
-from fedsvm.algorithms.optimisation.path_sums import WIDE_BOUND, Layout
+from fedsvm.algorithms.optimisation.path_rounds import WIDE_BOUND, Layout
 from fedsvm.algorithms.optimisation.solution import Certificate, Stopping
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.contract import uniform_residues

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.partition import site_partition
-from fedsvm.algorithms.selection.subset_path import SelectionSite
+from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.subsets import Posed, Subset
 from fedsvm.federation.arrays import IntArray
 from fedsvm.scenarios.data import dataset, sources
@@ -76,6 +76,7 @@ def inner_folds(path: Path, folds: int, *changes: str) -> IntArray:
         site = SelectionSite(site_name, partition, {"seed": scenario.seed})
         site.rescale(np.zeros(rows.numeric.shape[1]), np.ones(rows.numeric.shape[1]))
         posed = Posed([Subset(np.arange(1))], 1, folds).told()
-        site.subset_cuts(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), **posed)
-        found[shard.rows] = site.inner_fold
+        site.subsets.subset_cuts(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), **posed)
+        for fold in range(folds):
+            found[shard.rows[~site.subsets.used(fold)]] = fold
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.optimisation.cutting_plane import solve
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, solve
 from fedsvm.algorithms.optimisation.line_search import LineSearch, grid_search
 from fedsvm.algorithms.optimisation.solution import Solution, Stopping
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -26,22 +26,21 @@ class PooledOracle:
         dealt = np.random.default_rng(0).permutation(len(self.features)) % self.groups
         self._members = np.eye(self.groups)[:, dealt]
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
         """a, d and m of every group; see `Oracle.cuts`."""
         self.rounds += 1
         found = []
-        for problem, at_w, at_b in zip(problems, w, b, strict=True):
+        for problem, at_w, at_b in zip(problems, at.w, at.b, strict=True):
             y = self.labels[problem]
             c = (y * (self.features @ at_w + at_b) < 1).astype(float)
             members = self._members * c
             found.append(np.column_stack([(members * y) @ self.features, members @ y, members.sum(axis=1)]))
         return np.array(found)
 
-    def line(
-        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
-    ) -> FloatArray:
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
         """Losses and derivatives; see `Oracle.line`."""
         self.rounds += 1
+        w, b, dw, db, steps = line.w, line.b, line.dw, line.db, line.steps
         found = np.empty((*steps.shape, 2))
         for i, problem in enumerate(problems):
             y = self.labels[problem]

@@ -310,9 +310,11 @@ class Alone:
 def test_no_two_sums_of_different_things_have_the_same_noise_and_each_beyond_the_first_is_charged() -> None:
     """Whatever the coordinator says: the difference of two of one noise would be of rows alone, or the noise itself."""
     site, charged = HybridSite("a", partitions(table(30), 1)[0], {}), []
-    site.features, site.part, site.models = np.ones((30, 4)), np.array([1.0, -2.0, 3.0, 0.5]), 1
-    site.noise_key = bytes(32)
-    site.charge_again = lambda: charged.append(len(site.summed))
+    release, part = site.release, np.array([1.0, -2.0, 3.0, 0.5])
+    site.mapped.place(np.ones((30, 4)))
+    release.begin(bytes(32))
+    release.take(part)
+    site.charge_again = lambda: charged.append(len(charged) + 1)
     asked: dict[str, Any] = {
         "release": 1,
         "lattice": 2.0**-10,
@@ -327,8 +329,8 @@ def test_no_two_sums_of_different_things_have_the_same_noise_and_each_beyond_the
         """In steps of the lattice."""
         terms = {**asked, **changed}
         site.channel = Alone(*sites)  # type: ignore[assignment]
-        part = np.rint(site.part / terms["lattice"]) if terms["with_model"] else 0
-        return tuple(site.noisy_part(**terms) / terms["lattice"] - part)
+        own = np.rint(part / terms["lattice"]) if terms["with_model"] else 0
+        return tuple(release.noisy_part(**terms) / terms["lattice"] - own)
 
     first = noise("a", "b", "c")
     assert noise("a", "b", "c") == first
@@ -336,7 +338,8 @@ def test_no_two_sums_of_different_things_have_the_same_noise_and_each_beyond_the
     found = [first, noise("a", "b", "c", with_model=False)]
     assert not charged  # of noise alone nothing is released
     found += [noise("a", "b"), noise("a", "b", "c", lattice=2.0**-9), noise("a", "b", "c", release=2)]
-    site.models, site.part = 2, np.zeros(4)
+    part[:] = 0.0
+    release.take(part)
     found.append(noise("a", "b", "c"))
     assert len(set(found)) == len(found)
     assert charged == [1, 2, 3, 4]

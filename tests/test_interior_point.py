@@ -6,6 +6,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import clarabel
 import numpy as np
@@ -16,8 +17,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.svm import SVC, LinearSVC
 
+from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
 from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem, on_the_curve
@@ -32,8 +35,10 @@ from fedsvm.algorithms.optimisation.interior_point import (
     solve_pooled,
 )
 from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, Layout, PathLostError, PathSite, Release
+from fedsvm.algorithms.optimisation.path_rounds import Layout
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, PathLostError, Release
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping, StoppingSettings
+from fedsvm.algorithms.optimisation.weighting import RowWeights
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.contract import uniform_residues
 from fedsvm.federation.site.partition import Partition
@@ -365,12 +370,14 @@ def test_step_noise_is_as_long_in_the_metric_of_the_sums_as_it_says() -> None:
 # Over site programs.
 
 
-class FeatureSite(PathSite):
-    """A site whose rows are its features."""
+class PathSite(HorizontalSite):
+    """A site whose rows are its features, and whose coordinator may choose any prior and price."""
 
-    @property
-    def features(self) -> FloatArray:  # type: ignore[override]
-        return self.rows
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.mapped = FeatureRows()
+        self.mapped.place(self.rows)
+        self.path = NewtonPath(self, self.mapped, RowWeights(self), lambda prior, price: None)
 
 
 @dataclass
@@ -412,7 +419,7 @@ def train(
 
     def make(site: str) -> PathSite:
         mine = held == int(site.removeprefix("site-")) - 1
-        return FeatureSite(site, Partition({"numeric": problem.features[mine], "labels": several[:, mine]}), {})
+        return PathSite(site, Partition({"numeric": problem.features[mine], "labels": several[:, mine]}), {})
 
     names = [f"site-{number}" for number in range(1, sites + 1)]
     federation = InProcessFederation({name: make(name) for name in names}, losses=losses, make=make)
@@ -499,9 +506,9 @@ def test_what_the_coordinator_opens_is_what_masks_leave() -> None:
     for iteration, (total, params) in enumerate(opened, start=1):
         site = found.federation.programs["site-1"]
         assert isinstance(site, PathSite)
-        assert site.seed is not None
+        assert site.path.seed is not None
         if iteration > 1:
-            before = draw_mask(site.seed, f"0 {iteration - 1}", layout.dimensions, layout.features, "congruence")
+            before = draw_mask(site.path.seed, f"0 {iteration - 1}", layout.dimensions, layout.features, "congruence")
             assert before is not None
             steps = before.around.T @ params["steps"][0]
         seen = layout.unpack(total, params["scales"][0], params["rows"])
@@ -687,12 +694,12 @@ def test_a_round_that_is_run_again_comes_to_the_same() -> None:
     program = found.federation.programs["site-2"]
     assert isinstance(program, PathSite)
     _, _, params = [each for each in found.federation.opened if each[0] == "newton"][-1]
-    once = program.newton(**params)
-    np.testing.assert_array_equal(program.newton(**params), once)
+    once = program.path.newton(**params)
+    np.testing.assert_array_equal(program.path.newton(**params), once)
     program.channel.sites = ("site-2", "site-3")  # the first one now, it adds what is not a row's
-    as_keeper = program.newton(**params)
+    as_keeper = program.path.newton(**params)
     program.channel.sites = ("site-1", "site-2")
-    np.testing.assert_array_equal(program.newton(**params), once)
+    np.testing.assert_array_equal(program.path.newton(**params), once)
     assert (as_keeper[0, -2], once[0, -2]) == (1.0, 0.0)
 
 

@@ -13,9 +13,8 @@ from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation.linear_svm import train_linear
-from fedsvm.algorithms.rfe import RfeSettings
+from fedsvm.algorithms.rfe import KernelScoreSite, RfeSettings
 from fedsvm.algorithms.selection.kernel_scores import (
-    KernelScoreSite,
     balanced,
     expansion_scores,
     input_scores,
@@ -56,7 +55,7 @@ def test_dual_variables_are_those_of_libsvm(
     trained: tuple[InProcessFederation, NystromMap, FloatArray, FloatArray, FloatArray],
 ) -> None:
     federation, feature_map, w, rows, signs = trained
-    alpha = np.concatenate([site.standings[0][-1].alpha for site in federation.programs.values()])  # type: ignore[attr-defined]
+    alpha = np.concatenate([site.path.paths.latest[0].alpha for site in federation.programs.values()])  # type: ignore[attr-defined]
     assert (alpha >= 0).all()
     assert (alpha <= C).all()
     assert abs(alpha @ signs) < 1e-10
@@ -75,7 +74,7 @@ def test_what_columns_are_worth_is_that_of_the_pooled_kernel(
 ) -> None:
     """Of the same dual variables, with the kernel matrix of all rows in the landmarks' approximation."""
     federation, feature_map, w, rows, signs = trained
-    alpha = np.concatenate([site.standings[0][-1].alpha for site in federation.programs.values()])  # type: ignore[attr-defined]
+    alpha = np.concatenate([site.path.paths.latest[0].alpha for site in federation.programs.values()])  # type: ignore[attr-defined]
     by_class = [np.where(signs == sign, alpha, 0.0) for sign in (-1, 1)]
     smaller = min(each.sum() for each in by_class)
     signed = sum(sign * each * smaller / each.sum() for sign, each in zip((-1, 1), by_class, strict=True))

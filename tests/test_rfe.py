@@ -9,12 +9,13 @@ import pytest
 from sklearn.feature_selection import RFE
 from sklearn.svm import SVC
 
-from fedsvm.algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
-from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, Points
+from fedsvm.algorithms.optimisation.cutting_plane import Bundle, Line, Penalty, Points, improve, start
+from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
 from fedsvm.algorithms.optimisation.solution import Stopping
 from fedsvm.algorithms.selection.elimination import is_certain, lowest, removed_count
+from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.report.page import render
 from tests.choosing import choose, standardised
 from tests.commands import fedsvm
@@ -129,13 +130,13 @@ class _Counting:
         self.sums = HingeSums.dealt(features, labels[None, :], 32, np.random.default_rng(0))
         self.rounds = 0
 
-    def cuts(self, *point: np.ndarray) -> np.ndarray:
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
         self.rounds += 1
-        return self.sums.cuts(*point)
+        return self.sums.cuts(problems, at)
 
-    def line(self, *line: np.ndarray) -> np.ndarray:
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
         self.rounds += 1
-        return self.sums.line(*line)
+        return self.sums.line(problems, line)
 
 
 def test_no_certain_step_departs_from_the_optimum() -> None:
@@ -188,10 +189,10 @@ def test_rows_that_cuts_differ_by_are_counted() -> None:
     """Two cuts of rows of which one crossed the margin between their points."""
     rows, labels = np.array([[1.0, 2.0], [3.0, 1.0], [0.5, -1.0]]), np.array([1.0, -1.0, 1.0])
     sums = HingeSums(rows, labels[None, :], np.ones((1, 3)))
-    w, b = np.array([[0.0, 0.0], [0.6, 0.6]]), np.array([0.0, 0.0])
-    cuts = sums.cuts(np.zeros(2, dtype=np.int64), w, b)
+    points = Points(np.array([[0.0, 0.0], [0.6, 0.6]]), np.array([0.0, 0.0]))
+    cuts = sums.cuts(np.zeros(2, dtype=np.int64), points)
     assert len(lone_rows(cuts)[1]) == 0
-    found, signs = rows_apart(Points(w, b), cuts)
+    found, signs = rows_apart(points, cuts)
     np.testing.assert_allclose(found, rows[:1])
     assert signs.tolist() == [1.0]
 

@@ -21,7 +21,7 @@ import pytest
 
 from fedsvm.algorithms.data.encoding import RECORD
 from fedsvm.algorithms.features.kernels import Kernel
-from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.sums.ring import RING
 from fedsvm.scenarios.data import dataset

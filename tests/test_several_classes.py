@@ -35,9 +35,10 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.hybrid_svm import minimised, noise_of
 from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
-from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.predicted import Work
 from fedsvm.algorithms.optimisation.solution import Stopping
 from fedsvm.algorithms.pan_svm import PanModel
@@ -376,9 +377,9 @@ def test_a_row_of_label_0_is_in_no_sum() -> None:
     w, b, steps, problem = random.normal(size=(1, 4)), np.array([0.3]), np.array([[0.0, 0.5, 2.0]]), np.array([0])
     with_zeros = HingeSums(features, apart[None], np.ones((1, 30)))
     without = HingeSums(features[10:], labels[None, 10:], np.ones((1, 20)))
-    np.testing.assert_allclose(with_zeros.cuts(problem, w, b), without.cuts(problem, w, b))
-    line = (problem, w, b, 2 * w, b, steps)
-    np.testing.assert_allclose(with_zeros.line(*line), without.line(*line))
+    np.testing.assert_allclose(with_zeros.cuts(problem, Points(w, b)), without.cuts(problem, Points(w, b)))
+    line = Line(w, b, 2 * w, b, steps)
+    np.testing.assert_allclose(with_zeros.line(problem, line), without.line(problem, line))
     prices = np.where(apart == 0, 0.0, 2.0)
     one, other = (Problem.of(features, apart, prices), Problem.of(features[10:], labels[10:], 2.0))
     found = [solve_pooled([each], Stopping(1e-9, 100))[0] for each in (one, other)]
@@ -399,7 +400,7 @@ def test_sums_of_each_class_are_the_first_cuts(classes: int, scheme: Scheme) -> 
     class_sums = np.stack([(sums.members * of_class) @ with_ones for of_class in of_classes])
     for problem, signs in enumerate(signs_of(classes, scheme)):
         for b in (-1.0, 0.0, 1.0):
-            taken = sums.cuts(np.array([problem]), np.zeros((1, 6)), np.array([b]))
+            taken = sums.cuts(np.array([problem]), Points(np.zeros((1, 6)), np.array([b])))
             np.testing.assert_allclose(cuts_at_zero(class_sums, signs, b), taken[0], atol=1e-12)
 
 

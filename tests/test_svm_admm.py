@@ -95,9 +95,9 @@ class Sites:
         self.sites = []
         for number, (features, labels) in enumerate(parts):
             site = AdmmSite(f"site-{number}", site_partition(features, labels, names=NAMES), {"seed": 0})
-            site.features = features
+            site.mapped.place(features)
             self.sites.append(site)
-        squares, rows = np.sum([site.squared_norms() for site in self.sites], axis=0)
+        squares, rows = np.sum([site.mapped.squared_norms() for site in self.sites], axis=0)
         width = parts[0][0].shape[1]
         self.consensus = Consensus(settings, len(parts), np.sqrt(rows * (squares + rows)), np.zeros((1, width + 1)))
         self.iteration = 0

@@ -19,9 +19,9 @@ from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.held_out import removal_of
 from fedsvm.algorithms.selection.subsets import Subset
-from fedsvm.algorithms.selection.support_sums import SupportSite, SupportSums
+from fedsvm.algorithms.selection.support_sums import SupportSums
 from fedsvm.algorithms.selection.training import SubsetTraining
-from fedsvm.algorithms.voted_wrappers import Lists, VotedSettings
+from fedsvm.algorithms.voted_wrappers import Lists, SupportSite, VotedSettings
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.program import SiteProgram
 from fedsvm.scenarios.report.page import render

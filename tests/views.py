@@ -15,12 +15,12 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.cutting_plane import solve
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, solve
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
 from fedsvm.algorithms.optimisation.interior_point import LocalPath, RoundSums, Terms
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.solution import Solution, Stopping
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.contract import uniform_residues
@@ -57,14 +57,14 @@ class _Oracle:
     sums: HingeSums
     written: WrittenDown
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        total = self.sums.cuts(problems, w, b)
-        self.written.add("cuts", total, problems=problems, w=w, b=b)
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
+        total = self.sums.cuts(problems, at)
+        self.written.add("cuts", total, problems=problems, w=at.w, b=at.b)
         return total
 
-    def line(self, problems: IntArray, w: FloatArray, b: FloatArray, *rest: FloatArray) -> FloatArray:
-        total = self.sums.line(problems, w, b, *rest)
-        self.written.add("line", total, problems=problems, w=w, b=b)
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        total = self.sums.line(problems, line)
+        self.written.add("line", total, problems=problems, w=line.w, b=line.b)
         return total
 
 

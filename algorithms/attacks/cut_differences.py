@@ -24,7 +24,8 @@ from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.features.inversion import NystromInverse
-from fedsvm.algorithms.optimisation.hinge_sums import Points, cuts_at_zero
+from fedsvm.algorithms.optimisation.cutting_plane import Points
+from fedsvm.algorithms.optimisation.hinge_sums import cuts_at_zero
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 

@@ -19,7 +19,7 @@ from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.optimisation.barrier import Problem, Standing
 from fedsvm.algorithms.optimisation.interior_point import Opened
 from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
-from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.protocols import common_seed
@@ -50,7 +50,7 @@ class RowTotals:
 
 
 @dataclass(frozen=True)
-class NewtonPath:
+class ViewedPath:
     """A training: its rounds, and what makes the rows a problem. rows: how many there are, as sites are told.
 
     factors: of the price, of the negative and the positive label, where that has one for several classes their mean;
@@ -100,12 +100,12 @@ def signed(problem: Problem) -> FloatArray:
     return np.column_stack([rows, problem.lever * problem.labels]) if problem.lever else rows
 
 
-def newton_paths(epoch: Epoch, posed: Posed = TWO_CLASSES) -> list[NewtonPath]:
+def newton_paths(epoch: Epoch, posed: Posed = TWO_CLASSES) -> list[ViewedPath]:
     """Every training of an epoch, of one problem.
 
     Masks that are not known are taken for none, which no sum then agrees with.
     """
-    found: list[NewtonPath] = []
+    found: list[ViewedPath] = []
     begun: Mapping[str, Any] | None = None
     seed: Residues | None = None
     rounds: list[RoundView] = []
@@ -122,7 +122,7 @@ def newton_paths(epoch: Epoch, posed: Posed = TWO_CLASSES) -> list[NewtonPath]:
 
 def _path(
     begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView], posed: Posed
-) -> list[NewtonPath]:
+) -> list[ViewedPath]:
     if begun is None or not rounds:
         return []
     priors, lever = np.atleast_2d(begun["prior"]), begun["lever"]
@@ -149,7 +149,7 @@ def _path(
     factors = posed.factors(begun["factors"]) if "factors" in begun else (1.0, 1.0)
     if not found:
         return []
-    return [NewtonPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known, factors)]
+    return [ViewedPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known, factors)]
 
 
 def _place(problems: IntArray, problem: int) -> int | None:

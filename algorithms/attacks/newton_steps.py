@@ -26,7 +26,7 @@ from fedsvm.algorithms.attacks.binary_counts import posterior
 from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
-from fedsvm.algorithms.attacks.newton_path import NewtonPath, newton_paths, signed
+from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed
 from fedsvm.algorithms.attacks.support_rows import among
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.optimisation.barrier import Problem
@@ -103,7 +103,7 @@ class Members:
     left: float
 
 
-def members(path: NewtonPath, epoch: Epoch, others: Labelled, own: Labelled, step_noise: float) -> Members:
+def members(path: ViewedPath, epoch: Epoch, others: Labelled, own: Labelled, step_noise: float) -> Members:
     """Of candidates that are not the coalition's own; the hastier way, unless it goes wrong, which its check says."""
     problem = path.problem(
         epoch, Labelled(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
@@ -119,7 +119,7 @@ def members(path: NewtonPath, epoch: Epoch, others: Labelled, own: Labelled, ste
 
 
 def _members(
-    path: NewtonPath, rows: FloatArray, steps: list[StepEquation], unknown: int, step_noise: float, haste: float
+    path: ViewedPath, rows: FloatArray, steps: list[StepEquation], unknown: int, step_noise: float, haste: float
 ) -> Members:
     """rows (n, d): those of the candidates, `unknown` of them, and then the coalition's own."""
     chance = float(np.clip((path.rows - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
@@ -177,7 +177,7 @@ class StepEquation:
         return solved[:, :-1], solved[:, -1]
 
 
-def step_equations(path: NewtonPath, problem: Problem) -> list[StepEquation]:
+def step_equations(path: ViewedPath, problem: Problem) -> list[StepEquation]:
     """Of each round from which a step was made."""
     rows, found = signed(problem), list[StepEquation]()
     for standing, after in zip(path.standings(problem)[:-1], path.rounds[1:], strict=True):

@@ -35,7 +35,7 @@ from fedsvm.algorithms.attacks.finite_domain import (
     distinct,
     least_squares,
 )
-from fedsvm.algorithms.attacks.newton_path import NewtonPath, RowTotals, newton_paths, signed
+from fedsvm.algorithms.attacks.newton_path import RowTotals, ViewedPath, newton_paths, signed
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.features.inversion import NystromInverse
@@ -83,11 +83,11 @@ class NewtonSystems(Attack):
             yield Claim(*counts.repeated, residual)
 
 
-def _sites(path: NewtonPath) -> list[tuple[str, ...]]:
+def _sites(path: ViewedPath) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(sites for each in path.rounds for sites in each.sums))
 
 
-def _rows(epoch: Epoch, path: NewtonPath, sites: tuple[str, ...], prior: Prior) -> tuple[Labelled, float]:
+def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) -> tuple[Labelled, float]:
     """Rows of some sites, and what the attack's own check left."""
     candidates = prior.candidates or combinations(epoch)
     if candidates is not None and len(candidates.rows) <= MAX_CANDIDATES:
@@ -103,7 +103,7 @@ def _rows(epoch: Epoch, path: NewtonPath, sites: tuple[str, ...], prior: Prior) 
 # Of candidates.
 
 
-def solve(path: NewtonPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
+def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
     """How often candidates occur among the rows of some sites; None where these cannot make up the sums."""
     terms = signed(problem)
     first = distinct(terms)
@@ -132,7 +132,7 @@ def _equations(
 
 
 def at_the_margin(
-    epoch: Epoch, inverse: NystromInverse, path: NewtonPath, sites: tuple[str, ...]
+    epoch: Epoch, inverse: NystromInverse, path: ViewedPath, sites: tuple[str, ...]
 ) -> tuple[Labelled, float]:
     """Rows of some sites that stand out of their last rounds' matrices, and how far a leverage is from 1 at most."""
     late = [number for number, each in enumerate(path.rounds) if sites in each.sums][-_LAST_ROUNDS:]

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
 from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from fedsvm.algorithms.optimisation.hinge_sums import Points
+from fedsvm.algorithms.optimisation.cutting_plane import Points
 from fedsvm.algorithms.optimisation.single_rows import rows_of_cuts
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView

@@ -24,11 +24,11 @@ from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agr
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.score_counts import MAX_BINS, counted, size_of
 from fedsvm.algorithms.settings import MAX_COUNT
-from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.errors import FederationError, OrderRefused
+from fedsvm.federation.arrays import FloatArray, IntArray, Residues
+from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.federation.site.program import SitePart, SiteProgram, step, steps_of
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.common_seed import common_seed
@@ -46,7 +46,7 @@ MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unli
 
 
 _SCALE_STEPS = {"standard": ("column_sums", "column_squares"), "minmax": ("column_extremes",), "none": ()}
-"""What each common scale is agreed on by."""
+"""Steps by which sites agree on each common scale."""
 
 
 class Scorer(Protocol):
@@ -61,12 +61,14 @@ class Scorer(Protocol):
 
 
 class HorizontalSite(SiteProgram):
-    """The rows of one site; see `partition` for what it is handed.
+    """The rows of one site, their columns and their scale; see `partition` for what it is handed.
 
     Attributes
     ----------
     model_type : type
         The model that its algorithm trains, which this site can be asked to score rows by.
+    scaled : (n, p) FloatArray
+        The training rows on the common scale. `rows` are these, or some of their columns.
     """
 
     model_type: ClassVar[type[Scorer]]
@@ -78,21 +80,23 @@ class HorizontalSite(SiteProgram):
         self.training, self.calibrating = ~self.apart, self.apart
         self.tested = np.zeros(len(numeric), dtype=bool)
         self.encoded: FloatArray = numeric
-        self.rows, self.is_scaled = self.encoded, False
+        self.rows = self.scaled = self.encoded
+        self.rows_apart = self.scaled_apart = self.rows_tested = self.encoded[:0]
+        self.is_scaled = False
         self.indicators = 0
+        self._secret: Residues | None = None
+        self.totals, self.evaluation = ColumnSums(self), Evaluation(self)
+
+    @classmethod
+    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
+        """Return the sums by which sites agree on their columns, and the evaluation by sites."""
+        return (ColumnSums, Evaluation)
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that the scale, missing values and folds of the terms imply, and those of the algorithm."""
-        reading, unused = terms.reading, set[str]()
-        if (scale := reading.get("scale")) is not None:
-            unused |= {step for name, steps in _SCALE_STEPS.items() for step in steps if name != scale}
-        if reading.get("missing") != "mean":
-            unused |= {"missing_values", "known_values", "fill"}
-        if not agreed_folds(reading):
-            unused |= {"hold_out", "score_counts"}
-        elif reading.get("tested_by") != "sites":
-            unused |= {"score_counts"}
+        """Return the steps that the missing values and folds of the terms imply, and those of the algorithm."""
+        unused = set() if terms.reading.get("missing") == "mean" else {"fill"}
+        unused |= set() if agreed_folds(terms.reading) else {"hold_out"}
         return super().offered_steps(terms) - unused
 
     def held(self) -> tuple[int, list[str]]:
@@ -115,27 +119,22 @@ class HorizontalSite(SiteProgram):
         return one_against_one(self.labels) if scheme == "ovo" else self.labels
 
     @property
-    def labels_apart(self) -> FloatArray:
-        """(n,) labels of the rows that are not trained on, but calibrated by."""
-        return np.asarray(self.partition.arrays["labels"][0, self.calibrating])
-
-    @property
     def weights(self) -> FloatArray | None:
         """(n,) weights of the training rows, where rows have some."""
         weights = self.partition.arrays.get("weights")
         return None if weights is None else weights[self.training]
 
+    @property
+    def secret(self) -> Residues:
+        """The seed that sites share. Raises StepRefused if they have not agreed on one."""
+        if self._secret is None:
+            raise StepRefused("the sites have no common seed yet")
+        return self._secret
+
     @step
     def agree_secret(self) -> None:
         """Share a seed with the other sites that the coordinator does not know."""
-        self.secret = common_seed(self.channel)
-
-    @step
-    def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
-        """(k, slots, record): this site's categories of k columns as summable tables; see `vocabulary`."""
-        categories = self.partition.values["categories"]
-        known = {column: [value for value in categories[column] if value] for column in columns}
-        return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
+        self._secret = common_seed(self.channel)
 
     @step
     def encode(self, values: list[list[str]]) -> None:
@@ -159,38 +158,6 @@ class HorizontalSite(SiteProgram):
         self.tested = ~others
 
     @step
-    def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
-        """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
-
-        See `score_counts`. Raises OrderRefused for more bins than a test at sites has, or none.
-
-        model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
-        """
-        if type(bins) is not int or not 1 <= bins <= MAX_BINS:
-            raise OrderRefused(f"bins must be a whole number from 1 to {MAX_BINS}, got {bins!r}")
-        labels = self.partition.arrays["labels"][:, self.tested]
-        if not labels.size:
-            return np.zeros(size_of(classes, bins))
-        with np.load(io.BytesIO(model.tobytes())) as file:
-            arrays = dict(file)
-        parts = []
-        if kept:
-            with np.load(self.settings["model_path"]) as file:
-                parts.append(dict(file))
-        decisions = self.model_type.from_arrays(arrays, parts).decision_function(self.rows_tested)
-        return counted(decisions, labels, threshold, bins)
-
-    @step
-    def missing_values(self) -> FloatArray:
-        """(q,): how many training rows have no value in each numeric column."""
-        return np.asarray(np.isnan(self.partition.arrays["numeric"][self.training]).sum(axis=0), dtype=np.float64)
-
-    @step(bound=math.inf)
-    def known_values(self) -> FloatArray:
-        """(q,): of each numeric column the sum of the values that the training rows have."""
-        return np.asarray(np.nansum(self.partition.arrays["numeric"][self.training], axis=0))
-
-    @step
     def fill(self, values: FloatArray, indicated: list[int]) -> None:
         """Put `values` (q,) where numeric columns have none, and add a 0/1 column of where that was for some."""
         width = self.encoded.shape[1] - self.indicators
@@ -203,36 +170,118 @@ class HorizontalSite(SiteProgram):
         """Number of training rows."""
         return np.array(float(self.training.sum()))
 
+    @step
+    def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
+        """Put the training rows on the common scale."""
+        self.rows = self.scaled = (self.encoded[self.training] - offset) / scale
+        self.rows_apart = self.scaled_apart = (self.encoded[self.calibrating] - offset) / scale
+        self.rows_tested = (self.encoded[self.tested] - offset) / scale
+        self.is_scaled = True
+
+    def narrow(self, columns: IntArray) -> None:
+        """Reduce `rows` and `rows_apart` to these columns of the scaled rows."""
+        self.rows, self.rows_apart = self.scaled[:, columns], self.scaled_apart[:, columns]
+
+
+class ColumnSums(SitePart):
+    """The sums by which sites agree on categories, on values in place of missing ones, and on a common scale."""
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed scale, and of missing values if they are filled."""
+        reading, scales = terms.reading, {step for steps in _SCALE_STEPS.values() for step in steps}
+        unused = scales.difference(_SCALE_STEPS.get(reading.get("scale", ""), scales))
+        unused |= set() if reading.get("missing") == "mean" else {"missing_values", "known_values"}
+        return steps_of(cls) - unused
+
+    @step
+    def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
+        """(k, slots, record): this site's categories of k columns as summable tables; see `encoding`."""
+        categories = self._site.partition.values["categories"]
+        known = {column: [value for value in categories[column] if value] for column in columns}
+        return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
+
+    @step
+    def missing_values(self) -> FloatArray:
+        """(q,): how many training rows have no value in each numeric column."""
+        return np.asarray(
+            np.isnan(self._site.partition.arrays["numeric"][self._site.training]).sum(axis=0), dtype=np.float64
+        )
+
+    @step(bound=math.inf)
+    def known_values(self) -> FloatArray:
+        """(q,): of each numeric column the sum of the values that the training rows have."""
+        return np.asarray(np.nansum(self._numeric, axis=0))
+
     @step(bound=math.inf)
     def column_sums(self) -> FloatArray:
         """(p,) sums of the columns."""
-        return np.asarray(self.encoded[self.training].sum(axis=0))
+        return np.asarray(self._training_rows.sum(axis=0))
 
     @step(bound=math.inf)
     def column_squares(self, mean: FloatArray) -> FloatArray:
         """(p,) sums of squared distances from the mean."""
-        return np.asarray(((self.encoded[self.training] - mean) ** 2).sum(axis=0))
+        return np.asarray(((self._training_rows - mean) ** 2).sum(axis=0))
 
     @step(bound=math.inf)
     def column_extremes(self) -> FloatArray:
         """(2, n sites, p): this site's minima and maxima, each in a place that only the sites know."""
-        sites = self.channel.sites
-        rows = self.encoded[self.training]
+        site, rows = self._site, self._training_rows
+        sites = site.channel.sites
         table = np.zeros((2, len(sites), rows.shape[1]))
         if len(rows):
             for kind, extremes in enumerate((rows.min(axis=0), rows.max(axis=0))):
                 for column, extreme in enumerate(extremes):
-                    order = secret_order(self.secret, f"extreme {kind} {column}", len(sites))
-                    table[kind, order[sites.index(self.site)], column] = extreme
+                    order = secret_order(site.secret, f"extreme {kind} {column}", len(sites))
+                    table[kind, order[sites.index(site.site)], column] = extreme
         return table
 
+    @property
+    def _numeric(self) -> FloatArray:
+        return np.asarray(self._site.partition.arrays["numeric"][self._site.training])
+
+    @property
+    def _training_rows(self) -> FloatArray:
+        return np.asarray(self._site.encoded[self._site.training])
+
+
+class Evaluation(SitePart):
+    """Counts of the rows that a site holds out, as a model scores them."""
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the step that counts, where sites test models."""
+        tested_here = agreed_folds(terms.reading) and terms.reading.get("tested_by") == "sites"
+        return steps_of(cls) if tested_here else frozenset()
+
     @step
-    def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
-        """Put the training rows on the common scale."""
-        self.rows = (self.encoded[self.training] - offset) / scale
-        self.rows_apart = (self.encoded[self.calibrating] - offset) / scale
-        self.rows_tested = (self.encoded[self.tested] - offset) / scale
-        self.is_scaled = True
+    def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
+        """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
+
+        See `score_counts`. Raises OrderRefused for more bins than a test at sites has, or none.
+
+        model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
+        """
+        if type(bins) is not int or not 1 <= bins <= MAX_BINS:
+            raise OrderRefused(f"bins must be a whole number from 1 to {MAX_BINS}, got {bins!r}")
+        site = self._site
+        labels = site.partition.arrays["labels"][:, site.tested]
+        if not labels.size:
+            return np.zeros(size_of(classes, bins))
+        with np.load(io.BytesIO(model.tobytes())) as file:
+            arrays = dict(file)
+        parts = []
+        if kept:
+            with np.load(site.settings["model_path"]) as file:
+                parts.append(dict(file))
+        decisions = site.model_type.from_arrays(arrays, parts).decision_function(site.rows_tested)
+        return counted(decisions, labels, threshold, bins)
 
 
 # What the sites agree on.

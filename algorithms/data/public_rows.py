@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.columns import Columns, Labelled, Schema
 from fedsvm.algorithms.data.encoding import Vocabulary, one_hot
-from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.data.horizontal import Evaluation, HorizontalSite
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import SitePart, step, steps_of
 from fedsvm.federation.site.terms import Terms
 
 
@@ -23,9 +23,14 @@ class PubliclyScaledSite(HorizontalSite):
     """The rows of one site, in columns and on a scale that were chosen without it."""
 
     @classmethod
+    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
+        """Return the evaluation by sites: they agree on no scale."""
+        return (Evaluation,)
+
+    @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
         """Return the steps of an algorithm whose columns and scale come from public rows: sites agree on none."""
-        return super().offered_steps(terms) - (steps_in(HorizontalSite) - {"row_count", "score_counts"})
+        return super().offered_steps(terms) - (steps_of(HorizontalSite) - {"row_count"})
 
     @step
     def encode_known(self, values: list[list[str]], offset: FloatArray, scale: FloatArray, fold: int | None) -> None:

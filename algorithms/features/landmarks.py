@@ -32,14 +32,14 @@ from fedsvm.algorithms.settings import MAX_DIMENSION
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step, steps_of
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.passing_on import pass_on
 from fedsvm.protocols.secret_order import secret_order
 
 LandmarkMethod = Literal["local", "global", "gaussian"]
 
-_STEPS: Mapping[LandmarkMethod, Sequence[str]] = {
+_STEPS: Mapping[str | None, Sequence[str]] = {
     "local": ("cluster", "local_landmarks", "records_exposed"),
     "global": ("take_centres", "cluster_sums", "last_centres", "rows_isolated"),
     "gaussian": ("row_sums", "outer_products"),
@@ -52,7 +52,6 @@ ROUNDS_OPENED = (
 )
 ROUNDS_PASSED_ON = "the centres of every round of k-means, without how many rows they are the mean of"
 LONE_ROWS = "a single row, where a cluster on the way to the landmarks holds one that is not its own"
-LAST_CENTRES = "the landmarks: means of clusters over all sites, of which the last round alone"
 MOMENTS = "the mean and the covariance of all rows, which follow from the landmarks where there are more than columns"
 
 
@@ -83,103 +82,113 @@ def landmark_count(wanted: float, rows: int) -> int:
     return count
 
 
-class LandmarkSite(HorizontalSite):
+class LandmarkSums(SitePart):
     """What a site does towards the landmarks."""
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
+        self._centres: FloatArray = np.zeros((0, 0))
+        self._copies = 0
+        self._lone_rows: dict[int, int] = {}
+        self._own_sizes: FloatArray = np.zeros(0)
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
         """Return the steps that the agreed landmarks take, if any, and not those of others."""
         settings = terms.settings
-        method = settings.get("landmark_method") if settings.get("features") == "landmarks" else None
-        unused = {step for name, steps in _STEPS.items() for step in steps if name != method}
-        return super().offered_steps(terms) - (unused if "features" in settings else set())
+        if "features" not in settings:
+            return steps_of(cls)
+        method = settings.get("landmark_method") if settings["features"] == "landmarks" else None
+        return frozenset(_STEPS.get(method, ()))
 
     # Local: of its own rows.
 
     @step
     def cluster(self, quotas: list[int], min_cluster_size: int) -> None:
         """Cluster this site's rows into at most its quota of centres."""
-        self.check_agreed(min_cluster_size=min_cluster_size)
-        quota = quotas[self.channel.sites.index(self.site)]
-        self.centres, sizes = k_means.local_centres(self.rows, quota, min_cluster_size, self.random("cluster"))
-        self.copies = int((sizes == 1).sum())
+        self._site.check_agreed(min_cluster_size=min_cluster_size)
+        quota = quotas[self._site.channel.sites.index(self._site.site)]
+        self._centres, sizes = k_means.local_centres(
+            self._site.rows, quota, min_cluster_size, self._site.random("cluster")
+        )
+        self._copies = int((sizes == 1).sum())
 
     @step(bound=math.inf)
     def local_landmarks(self, quotas: list[int]) -> FloatArray:
         """(l, p + 1): this site's centres in its secret places, each with a 1 that says the place is taken."""
-        position = self.channel.sites.index(self.site)
-        order = secret_order(self.secret, "landmarks", sum(quotas))
-        places = order[sum(quotas[:position]) :][: len(self.centres)]
-        table = np.zeros((sum(quotas), self.rows.shape[1] + 1))
-        table[places, :-1] = self.centres
+        position = self._site.channel.sites.index(self._site.site)
+        order = secret_order(self._site.secret, "landmarks", sum(quotas))
+        places = order[sum(quotas[:position]) :][: len(self._centres)]
+        table = np.zeros((sum(quotas), self._site.rows.shape[1] + 1))
+        table[places, :-1] = self._centres
         table[places, -1] = 1.0
         return table
 
     @step
     def records_exposed(self) -> FloatArray:
         """How many of this site's centres are a single row's copy."""
-        return np.array(float(self.copies))
+        return np.array(float(self._copies))
 
     # Global: of sums over all sites.
 
     @step
     def take_centres(self, opener: str, plan: dict[str, Any], min_cluster_size: int, seed: int) -> None:
         """Take the centres of a round of k-means from the site that opened the sums of the one before."""
-        self.check_agreed(min_cluster_size=min_cluster_size)
+        self._site.check_agreed(min_cluster_size=min_cluster_size)
         round_ = k_means.Round(**plan)
-        shape = (round_.slots, self.rows.shape[1] + 1)
+        shape = (round_.slots, self._site.rows.shape[1] + 1)
         if round_.number == 0:
-            self.centres, self.lone_rows = np.zeros((1, self.rows.shape[1])), dict[int, int]()
+            self._centres, self._lone_rows = np.zeros((1, self._site.rows.shape[1])), {}
             return
         own = None
-        if self.site == opener:
+        if self._site.site == opener:
             self._note_lone_rows(round_.number)
-            own = _table(round_.centres(self.opened, min_cluster_size, seed), shape)
-        table = pass_on(self.channel, opener, own, shape, np.float64)
-        self.centres = _taken(table)
+            own = _table(round_.centres(self._site.opened, min_cluster_size, seed), shape)
+        table = pass_on(self._site.channel, opener, own, shape, np.float64)
+        self._centres = _taken(table)
 
     @step(bound=math.inf)
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
         """(slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their number."""
-        sums = np.zeros((slots, self.rows.shape[1] + 2))
-        sums[: len(self.centres)] = k_means.cluster_sums(self.rows, self.centres)
-        self.own_sizes: FloatArray = sums[:, -1]
+        sums = np.zeros((slots, self._site.rows.shape[1] + 2))
+        sums[: len(self._centres)] = k_means.cluster_sums(self._site.rows, self._centres)
+        self._own_sizes = sums[:, -1]
         return sums
 
     @step(bound=math.inf)
     def last_centres(self, opener: str, slots: int, min_cluster_size: int) -> FloatArray:
         """(slots, p + 1): what the last sums make the centres, each with a 1; zeros but where they were opened."""
-        self.check_agreed(min_cluster_size=min_cluster_size)
-        shape = (slots, self.rows.shape[1] + 1)
-        if self.site != opener:
+        self._site.check_agreed(min_cluster_size=min_cluster_size)
+        shape = (slots, self._site.rows.shape[1] + 1)
+        if self._site.site != opener:
             return np.zeros(shape)
-        return _table(k_means.Clusters.of_sums(self.opened, min_cluster_size).centres, shape)
+        return _table(k_means.Clusters.of_sums(self._site.opened, min_cluster_size).centres, shape)
 
     @step
     def rows_isolated(self, opener: str, rounds: int, min_cluster_size: int) -> FloatArray:
         """(2,): how many of the last centres are one row's copy, and in how many clusters there was one of others."""
-        if self.site != opener:
+        if self._site.site != opener:
             return np.zeros(2)
         self._note_lone_rows(rounds)
-        sizes = k_means.Clusters.of_sums(self.opened, min_cluster_size).sizes
-        return np.array([float((sizes == 1).sum()), float(sum(self.lone_rows.values()))])
+        sizes = k_means.Clusters.of_sums(self._site.opened, min_cluster_size).sizes
+        return np.array([float((sizes == 1).sum()), float(sum(self._lone_rows.values()))])
 
     def _note_lone_rows(self, rounds: int) -> None:
         """Of the sums opened last, after so many rounds: how many clusters hold one row that is not this site's."""
-        of_others = np.rint(self.opened[:, -1]) - self.own_sizes
-        self.lone_rows[rounds] = int((of_others == 1).sum())
+        of_others = np.rint(self._site.opened[:, -1]) - self._own_sizes
+        self._lone_rows[rounds] = int((of_others == 1).sum())
 
     # Gaussian: of two moments.
 
     @step(bound=math.inf)
     def row_sums(self) -> FloatArray:
         """(p,): the sum of this site's scaled rows."""
-        return np.asarray(self.rows.sum(axis=0))
+        return np.asarray(self._site.rows.sum(axis=0))
 
     @step(bound=math.inf)
     def outer_products(self, mean: FloatArray) -> FloatArray:
         """(p (p + 1) / 2,): the sum of the rows' outer products with themselves, less the mean; upper triangle."""
-        apart = self.rows - mean
+        apart = self._site.rows - mean
         return (apart.T @ apart)[np.triu_indices(len(mean))]
 
 

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite, Prepared
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
+from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
-from fedsvm.algorithms.features.landmarks import LandmarkSite
+from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step
 
 
-class FeatureSite(HorizontalSite):
-    """A site that has its training rows' features (n, m) ready."""
+class FeatureRows(SitePart):
+    """The features (n, m) of a site's training rows; no rows until `place` is called."""
 
-    features: FloatArray
+    def __init__(self) -> None:
+        self.features: FloatArray = np.zeros((0, 0))
+
+    def place(self, features: FloatArray) -> None:
+        """Take the features."""
+        self.features = features
 
     @step(bound=math.inf)
     def squared_norms(self) -> FloatArray:
@@ -29,32 +35,43 @@ class FeatureSite(HorizontalSite):
         return np.array([float((self.features**2).sum()), float(len(self.features))])
 
 
-class MappedSite(LandmarkSite, FeatureSite):
-    """A site that maps its rows as all sites do."""
+class MappedRows(FeatureRows):
+    """The features that a map which all sites share makes of a site's training rows, and of those set apart.
+
+    check_gamma: raises OrderRefused for a gamma of the kernel that was not agreed on.
+    """
+
+    def __init__(self, site: HorizontalSite, check_gamma: Callable[[float], None]) -> None:
+        super().__init__()
+        self._site, self._check_gamma = site, check_gamma
+        self.features_apart: FloatArray = np.zeros((0, 0))
+        self.map: FeatureMap = IdentityMap(0)
 
     @step
     def receive_map(self, **feature_map: Any) -> None:
-        """Map this site's rows.
+        """Map this site's rows, those apart too.
 
         Raises OrderRefused for other features, another kernel, other frequencies, or more landmarks than were agreed
         on. Landmarks themselves, and the number of them that a share of all rows is, are as the coordinator says.
         """
-        if not self.is_scaled:  # of an earlier fold, told to a site that was restarted: this one's is still to come
-            self.features = np.zeros((int(self.training.sum()), 0))
+        site = self._site
+        if not site.is_scaled:  # a restarted site replays the map of an earlier fold before it scales its rows
+            self.features = np.zeros((int(site.training.sum()), 0))
             return
-        self.check_agreed(features=feature_map["features"])
-        self.check_agreed(**{name: feature_map[name] for name in ("kernel", "degree", "coef0") if name in feature_map})
+        kernel = ("features", "kernel", "degree", "coef0")
+        site.check_agreed(**{name: feature_map[name] for name in kernel if name in feature_map})
         if "gamma" in feature_map:
-            self.check_gamma(feature_map["gamma"])
+            self._check_gamma(feature_map["gamma"])
         self._check_map(feature_map)
         self.map = read_map(feature_map)
-        self.features = self.map(self.rows)
+        self.features, self.features_apart = self.map(site.rows), self.map(site.rows_apart)
 
     def _check_map(self, feature_map: Mapping[str, Any]) -> None:
         """Raise OrderRefused for other frequencies than the seed draws, or more landmarks than an agreed count."""
-        settings, columns = self.terms.settings, self.rows.shape[1]
+        terms, columns = self._site.terms, self._site.rows.shape[1]
+        settings = terms.settings
         if feature_map["features"] == "fourier" and "frequencies" in settings:
-            drawn = FourierMap.drawn(feature_map["gamma"], settings["frequencies"], columns, self.terms.seed).rho
+            drawn = FourierMap.drawn(feature_map["gamma"], settings["frequencies"], columns, terms.seed).rho
             rho = feature_map["rho"]
             if np.shape(rho) != drawn.shape or not np.allclose(rho, drawn):
                 count = settings["frequencies"]
@@ -62,12 +79,6 @@ class MappedSite(LandmarkSite, FeatureSite):
         held, most = len(feature_map.get("landmarks", ())), settings.get("landmarks")
         if type(most) is int and held > most:
             raise OrderRefused(f"landmarks must be {most} or fewer, as agreed, got {held}")
-
-    def check_gamma(self, gamma: float) -> None:
-        """Raise OrderRefused for another gamma than was agreed on: a narrow kernel sees single rows."""
-        if self.terms.settings.get("gamma") == "auto" and gamma == 1.0 / self.rows.shape[1]:
-            return
-        self.check_agreed(gamma=gamma)
 
 
 def map_rows(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:

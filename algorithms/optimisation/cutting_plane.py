@@ -47,31 +47,53 @@ _FINEST_ACCURACY = 1e-12
 _ACTIVE = 1e-9
 
 
+@dataclass(frozen=True)
+class Points:
+    """Points of k problems: w (k, m) and b (k,)."""
+
+    w: FloatArray
+    b: FloatArray
+
+    def active(self, features: FloatArray, labels: FloatArray) -> FloatArray:
+        """(k, n): 1 where a row with features (n, m) and label (n,) is on the wrong side of the margin, else 0."""
+        return np.asarray(labels * (self.w @ features.T + self.b[:, None]) < 1, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Line(Points):
+    """Lines from k points along dw (k, m) and db (k,), with the steps (k, s) at which they are evaluated."""
+
+    dw: FloatArray
+    db: FloatArray
+    steps: FloatArray
+
+    def bound(self, rows: int, norm_sum: float) -> float:
+        """Return what no loss and no derivative exceeds, of so many rows whose lengths add up to `norm_sum`."""
+
+        def margins(w: FloatArray, b: FloatArray) -> float:
+            """No sum over rows of |w.f + b| exceeds it."""
+            return float((np.linalg.norm(w, axis=1) * norm_sum + np.abs(b) * rows).max())
+
+        slopes = margins(self.dw, self.db)
+        return max(rows + margins(self.w, self.b) + float(np.abs(self.steps).max()) * slopes, slopes)
+
+
 class Oracle(Protocol):
     """The sums over all rows. Each call is one round over the network."""
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """(k, g, m + 2): a, d, m of every group, for problems (k,) at w (k, m), b (k,). A problem may come twice."""
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
+        """(k, g, m + 2): a, d, m of every group, for problems (k,) at points. A problem may come twice."""
 
-    def line(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        dw: FloatArray,
-        db: FloatArray,
-        steps: FloatArray,
-    ) -> FloatArray:
-        """(k, s, 2): the loss and its derivative along (dw, db) at steps (k, s)."""
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        """(k, s, 2): the loss and its derivative along lines of problems (k,), at their steps."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Cuts that were taken: of problems (k,), at w (k, m) and b (k,), each (g, m + 2)."""
+    """Cuts (k, g, m + 2) that were taken of problems (k,) at points."""
 
     problems: IntArray
-    w: FloatArray
-    b: FloatArray
+    at: Points
     cuts: FloatArray
 
 
@@ -201,11 +223,11 @@ def start(
     widest = max(bundle.dimensions for bundle in bundles)
     if first is None:
         _, b = starts_of(len(bundles), intercept=bundles[0].intercept)
-        take(oracle, bundles, np.zeros((len(b), widest)), b)
+        take(oracle, bundles, Points(np.zeros((len(b), widest)), b))
     else:
         _put(bundles, first())
     if resume:
-        take(oracle, bundles, _stacked([each.w for each in resume]), np.array([each.b for each in resume]))
+        take(oracle, bundles, Points(_stacked([each.w for each in resume]), np.array([each.b for each in resume])))
 
 
 def _stacked(vectors: Sequence[FloatArray]) -> FloatArray:
@@ -214,14 +236,14 @@ def _stacked(vectors: Sequence[FloatArray]) -> FloatArray:
     return np.array([np.pad(each, (0, widest - len(each))) for each in vectors])
 
 
-def take(oracle: Oracle, bundles: list[Bundle], w: FloatArray, b: FloatArray) -> None:
-    """Take cuts at points (w, b), which belong to the problems in turn."""
-    problems = np.arange(len(b)) % len(bundles)
-    _put(bundles, Taken(problems, w, b, oracle.cuts(problems, w, b)))
+def take(oracle: Oracle, bundles: list[Bundle], at: Points) -> None:
+    """Take cuts at points, which belong to the problems in turn."""
+    problems = np.arange(len(at.b)) % len(bundles)
+    _put(bundles, Taken(problems, at, oracle.cuts(problems, at)))
 
 
 def _put(bundles: list[Bundle], taken: Taken) -> None:
-    for problem, cuts, at_w, at_b in zip(taken.problems, taken.cuts, taken.w, taken.b, strict=True):
+    for problem, cuts, at_w, at_b in zip(taken.problems, taken.cuts, taken.at.w, taken.at.b, strict=True):
         bundles[problem].add(cuts, at_w, float(at_b))
 
 
@@ -237,7 +259,7 @@ def _search(oracle: Oracle, bundles: list[Bundle], active: list[int], search: Li
     parabola = Parabola(l2 / 2 * (w**2).sum(axis=1), l2 * (w * dw).sum(axis=1), l2 * (dw**2).sum(axis=1))
     if l1:
         parabola = ElasticParabola(**vars(parabola), l1=l1, w=w, dw=dw)
-    found = search(lambda steps: oracle.line(problems, w, b, dw, db, steps), parabola, chosen[0].C)
+    found = search(lambda steps: oracle.line(problems, Line(w, b, dw, db, steps)), parabola, chosen[0].C)
     for i, bundle in enumerate(chosen):
         bundle.consider(w[i] + found.step[i] * dw[i], float(b[i] + found.step[i] * db[i]), float(found.value[i]))
 
@@ -247,8 +269,8 @@ def _cut(oracle: Oracle, bundles: list[Bundle], active: list[int]) -> None:
     chosen = [bundles[k] for k in active]
     w = _stacked([(1 - MU) * bundle.w + MU * bundle.master_w for bundle in chosen])
     b = np.array([(1 - MU) * bundle.b + MU * bundle.master_b for bundle in chosen])
-    for bundle, cuts, at_w, at_b in zip(chosen, oracle.cuts(np.array(active), w, b), w, b, strict=True):
-        bundle.add(cuts, at_w, float(at_b))
+    problems, at = np.array(active), Points(w, b)
+    _put(bundles, Taken(problems, at, oracle.cuts(problems, at)))
 
 
 @dataclass

@@ -9,11 +9,12 @@ import numpy as np
 
 from fedsvm.algorithms.data.classes import Scheme, members, signs_of
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimisation.cutting_plane import Taken, starts_of
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, Taken, starts_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.site.terms import Terms
 
 
@@ -48,10 +49,10 @@ class HingeSums:
         """Rows dealt at random to groups of equal size, give or take one."""
         return cls(features, labels, groups_of(len(features), groups, random))
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
         """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
         y = self.labels[problems]
-        c = (y * (w @ self.features.T + b[:, None]) < 1) & (y != 0)
+        c = (y * (at.w @ self.features.T + at.b[:, None]) < 1) & (y != 0)
         cy = c * y
         sums = np.empty((len(problems), len(self.members), self.features.shape[1] + 2))
         for k in range(len(problems)):
@@ -60,20 +61,12 @@ class HingeSums:
             sums[k, :, -1] = self.members @ c[k]
         return sums
 
-    def line(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        dw: FloatArray,
-        db: FloatArray,
-        steps: FloatArray,
-    ) -> FloatArray:
-        """(k, s, 2): the loss and its derivative along (dw, db) at each step (Lu 2016, algorithm 3)."""
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        """(k, s, 2): the loss and its derivative along lines at each step (Lu 2016, algorithm 3)."""
         y = self.labels[problems]
-        start = y * (w @ self.features.T + b[:, None])
-        slope = y * (dw @ self.features.T + db[:, None])
-        slack = 1 - start[:, None, :] - steps[:, :, None] * slope[:, None, :]
+        start = y * (line.w @ self.features.T + line.b[:, None])
+        slope = y * (line.dw @ self.features.T + line.db[:, None])
+        slack = 1 - start[:, None, :] - line.steps[:, :, None] * slope[:, None, :]
         violated = (slack > 0) & (y != 0)[:, None, :]
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
 
@@ -89,23 +82,12 @@ def cuts_at_zero(class_sums: FloatArray, signs: FloatArray, b: float) -> FloatAr
     return np.column_stack([signed, counts])
 
 
-@dataclass(frozen=True)
-class Points:
-    """Where cuts were taken: w (T, m), b (T,)."""
+class HingeCuts(SitePart):
+    """A site's part of the cuts and line searches of binary problems."""
 
-    w: FloatArray
-    b: FloatArray
-
-    def active(self, features: FloatArray, labels: FloatArray) -> FloatArray:
-        """(T, n): 1 where a row with features (n, m) and label (n,) is on the wrong side of the margin, else 0."""
-        return np.asarray(labels * (self.w @ features.T + self.b[:, None]) < 1, dtype=np.float64)
-
-
-class HingeSite(HorizontalSite):
-    """A site that has its training rows' features (n, m) ready."""
-
-    features: FloatArray
-    sums: HingeSums
+    def __init__(self, site: HorizontalSite, rows: FeatureRows) -> None:
+        self._site, self._rows = site, rows
+        self._sums = HingeSums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
     @step
     def deal_groups(self, groups: int, scheme: Scheme = "ovr") -> None:
@@ -113,91 +95,63 @@ class HingeSite(HorizontalSite):
 
         Raises OrderRefused for more groups, or another scheme, than were agreed on.
         """
-        require_few_groups(groups, self.terms)
-        self.sums = HingeSums.dealt(self.features, self.labels_by(scheme), groups, self.random("groups"))
+        site = self._site
+        require_few_groups(groups, site.terms)
+        self._sums = HingeSums.dealt(self._rows.features, site.labels_by(scheme), groups, site.random("groups"))
 
     @step
     def starting_sums(self) -> FloatArray:
         """(K, g, m + 1): of each class and group the sum of the features, and how many rows there are."""
-        with_ones = np.column_stack([self.features, np.ones(len(self.features))])
-        return np.stack([(self.sums.members * of_class) @ with_ones for of_class in members(self.labels)])
+        with_ones = np.column_stack([self._rows.features, np.ones(len(self._rows.features))])
+        return np.stack([(self._sums.members * of_class) @ with_ones for of_class in members(self._site.labels)])
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """This site's part of the grouped cuts."""
-        return self.sums.cuts(problems, w, b)
+        return self._sums.cuts(problems, Points(w, b))
 
     @step
-    def line(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        dw: FloatArray,
-        db: FloatArray,
-        steps: FloatArray,
-    ) -> FloatArray:
-        """This site's part of the losses along a line."""
-        return self.sums.line(problems, w, b, dw, db, steps)
+    def line(self, problems: IntArray, **line: FloatArray) -> FloatArray:
+        """This site's part of the losses along lines."""
+        return self._sums.line(problems, Line(**line))
 
 
-@dataclass(frozen=True)
+@dataclass
 class FederatedOracle:
-    """The sums of the cutting plane, over a federation.
+    """The sums of cutting planes, over a federation.
 
-    norm_sum_bound: on the summed length of the features. on_cuts: is told every round's problems (k,), points w (k, m),
-    b (k,) and grouped cuts (k, g, m + 2).
+    rows: how many there are. norm_sum: no sum over rows of the length of their features is larger. on_cuts: is called
+    with the cuts of each round.
     """
 
     federation: Federation
     groups: int
     rows: int
-    norm_sum_bound: float
-    on_cuts: Callable[[IntArray, FloatArray, FloatArray, FloatArray], None] = lambda problems, w, b, cuts: None
+    norm_sum: float
+    on_cuts: Callable[[Taken], None] = lambda taken: None
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """One secure sum of grouped cuts; see `HingeSums.cuts`."""
-        shape = (len(problems), self.groups, w.shape[1] + 2)
-        bound = max(self.rows, self.norm_sum_bound)
-        found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
-        self.on_cuts(problems, w, b, found)
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
+        """Open grouped cuts by one secure sum; see `Oracle.cuts`."""
+        found = self._open_cuts(problems, at, max(float(self.rows), self.norm_sum))
+        self.on_cuts(Taken(problems, at, found))
         return found
 
     def first(self, features: int, classes: int, scheme: Scheme, *, intercept: bool) -> Taken:
         """The cuts at w = 0 of all problems of K classes, from one secure sum of K g (m + 1) numbers."""
-        bound = max(self.rows, self.norm_sum_bound)
+        bound = max(self.rows, self.norm_sum)
         sums = self.federation.sum("starting_sums", shape=(classes, self.groups, features + 1), bound=bound)
         signs = signs_of(classes, scheme)
         problems, b = starts_of(len(signs), intercept=intercept)
         cuts = [cuts_at_zero(sums, signs[problem], at) for problem, at in zip(problems, b.tolist(), strict=True)]
-        taken = Taken(problems, np.zeros((len(b), features)), b, np.stack(cuts))
-        self.on_cuts(taken.problems, taken.w, taken.b, taken.cuts)
+        taken = Taken(problems, Points(np.zeros((len(b), features)), b), np.stack(cuts))
+        self.on_cuts(taken)
         return taken
 
-    def line(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        dw: FloatArray,
-        db: FloatArray,
-        steps: FloatArray,
-    ) -> FloatArray:
-        """One secure sum of losses and derivatives at every step; see `HingeSums.line`."""
-        bound = line_bound(w, b, dw, db, steps, self.rows, self.norm_sum_bound)
-        shape = (*steps.shape, 2)
-        return self.federation.sum(
-            "line", shape=shape, bound=bound, problems=problems, w=w, b=b, dw=dw, db=db, steps=steps
-        )
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        """Open losses and derivatives by one secure sum; see `Oracle.line`."""
+        bound, shape = line.bound(self.rows, self.norm_sum), (*line.steps.shape, 2)
+        return np.asarray(self.federation.sum("line", shape=shape, bound=bound, problems=problems, **vars(line)))
 
-
-def line_bound(
-    w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray, rows: int, norm_sum: float
-) -> float:
-    """No loss or derivative of `HingeSums.line` exceeds it, of so many rows whose lengths add up to `norm_sum`."""
-
-    def margins(w: FloatArray, b: FloatArray) -> float:
-        """No sum over rows of |w.f + b| exceeds it."""
-        return float((np.linalg.norm(w, axis=1) * norm_sum + np.abs(b) * rows).max())
-
-    return max(rows + margins(w, b) + float(np.abs(steps).max()) * margins(dw, db), margins(dw, db))
+    def _open_cuts(self, problems: IntArray, at: Points, bound: float) -> FloatArray:
+        shape = (len(problems), self.groups, at.w.shape[1] + 2)
+        return np.asarray(self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, **vars(at)))

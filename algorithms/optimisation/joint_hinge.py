@@ -26,17 +26,17 @@ K. Crammer and Y. Singer, "On the algorithmic implementation of multiclass kerne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedsvm.algorithms.data.classes import members as members_of_classes
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimisation.hinge_sums import groups_of, require_few_groups
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, groups_of, require_few_groups
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
-from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step
 
 _POOLED_TOLERANCE = 1e-8
 """Of LIBLINEAR, whose objective is to compare with."""
@@ -79,15 +79,13 @@ class JointSums:
             sums[place] = losses[active].sum(), (slopes[worst, rows] - of_own)[active].sum()
         return sums
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
         """(k, g, K m' + 2), see `cutting_plane.Oracle`."""
-        return np.stack([as_cuts(self.joint_cuts(each)) for each in w])
+        return np.stack([as_cuts(self.joint_cuts(each)) for each in at.w])
 
-    def line(
-        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
-    ) -> FloatArray:
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
         """(k, s, 2), see `cutting_plane.Oracle`."""
-        return np.stack([self.joint_line(*each) for each in zip(w, dw, steps, strict=True)])
+        return np.stack([self.joint_line(*each) for each in zip(line.w, line.dw, line.steps, strict=True)])
 
     def _scores(self, w: FloatArray) -> FloatArray:
         """(K, n) w_k.f~."""
@@ -107,11 +105,12 @@ def as_cuts(sums: FloatArray) -> FloatArray:
     return np.column_stack([-sums[:, :-1], np.zeros(len(sums)), sums[:, -1]])
 
 
-class JointSite(HorizontalSite):
-    """A site that has its training rows' features (n, m) ready."""
+class JointHingeCuts(SitePart):
+    """A site's part of the cuts and line searches of the joint problem."""
 
-    features: FloatArray
-    joint_sums: JointSums
+    def __init__(self, site: HorizontalSite, rows: FeatureRows) -> None:
+        self._site, self._rows = site, rows
+        self._sums = JointSums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
     @step
     def deal_joint_groups(self, groups: int, intercept: bool) -> None:
@@ -119,20 +118,20 @@ class JointSite(HorizontalSite):
 
         Raises OrderRefused for more groups than were agreed on.
         """
-        require_few_groups(groups, self.terms)
-        features = np.column_stack([self.features, np.ones(len(self.features))]) if intercept else self.features
-        classes = members_of_classes(self.labels)
-        self.joint_sums = JointSums.dealt(features, classes, groups, self.random("groups"))
+        site, features = self._site, self._rows.features
+        require_few_groups(groups, site.terms)
+        features = np.column_stack([features, np.ones(len(features))]) if intercept else features
+        self._sums = JointSums.dealt(features, members_of_classes(site.labels), groups, site.random("groups"))
 
     @step
     def joint_cuts(self, w: FloatArray) -> FloatArray:
         """This site's part of the grouped cuts."""
-        return self.joint_sums.joint_cuts(w)
+        return self._sums.joint_cuts(w)
 
     @step
     def joint_line(self, w: FloatArray, dw: FloatArray, steps: FloatArray) -> FloatArray:
         """This site's part of the losses along a line."""
-        return self.joint_sums.joint_line(w, dw, steps)
+        return self._sums.joint_line(w, dw, steps)
 
 
 def pooled(
@@ -153,43 +152,21 @@ def pooled(
     return np.asarray(machine.decision_function(test)), float(0.5 * (w**2).sum() + C * loss)
 
 
-@dataclass(frozen=True)
-class JointOracle:
-    """The sums of the one joint problem, over a federation.
+class JointOracle(FederatedOracle):
+    """The sums of the one joint problem over a federation, at points w (1, K m'); `norm_sum` is of f~."""
 
-    norm_sum_bound: on the summed length of f~. on_cuts: is told every round's problems (k,), all 0, points (k, K m'), b
-    (k,) and cuts (k, g, K m' + 2).
-    """
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        """Open losses and derivatives by one secure sum; see `JointSums.joint_line`."""
+        (w,), (dw,), (steps,) = line.w, line.dw, line.steps
+        slopes = self._margin_bound(dw)
+        bound = max(self.rows + self._margin_bound(w) + float(np.abs(steps).max()) * slopes, slopes)
+        return self.federation.sum("joint_line", shape=(len(steps), 2), bound=bound, w=w, dw=dw, steps=steps)[None]
 
-    federation: Federation
-    groups: int
-    rows: int
-    norm_sum_bound: float
-    on_cuts: Callable[[IntArray, FloatArray, FloatArray, FloatArray], None] = lambda problems, w, b, cuts: None
-
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """A secure sum of grouped cuts for each point; see `JointSums.joint_cuts`."""
-        bound = max(self.rows, self.norm_sum_bound)
-        found = [
-            as_cuts(self.federation.sum("joint_cuts", shape=(self.groups, len(point) + 1), bound=bound, w=point))
-            for point in w
-        ]
-        self.on_cuts(problems, w, b, np.stack(found))
-        return np.stack(found)
-
-    def line(
-        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
-    ) -> FloatArray:
-        """One secure sum of losses and derivatives at every step; see `JointSums.joint_line`."""
-        (point,), (direction,), (each,) = w, dw, steps
-        slopes = self._margin_bound(direction)
-        bound = self.rows + self._margin_bound(point) + float(np.abs(each).max()) * slopes
-        shape = (len(each), 2)
-        found = self.federation.sum(
-            "joint_line", shape=shape, bound=max(bound, slopes), w=point, dw=direction, steps=each
-        )
-        return np.asarray(found[None])
+    def _open_cuts(self, problems: IntArray, at: Points, bound: float) -> FloatArray:
+        """By a secure sum for each point; see `JointSums.joint_cuts`."""
+        sums = [self.federation.sum("joint_cuts", shape=(self.groups, len(w) + 1), bound=bound, w=w) for w in at.w]
+        return np.stack([as_cuts(each) for each in sums])
 
     def _margin_bound(self, w: FloatArray) -> float:
         """No sum over rows of |(w_k - w_y).f~| exceeds this."""
-        return math.sqrt(2) * float(np.linalg.norm(w)) * self.norm_sum_bound
+        return math.sqrt(2) * float(np.linalg.norm(w)) * self.norm_sum

@@ -20,22 +20,21 @@ from fedsvm.algorithms.data.classes import Scheme, problems_of
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Taken
-from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
-from fedsvm.algorithms.optimisation.joint_hinge import JointOracle, JointSite
+from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Points, Taken
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeCuts
+from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOracle
 from fedsvm.algorithms.optimisation.line_search import line_search
 from fedsvm.algorithms.optimisation.masking import Dither, Masking, dither_seed
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, PathSite, Release
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, PathLostError, Release
 from fedsvm.algorithms.optimisation.predicted import Work
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Weighting
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import MAX_COUNT, Count, Portion, Positive, doc
-from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.disclosures import Kind
-from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import steps_in
+from fedsvm.federation.site.program import SitePart
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -69,11 +68,8 @@ BLOCKS_THAT_DIFFER = (
     "give the row away"
 )
 
-Cuts = tuple[IntArray, FloatArray, FloatArray, FloatArray]
-"""Of a round: problems (k,), points w (k, m) and b (k,), and grouped cuts (k, g, m + 2)."""
-
-OnCuts = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
-"""Is told of a round's."""
+OnCuts = Callable[[Taken], None]
+"""Is called with the cuts of each round."""
 
 
 @dataclass(kw_only=True)
@@ -138,30 +134,11 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
 
 
-class LinearSvmSite(PathSite, HingeSite, JointSite):
-    """The site half of both solvers."""
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed solver, or of both where one is to be chosen, and the agreed release."""
-        settings, unused = terms.settings, {"keep_best"}
-        if settings.get("release") == "sites":
-            unused = {"released"}
-        solver = _solver_of(terms)
-        if solver == "interior-point":
-            return super().offered_steps(terms) - unused - steps_in(HingeSite) - steps_in(JointSite)
-        unused |= steps_in(PathSite) if solver == "cutting-plane" else set()
-        unused |= steps_in(HingeSite if settings.get("multiclass") == "joint" else JointSite)
-        return (super().offered_steps(terms) | {"class_counts"}) - unused
-
-    def check_problem(self, prior: FloatArray, price: float) -> None:
-        """Raise OrderRefused for another penalty than was agreed on, or for a prior.
-
-        The loss around a point of the coordinator's choice would tell which rows are there.
-        """
-        self.check_agreed(C=price)
-        if prior.any():
-            raise OrderRefused("the prior of begin_path must be 0")
+def solver_parts(terms: Terms) -> tuple[type[SitePart], ...]:
+    """Return the parts of the agreed solver, or of both where one is to be chosen."""
+    cuts = JointHingeCuts if terms.settings.get("multiclass") == "joint" else HingeCuts
+    parts = {"interior-point": (NewtonPath,), "cutting-plane": (cuts,)}
+    return parts.get(_solver_of(terms), (NewtonPath, cuts))
 
 
 def _solver_of(terms: Terms) -> str:
@@ -329,8 +306,8 @@ def _by_cutting_planes(
     def bundle() -> list[Solution]:
         nonlocal bundles
         bundles += 1 if latest or not bundles else 0
-        opened: list[Cuts] = []
-        oracle = posed.oracle(federation, groups, lambda *cuts: opened.append(cuts))
+        opened: list[Taken] = []
+        oracle = posed.oracle(federation, groups, opened.append)
         try:
             solutions = cutting_plane.solve(
                 oracle,
@@ -382,17 +359,15 @@ class _Binary:
         told: dict[str, Any] = {"scheme": scheme} if self.classes > 2 and scheme != "ovr" else {}
         federation.run("deal_groups", remember=True, groups=groups, **told)
 
-    def oracle(self, federation: Federation, groups: int, on_cuts: OnCuts) -> Oracle:
+    def oracle(self, federation: Federation, groups: int, on_cuts: OnCuts) -> FederatedOracle:
         return FederatedOracle(federation, groups, *_extent(federation), on_cuts)
 
-    def first(self, oracle: Oracle) -> Callable[[], Taken] | None:
+    def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
         """The first cuts by sums of each class."""
-        if not isinstance(oracle, FederatedOracle):
-            return None
         scheme, intercept = self.settings.multiclass, self.intercept
         return lambda: oracle.first(self.features, self.classes, scheme, intercept=intercept)
 
-    def disclose(self, federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
+    def disclose(self, federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:
         _disclose(federation, opened, rows_told)
 
     def weights(self, solutions: Sequence[Solution]) -> FloatArray:
@@ -415,15 +390,20 @@ class _Joint(_Binary):
     def deal(self, federation: Federation, groups: int) -> None:
         federation.run("deal_joint_groups", remember=True, groups=groups, intercept=self.settings.intercept)
 
-    def oracle(self, federation: Federation, groups: int, on_cuts: OnCuts) -> Oracle:
+    def oracle(self, federation: Federation, groups: int, on_cuts: OnCuts) -> FederatedOracle:
         rows, lengths = _extent(federation)
         return JointOracle(federation, groups, rows, lengths + rows * int(self.settings.intercept), on_cuts)
 
-    def disclose(self, federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
+    def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
+        """The first cuts as all others."""
+        return None
+
+    def disclose(self, federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:
         """Every block that is a single row's, and every row by which two blocks of a class differ beside these."""
         if not opened:
             return
-        points, cuts = np.concatenate([w for _, w, _, _ in opened]), np.concatenate([each for *_, each in opened])
+        points = np.concatenate([taken.at.w for taken in opened])
+        cuts = np.concatenate([taken.cuts for taken in opened])
         sums = np.concatenate([-cuts[..., :-2], cuts[..., -1:]], axis=2)
         told = [rows_told.blocks(points, of_group, self.classes) for of_group in sums.transpose(1, 0, 2)]
         alone, differ = (sum(each) for each in zip(*told, strict=True))
@@ -464,7 +444,7 @@ def _extent(federation: Federation) -> tuple[int, float]:
     return rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0
 
 
-def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
+def _disclose(federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:
     """Write down what the cuts of one bundle show of single rows.
 
     Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group, once
@@ -472,7 +452,8 @@ def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTol
     """
     if not opened:
         return
-    problems, w, b, cuts = (np.concatenate(each) for each in zip(*opened, strict=True))
+    parts = ((taken.problems, taken.at.w, taken.at.b, taken.cuts) for taken in opened)
+    problems, w, b, cuts = (np.concatenate(each) for each in zip(*parts, strict=True))
     alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
     differ = 0
     for problem in np.unique(problems):

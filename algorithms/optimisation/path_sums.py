@@ -1,8 +1,4 @@
-"""The interior point over a federation: where the sites keep the path, and how a round's sums cross the network.
-
-One secure sum a round. All parts of a site's vector are divided by public bounds on their sizes, so that one limb of 64
-bits serves for all; of a site whose part of the matrix is beyond what the last round let expect, the matrix is left
-out, and the next round has two limbs and a bound that always holds.
+"""The interior point over a federation: where the sites keep the path, one secure sum a round.
 
 A site that was restarted knows nothing of the path. It adds nothing until one that knows hands it the point and the
 sites' common seed; the others lose neither their dual variables nor a round for it.
@@ -12,113 +8,91 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from fedsvm.algorithms.data.classes import Scheme
-from fedsvm.algorithms.features.mapped_rows import FeatureSite
-from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
-from fedsvm.algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
+from fedsvm.algorithms.optimisation.barrier import Problem, Standing
+from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimisation.weighting import Factors, WeightedSite, Weighting
+from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
+from fedsvm.algorithms.optimisation.weighting import Factors, RowWeights, Weighting
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
-from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
 from fedsvm.protocols.passing_on import pass_on
 
 Release = Literal["everyone", "sites"]
-
-WIDE_BOUND = 2.0**24
-"""A bound for which numbers have two limbs."""
-
-MASKED_SHOWS = (
-    "in each round the objective, of each class the number of rows and the sum of their dual variables, three inner "
-    "products of class vectors, the length of Newton's step, and what a secret matrix leaves of the system's spectrum"
-)
-OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Where the numbers of one problem stand in what is summed: d of v, m of w, and g classes."""
-
-    dimensions: int
-    features: int
-
-    @property
-    def classes(self) -> int:
-        """g: two where there is an intercept."""
-        return 1 + self.dimensions - self.features
-
-    @property
-    def length(self) -> int:
-        """Of the vector: matrix (its upper triangle), gradient, objective, alphas, vectors, rows, and two flags."""
-        d = self.dimensions
-        return d * (d + 1) // 2 + d + 1 + self.classes * (2 + self.features) + 2
-
-    def pack(self, opened: Opened, scales: FloatArray, rows: int, *, keeper: bool) -> FloatArray:
-        """(length,) of what a site has, each part over its scale; rows: over how many counts are.
-
-        keeper: whether the site added what is not a row's. A matrix beyond its scale is left out, and the last number
-        says so.
-        """
-        matrix, gradient, objective, alphas, vectors = scales
-        upper = opened.matrix[np.triu_indices(self.dimensions)] / matrix
-        overflows = float(np.abs(upper).max(initial=0.0)) > 1.0
-        return np.concatenate(
-            [
-                np.zeros_like(upper) if overflows else upper,
-                opened.gradient / gradient,
-                [opened.objective / objective],
-                opened.alphas / alphas,
-                np.ravel(opened.vectors) / vectors,
-                opened.rows / rows,
-                [float(keeper), float(overflows)],
-            ]
-        )
-
-    def unpack(self, total: FloatArray, scales: FloatArray, rows: int) -> Opened | None:
-        """What a sum (length,) says; None where nobody added what is not a row's, or a matrix was left out."""
-        opened, keepers, overflows = self.parts(total, scales, rows)
-        return None if keepers != 1 or overflows else opened
-
-    def parts(self, total: FloatArray, scales: FloatArray, rows: int) -> tuple[Opened, int, int]:
-        """What a sum (length,) of any sites says, and how many added what is not a row's, and left a matrix out."""
-        d, g = self.dimensions, self.classes
-        sizes = [d * (d + 1) // 2, d, 1, g, g * self.features, g, 1, 1]
-        upper, gradient, objective, alphas, vectors, counts, keepers, overflows = np.split(total, np.cumsum(sizes)[:-1])
-        matrix = np.zeros((d, d))
-        matrix[np.triu_indices(d)] = upper
-        matrix += np.triu(matrix, 1).T
-        opened = Opened(
-            matrix=matrix * scales[0],
-            gradient=gradient * scales[1],
-            objective=float(objective[0] * scales[2]),
-            alphas=alphas * scales[3],
-            vectors=vectors.reshape(g, self.features) * scales[4],
-            rows=np.rint(counts * rows),
-        )
-        return opened, round(float(keepers[0])), round(float(overflows[0]))
 
 
 class PathLostError(FederationError):
     """All sites that knew where training stands are gone, or were started again: it has to begin anew."""
 
 
-class PathSite(FeatureSite, WeightedSite):
-    """A site that has its training rows' features (n, m) ready, and goes the path with the others."""
+@dataclass(frozen=True)
+class _Start:
+    """How rows are to be trained on, as `begin_path` said: labels (P, n), and of each problem a prior (m,)."""
 
-    last_round: tuple[int, Sequence[int]] | None = None
-    """Its iteration and problems, as long as no masks are drawn for the one after it."""
+    prior: FloatArray
+    labels: FloatArray
+    prices: FloatArray
+    lever: float
+    masking: Masking
+
+    @property
+    def layout(self) -> Layout:
+        """Of each problem."""
+        features = self.prior.shape[-1]
+        return Layout(features + int(self.lever > 0), features)
+
+    def problems(self, features: FloatArray) -> list[Problem]:
+        """Return the problems of rows with features (n, m)."""
+        return [
+            Problem.of(features, labels, np.where(labels == 0, 0.0, self.prices), prior=prior, lever=self.lever)
+            for labels, prior in zip(self.labels, self.priors, strict=True)
+        ]
+
+    @property
+    def priors(self) -> FloatArray:
+        """(P, m) of each problem."""
+        return np.broadcast_to(self.prior, (len(self.labels), self.layout.features))
+
+
+class NewtonPath(SitePart):
+    """The interior point at a site: the paths of its rows, which start at `begin_path`, and the sites' common seed.
+
+    check_problem: raises OrderRefused for a prior or a price that was not agreed on.
+    """
+
+    def __init__(
+        self,
+        site: HorizontalSite,
+        rows: FeatureRows,
+        weights: RowWeights,
+        check_problem: Callable[[FloatArray, float], None],
+    ) -> None:
+        self._site, self._rows, self._weights, self._check_problem = site, rows, weights, check_problem
+        self.seed: Residues | None = None
+        self.paths: RowPaths | None = None
+        self.start = _Start(np.zeros(0), np.zeros((0, 0)), np.zeros(0), 0.0, "none")
+        # the iteration and the problems of the last round, as long as no masks are drawn for the next one
+        self._last_round: tuple[int, Sequence[int]] | None = None
+
+    @classmethod
+    def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
+        """Return the steps of the path, and of those that end it the one of the agreed release."""
+        return steps_of(cls) - {"released" if terms.settings.get("release") == "sites" else "keep_best"}
 
     @step
     def begin_path(
@@ -130,121 +104,70 @@ class PathSite(FeatureSite, WeightedSite):
         factors: Sequence[float] = (),
         scheme: Scheme = "ovr",
     ) -> None:
-        """Take down how the rows are to be trained on: around `prior` (m,), or (P, m) of each problem, at `price` each,
+        """Note how the rows are to be trained on: around `prior` (m,), or (P, m) of each problem, at `price` each,
 
         times its class's factor and, where rows have weights, the row's; each class against the others, or every two.
         Raises OrderRefused for another masking, price, prior, factors or scheme than was agreed on.
         """
-        self.check_agreed(masking=masking)
-        self.check_problem(prior, price)
-        self.check_factors(factors)
-        self.layout = Layout(prior.shape[-1] + int(lever > 0), prior.shape[-1])
-        self.prior, self.price, self.lever, self.masking = prior, price, lever, masking
-        self.factors = factors
-        self.problem_labels = self.labels_by(scheme)
-        self.problems: list[Problem] = []
-        self.standings: list[list[Standing]] = []
-        self.seed: Residues | None = None
-        self.masks: dict[tuple[int, int], Mask | None] = {}
-        self.last_round = None
-
-    def check_problem(self, prior: FloatArray, price: float) -> None:
-        """Raise OrderRefused for another prior or price than was agreed on; here either may be any."""
+        self._site.check_agreed(masking=masking)
+        self._check_problem(prior, price)
+        self._weights.check_factors(factors)
+        prices = self._weights.prices(price, factors)
+        self.start = _Start(prior, self._site.labels_by(scheme), prices, lever, masking)
+        self.seed, self.paths, self._last_round = None, None, None
 
     def work_ahead(self) -> None:
         """Draw the masks of the next round, which is most of what this one took, while others are at it."""
-        if self.last_round is not None:
-            (iteration, problems), self.last_round = self.last_round, None
-            for problem in problems:
-                self._mask(problem, iteration + 1)
+        if self._last_round is not None and self.paths is not None:
+            (iteration, problems), self._last_round = self._last_round, None
+            self.paths.draw_masks(problems, iteration + 1)
 
     @step
     def share_path(self, holders: list[str]) -> None:
         """Learn the common seed and the point from the first of `holders` that is there; where nobody stood, at 0."""
-        holder = next((site for site in holders if site in self.channel.sites), None)
+        holder = next((site for site in holders if site in self._site.channel.sites), None)
         if holder is None:
             raise StepRefused("no site is left that knows where training stands; run again")
-        size, problems = self.layout.dimensions, len(self.problem_labels)
-        shape = (1, common_seed.SHAPE[1] + problems * (1 + 2 * size))
-        told = pass_on(self.channel, holder, self._own_path() if holder == self.site else None, shape)
+        start = self.start
+        size, count = start.layout.dimensions, len(start.labels)
+        shape = (1, common_seed.SHAPE[1] + count * (1 + 2 * size))
+        told = pass_on(self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
-        if not self.problems:
-            prices = self.prices(self.price, self.factors)
-            self.problems = [
-                Problem.of(self.features, labels, np.where(labels == 0, 0.0, prices), prior=prior, lever=self.lever)
-                for labels, prior in zip(self.problem_labels, self._priors(), strict=True)
-            ]
-        for place, (problem, path) in enumerate(zip(self.problems, rest.reshape(problems, -1), strict=True)):
-            point = Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
-            if place == len(self.standings):
-                self.standings.append([point])
-            elif self.standings[place][-1].iteration != point.iteration:
-                self.standings[place] = [point]
-
-    def _priors(self) -> FloatArray:
-        """(P, m) of each problem."""
-        size = self.layout.features
-        return np.broadcast_to(self.prior, (len(self.problem_labels), size))
+        problems = start.problems(self._rows.features) if self.paths is None else self.paths.problems
+        points = [
+            Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
+            for problem, path in zip(problems, rest.reshape(count, -1), strict=True)
+        ]
+        if self.paths is None:
+            self.paths = RowPaths(problems, points, self._draw)
+        else:
+            self.paths.hand_over(points)
 
     def _own_path(self) -> Residues:
         """The seed, and of each problem the round, the point and the best point, as residues."""
-        seed = self.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
-        latest = [standings[-1] for standings in self.standings]
-        told = [np.concatenate([[each.iteration], each.v, each.best]) for each in latest]
-        nothing = np.zeros(len(self.problem_labels) * (1 + 2 * self.layout.dimensions))
-        return np.hstack([seed, (np.concatenate(told) if told else nothing).view(np.uint64)[None, :]])
+        seed = self._site.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
+        if self.paths is None:
+            told = np.zeros(len(self.start.labels) * (1 + 2 * self.start.layout.dimensions))
+        else:
+            told = np.concatenate([np.concatenate([[at.iteration], at.v, at.best]) for at in self.paths.latest])
+        return np.hstack([seed, told.view(np.uint64)[None, :]])
+
+    def _draw(self, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]) -> list[Mask | None]:
+        """The masks of a round, the same at every site."""
+        if self.seed is None:
+            raise StepRefused("the sites have no common seed yet")
+        pairs = zip(problems, sizes, strict=True)
+        return [draw_mask(self.seed, f"{problem} {iteration}", *size, self.start.masking) for problem, size in pairs]
 
     @step
-    def newton(
-        self,
-        iteration: int,
-        problems: IntArray,
-        steps: FloatArray,
-        mus: FloatArray,
-        keep: FloatArray,
-        still: FloatArray,
-        scales: FloatArray,
-        rows: int,
-    ) -> FloatArray:
-        """(k, length) this site's part of a round of k problems; a round that is run again begins where it began."""
-        total = np.zeros((len(problems), self.layout.length))
-        if not self.standings:
-            return total
-        keeper = self.channel.sites[0] == self.site
-        for place, problem in enumerate(problems.tolist()):
-            flags = {"keep": bool(keep[place]), "still": bool(still[place])}
-            standing = self._moved(problem, iteration, steps[place], float(mus[place]), **flags)
-            opened = self._masked(problem, iteration, standing, keeper=keeper)
-            total[place] = self.layout.pack(opened, scales[place], rows, keeper=keeper)
-        self.last_round = iteration, problems.tolist()
-        return total
-
-    def _moved(self, problem: int, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool) -> Standing:
-        """Where the rows stand after the step; where they stood before is kept for a round that is run again."""
-        before = next(each for each in reversed(self.standings[problem]) if each.iteration < iteration)
-        if not still and (mask := self._mask(problem, before.iteration)) is not None:
-            step = mask.around.T @ step
-        standing = before.moved(self.problems[problem], iteration, step, mu, keep=keep, still=still)
-        self.standings[problem] = [before, standing]
-        return standing
-
-    def _masked(self, problem: int, iteration: int, standing: Standing, *, keeper: bool) -> Opened:
-        rows = self.problems[problem]
-        sums = RowSums.of(rows, standing)
-        opened = opened_by(sums, standing.v, intercept=rows.lever > 0, regulariser=keeper)
-        mask = self._mask(problem, iteration)
-        return opened if mask is None else opened.masked(mask)
-
-    def _mask(self, problem: int, iteration: int) -> Mask | None:
-        """The mask of a round, the same at every site; the last two rounds' are kept."""
-        key = problem, iteration
-        if key not in self.masks:
-            if self.seed is None:
-                raise StepRefused("the sites have no common seed yet")
-            self.masks = {known: mask for known, mask in self.masks.items() if known[1] >= iteration - 1}
-            size, purpose = self.layout, f"{problem} {iteration}"
-            self.masks[key] = draw_mask(self.seed, purpose, size.dimensions, size.features, self.masking)
-        return self.masks[key]
+    def newton(self, **order: Any) -> FloatArray:
+        """(k, length) this site's part of a round of k problems, see `RoundOrder`; zeros where it knows no path."""
+        round_ = RoundOrder(**order)
+        if self.paths is None:
+            return np.zeros((len(round_.problems), self.start.layout.length))
+        total = self.paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site)
+        self._last_round = round_.iteration, round_.problems.tolist()
+        return np.stack(total)
 
     @step(bound=math.inf)
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
@@ -253,49 +176,33 @@ class PathSite(FeatureSite, WeightedSite):
         The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
         restarted has them no longer: training goes on, and comes here again.
         """
-        if self.site != holder or not self.standings:
-            return np.zeros((len(self.problem_labels), self.layout.features + 2))
-        return np.hstack([self.best(keep, constants), np.ones((len(self.problem_labels), 1))])
+        if self._site.site != holder or self.paths is None:
+            return np.zeros((len(self.start.labels), self.start.layout.features + 2))
+        best = self.best(keep, constants)
+        return np.hstack([best, np.ones((len(best), 1))])
 
     @step
     def keep_best(self, keep: IntArray, constants: IntArray) -> None:
         """Write the weights (K, m) and intercepts (K,) to this site's own file, `model_path` of its settings."""
-        if not (path := self.settings.get("model_path")):
+        if not (path := self._site.settings.get("model_path")):
             raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
-        if not self.standings:
+        if self.paths is None:
             return  # restarted, see `released`
         best = self.best(keep, constants)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
         replace_private(path, lambda file: np.savez(file, w=best[:, :-1], b=best[:, -1]))
 
     def best(self, keep: IntArray, constants: IntArray) -> FloatArray:
-        """(K, m + 1) the best weights and intercepts; see `released`."""
-        latest = [standings[-1] for standings in self.standings]
-        points = [at.v if last else at.best for at, last in zip(latest, keep.tolist(), strict=True)]
-        ends = zip(self.problems, points, constants.tolist(), strict=True)
-        return np.stack([problem.weights(point, constant) for problem, point, constant in ends])
+        """(K, m + 1) the best weights and intercepts; see `released`. Raises StepRefused where no path is known."""
+        if self.paths is None:
+            raise StepRefused("the site lost the path when it was restarted; run again")
+        return np.stack(self.paths.best(keep, constants))
 
 
 def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
     """Which last points are the best, and the constants, each (K,), as sites are told."""
     keep = np.array([outcome.keep for outcome in outcomes], dtype=np.int64)
     return keep, np.array([outcome.constant for outcome in outcomes], dtype=np.int64)
-
-
-def told_of(terms: Sequence[Terms]) -> dict[str, Any]:
-    """What sites are told of the problems of a round, but for the steps."""
-    return {
-        "problems": np.array([each.problem for each in terms]),
-        "mus": np.array([each.mu for each in terms]),
-        "keep": np.array([float(each.keep) for each in terms]),
-        "still": np.array([float(each.still) for each in terms]),
-        "scales": np.array([each.scales.to_array() for each in terms]),
-    }
-
-
-def resolution_of(bound: float, sites: int) -> float:
-    """How far rounding at so many sites moves a number of a sum at most."""
-    return sites * 2.0 ** -(FixedPoint.for_bound(bound, sites).fraction_bits + 1)
 
 
 class FederatedPath:
@@ -351,20 +258,11 @@ class FederatedPath:
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
         """One secure sum."""
-        rows, bound = self._extent.rows, WIDE_BOUND if wide else 1.0
-        told = told_of(terms)
-        total = self._federation.sum(
-            "newton",
-            shape=(len(terms), self._layout.length),
-            bound=bound,
-            iteration=iteration,
-            steps=np.array([each.step for each in terms]),
-            rows=rows,
-            **told,
-        )
-        opened = [self._layout.unpack(vector, scale, rows) for vector, scale in zip(total, told["scales"], strict=True)]
-        resolution = resolution_of(bound, len(self._federation.sites))
-        return RoundSums(opened, changed=self._note_changes(), resolution=resolution)
+        round_ = RoundOrder.of(iteration, terms, self._extent.rows)
+        in_rows = replace(round_, steps=round_.steps.reshape(len(terms), -1))
+        shape = (len(terms), self._layout.length)
+        found = in_rows.opened(self._federation, "newton", [self._layout] * len(terms), shape, wide=wide)
+        return replace(found, changed=self._note_changes())
 
     def settle(self, outcomes: Sequence[Outcome]) -> bool:
         """Open the best points, or have every site write them to a file of its own.

@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 
 from fedsvm.algorithms.data.conditions import Conditions
-from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.path_rounds import Layout
 
 NEWTON_ROUNDS, CUT_ITERATIONS = 20, 30
 """Of the interior point, of one sum each, and of the cutting plane, of two."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsvm.algorithms.optimisation.hinge_sums import Points
+from fedsvm.algorithms.optimisation.cutting_plane import Points
 from fedsvm.federation.arrays import FloatArray
 
 

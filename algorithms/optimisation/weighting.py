@@ -16,7 +16,7 @@ from fedsvm.algorithms.settings import MAX_COUNT, Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step, steps_of
 from fedsvm.federation.site.terms import Terms
 
 EXPONENTS = np.arange(-64, 65)
@@ -82,25 +82,28 @@ class ClassWeightSettings:
         return row_prices(1.0, numbers(problems), weighting.factors(members(problems).sum(axis=1)), weights)
 
 
-class WeightedSite(HorizontalSite):
-    """A site whose rows may count for more or less than others."""
+class RowWeights(SitePart):
+    """The weights of a site's rows, by which some count for more than others."""
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
         """Return the steps that agree on the weights of classes and rows, where there are some."""
         balanced, weighted = terms.settings.get("class_weight") == "balanced", terms.reading.get("weight")
         unused = ({"class_counts"} if not balanced else set()) | ({"largest_weight"} if not weighted else set())
-        return super().offered_steps(terms) - unused
+        return steps_of(cls) - unused
 
     @step
     def class_counts(self) -> FloatArray:
         """(K,): how many rows are of each class, of two the negative one first."""
-        return np.asarray(members(self.labels).sum(axis=1))
+        return np.asarray(members(self._site.labels).sum(axis=1))
 
     @step
     def largest_weight(self) -> FloatArray:
         """(129,): between which powers of two the largest weight of a row lies."""
-        return placed(self.weights)
+        return placed(self._site.weights)
 
     def check_factors(self, factors: Sequence[float]) -> None:
         """Raise OrderRefused for factors of classes that the agreed `class_weight` does not imply.
@@ -108,9 +111,10 @@ class WeightedSite(HorizontalSite):
         Those of a table are its numbers, and 1 for each class that it leaves out. Balanced ones are n / (K n_c), and 1
         for a class without rows, so that their inverses add up to K, the number of classes. No factors are all 1.
         """
-        if not self.terms.settings:  # of sites without agreed settings
+        settings = self._site.terms.settings
+        if not settings:  # of sites without agreed settings
             return
-        classes, weight = max(2, len(self.labels)), self.terms.settings.get("class_weight")
+        classes, weight = max(2, len(self._site.labels)), settings.get("class_weight")
         got = list(factors) or [1.0] * classes
         numeric = all(type(factor) in (int, float) and 0 < factor < math.inf for factor in got)
         if weight == "balanced":
@@ -123,7 +127,8 @@ class WeightedSite(HorizontalSite):
 
     def prices(self, price: float, factors: Sequence[float]) -> FloatArray:
         """(n,) of the rows, at `price` each, times its class's factor, all 1 where there are none, and its weight."""
-        return row_prices(price, numbers(self.labels), factors or [1.0] * max(2, len(self.labels)), self.weights)
+        labels = self._site.labels
+        return row_prices(price, numbers(labels), factors or [1.0] * max(2, len(labels)), self._site.weights)
 
 
 @dataclass(frozen=True)

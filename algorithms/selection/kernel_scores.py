@@ -17,37 +17,35 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation.path_sums import PathSite
-from fedsvm.algorithms.selection.subset_path import SVM_STEPS, SelectionSite, has_curve
+from fedsvm.algorithms.optimisation.path_sums import NewtonPath
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.site.terms import Terms
 
 
-class KernelScoreSite(SelectionSite):
-    """A site that also adds up what its rows' dual variables say of columns."""
+class DualScores(SitePart):
+    """Sums over a site's rows, weighted by their dual variables, of what columns are worth."""
+
+    def __init__(self, site: HorizontalSite, mapped: MappedRows, path: NewtonPath) -> None:
+        self._site, self._mapped, self._path = site, mapped, path
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
-        offered, weights = super().offered_steps(terms), terms.settings.get("weights")
-        if weights != "linear":
-            offered |= steps_in(PathSite) - {"keep_best"}
-            offered -= frozenset() if has_curve(terms) else SVM_STEPS
-        return (
-            offered
-            - ({"dual_columns"} if weights != "input" else set())
-            - ({"dual_kernels"} if weights != "kernel" else set())
-        )
+        """Return the step of the agreed weights, if they come from dual variables."""
+        by_weights = {"input": "dual_columns", "kernel": "dual_kernels"}
+        weights = terms.settings.get("weights", "")
+        return frozenset({by_weights[weights]} if weights in by_weights else ())
 
     @step
     def dual_columns(self) -> FloatArray:
         """(2, m + 1): of each class the sum of alpha, and of alpha y times each column."""
-        return self._by_class(self.rows)
+        return self._by_class(self._site.rows)
 
     @step
     def dual_kernels(self) -> FloatArray:
@@ -55,21 +53,18 @@ class KernelScoreSite(SelectionSite):
 
         with all m columns, and then without each of them.
         """
-        if not isinstance(self.map, NystromMap):
+        if not isinstance(self._mapped.map, NystromMap):
             raise StepRefused("the features are no kernel values at landmarks")
-        kernel, landmarks = self.map.kernel, self.map.landmarks
-        blocks = [kernel(self.rows, landmarks)]
-        blocks += [without_column(kernel, self.rows, landmarks, j) for j in range(self.rows.shape[1])]
+        kernel, landmarks = self._mapped.map.kernel, self._mapped.map.landmarks
+        blocks = [kernel(self._site.rows, landmarks)]
+        blocks += [without_column(kernel, self._site.rows, landmarks, j) for j in range(self._site.rows.shape[1])]
         return self._by_class(np.hstack(blocks))
-
-    def check_gamma(self, gamma: float) -> None:
-        """Raise OrderRefused for another gamma than was agreed on; other weights than linear ones change it."""
-        if self.terms.settings.get("weights") == "linear":
-            super().check_gamma(gamma)
 
     def _by_class(self, values: FloatArray) -> FloatArray:
         """Of each class the sum of its rows' alpha, and of alpha y times values (n, q)."""
-        alpha, labels = self.standings[0][-1].alpha, self.labels[0]
+        if self._path.paths is None:
+            raise StepRefused("the site lost the path when it was restarted; run again")
+        alpha, labels = self._path.paths.latest[0].alpha, self._site.labels[0]
         parts = [(alpha * (labels == sign), sign) for sign in (-1.0, 1.0)]
         return np.array([np.append(share.sum(), sign * (share @ values)) for share, sign in parts])
 

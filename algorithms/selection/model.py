@@ -46,7 +46,7 @@ from fedsvm.algorithms.ranking import CurvePoint, Ranking, RankingStep
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.selection.elimination import MANY_COLUMNS
 from fedsvm.algorithms.selection.filters import membership_auc
-from fedsvm.algorithms.selection.subset_path import SelectionSite
+from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.subsets import Subset
 from fedsvm.algorithms.selection.training import SubsetTraining, TrainingSettings
 from fedsvm.algorithms.settings import ShareOrCount, doc

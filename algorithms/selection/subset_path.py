@@ -11,147 +11,56 @@ join end the path; whoever asked begins it anew.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimisation import interior_point
-from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
-from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms, opened_by
+from fedsvm.algorithms.optimisation.barrier import Problem, Standing
+from fedsvm.algorithms.optimisation.interior_point import Extent, RoundSums, Terms
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_masks
-from fedsvm.algorithms.optimisation.path_sums import (
-    MASKED_SHOWS,
-    OPEN_SHOWS,
-    WIDE_BOUND,
-    Layout,
-    chosen,
-    resolution_of,
-    told_of,
-)
+from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
+from fedsvm.algorithms.optimisation.path_sums import chosen
 from fedsvm.algorithms.optimisation.solution import Solution, Stopping
-from fedsvm.algorithms.selection.subsets import Posed, Subset, SubsetSite
+from fedsvm.algorithms.selection.subsets import ColumnSubsets, Posed, Subset
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
-from fedsvm.federation.site.terms import Terms as RunTerms
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 RELEASED = "weights of SVMs on the way to the columns that are kept"
 
 
-SVM_STEPS = frozenset({"subset_newton", "subset_weights", "subset_cuts", "subset_line", "held_out_rows"})
-"""Those of SVMs on columns, by either solver."""
+class SubsetPath(SitePart):
+    """The interior point at a site for the problems of columns that were posed to it."""
 
-
-def has_curve(terms: RunTerms) -> bool:
-    """Return whether the size that the terms agree on is read off a curve of accuracy."""
-    return terms.settings.get("size") in ("best", "one-se")
-
-
-@dataclass(frozen=True)
-class Base:
-    """Where problems begin: their rows, and where these stand."""
-
-    problems: tuple[Problem, ...]
-    standings: tuple[Standing, ...]
-
-    def without(self, kept: IntArray) -> Base:
-        """The problems, in these of their columns; dual variables stay."""
-        pairs = [_without(*pair, kept) for pair in zip(self.problems, self.standings, strict=True)]
-        return Base(tuple(problem for problem, _ in pairs), tuple(standing for _, standing in pairs))
-
-
-def _without(problem: Problem, standing: Standing, kept: IntArray) -> tuple[Problem, Standing]:
-    fewer = replace(problem, features=problem.features[:, kept])
-    v = standing.v[np.append(kept, problem.features.shape[1]) if problem.lever else kept]
-    still, residuals = np.zeros(len(standing.alpha)), fewer.targets - fewer.margins(v)
-    return fewer, replace(standing, v=v, best=v, residuals=residuals, slopes=still, lag=still, iteration=0)
-
-
-class SelectionSite(SubsetSite):
-    """A site that also goes the paths of problems of columns."""
-
-    epoch = -1
-    trails: list[list[Standing]]
-
-    @classmethod
-    def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
-        """Return the steps of the agreed solver and statistic, with counts of held-out rows where a curve is measured.
-
-        A method that counts them for another reason adds `held_out_rows`.
-        """
-        settings = terms.settings
-        unused = set(steps_in(SelectionSite))
-        if settings.get("select_solver") == "interior-point":
-            unused = {"subset_cuts", "subset_line"}
-        unused |= set() if settings.get("statistic") == "mi" else {"class_bins"}
-        unused |= set() if settings.get("statistic") == "mrmr" else {"column_products"}
-        unused |= set() if has_curve(terms) else {"held_out_rows"}
-        return super().offered_steps(terms) - unused
+    def __init__(self, site: HorizontalSite, subsets: ColumnSubsets) -> None:
+        self._site, self._subsets = site, subsets
+        self._epoch = -1
+        self._masking: Masking = "none"
+        self._paths = self._ended = RowPaths([], [], functools.partial(self._draw_masks, self._epoch))
 
     @step
-    def subset_newton(
-        self,
-        epoch: int,
-        iteration: int,
-        problems: IntArray,
-        steps: FloatArray,
-        mus: FloatArray,
-        keep: FloatArray,
-        still: FloatArray,
-        scales: FloatArray,
-        rows: int,
-        kept: IntArray | None = None,
-        **posed: Any,
-    ) -> FloatArray:
-        """This site's part of a round of k problems, one behind the other; see `PathSite.newton`.
+    def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
+        """This site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
 
-        epoch: of the path; a new one begins with problems that are posed, or without columns of the one before. A round
-        that is run again begins where it began.
+        epoch: of the path; a new one begins with problems that are posed, or without columns of the one before.
         """
-        if epoch != self.epoch or iteration == 1:
+        posed = {name: order.pop(name) for name in list(order) if name not in RoundOrder.__dataclass_fields__}
+        round_ = RoundOrder(**order)
+        if epoch != self._epoch or round_.iteration == 1:
             self._begin(epoch, kept, **posed)
-        keeper = self.channel.sites[0] == self.site
-        layouts = [self._subset_layout(problem) for problem in problems.tolist()]
-        self._draw_masks(problems.tolist(), iteration)
-        cut = np.split(steps, np.cumsum([each.dimensions for each in layouts])[:-1])
-        parts = []
-        for place, (problem, layout) in enumerate(zip(problems.tolist(), layouts, strict=True)):
-            before = next(each for each in reversed(self.trails[problem]) if each.iteration < iteration)
-            is_still = bool(still[place])
-            towards = cut[place]
-            if not is_still and (mask := self.subset_masks.get((problem, before.iteration))) is not None:
-                towards = mask.around.T @ towards
-            standing = before.moved(
-                self.base.problems[problem],
-                iteration,
-                towards,
-                float(mus[place]),
-                keep=bool(keep[place]),
-                still=is_still,
-            )
-            self.trails[problem] = [before, standing]
-            sums = RowSums.of(self.base.problems[problem], standing)
-            has_lever = self.base.problems[problem].lever > 0
-            opened = opened_by(sums, standing.v, intercept=has_lever, regulariser=keeper)
-            mask = self.subset_masks.get((problem, iteration))
-            shown = opened if mask is None else opened.masked(mask)
-            parts.append(layout.pack(shown, scales[place], rows, keeper=keeper))
-        return np.concatenate(parts)
+        return np.concatenate(self._paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site))
 
     @step(bound=math.inf)
     def subset_weights(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """The best weights and intercept of each problem, one behind the other, at `holder`; zeros at the others."""
-        found = []
-        for problem, rows in enumerate(self.base.problems):
-            at = self.trails[problem][-1]
-            best = rows.weights(at.v if keep[problem] else at.best, int(constants[problem]))
-            found.append(best if self.site == holder else np.zeros_like(best))
-        return np.concatenate(found)
+        return np.concatenate(self._paths.best(keep, constants)) * float(self._site.site == holder)
 
     def _begin(
         self,
@@ -163,42 +72,31 @@ class SelectionSite(SubsetSite):
         **posed: Any,
     ) -> None:
         """Stand where a path begins."""
+        draw = functools.partial(self._draw_masks, epoch)
         if kept is None:
-            self.check_agreed(select_penalty=price, masking=masking)
-            self._take(**posed)
-            self.subset_masking = masking
-            problems = tuple(self._problem(subset, price, lever) for subset in self._posed)
-            standings = tuple(Standing.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems)
-            self.base = Base(problems, standings)
+            self._site.check_agreed(select_penalty=price, masking=masking)
+            self._subsets.pose(**posed)
+            self._masking = masking
+            problems = [self._problem(subset, price, lever) for subset in self._subsets.posed]
+            points = [Standing.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
+            self._paths = RowPaths(problems, points, draw)
         else:
-            if epoch != self.epoch:
-                self.ended = Base(self.base.problems, tuple(each[-1] for each in self.trails))
-            self.base = self.ended.without(kept)
-        self.epoch = epoch
-        self.trails = [[each] for each in self.base.standings]
-        self.subset_masks: dict[tuple[int, int], Mask | None] = {}
+            self._ended = self._paths if epoch != self._epoch else self._ended
+            self._paths = self._ended.without(kept, draw)
+        self._epoch = epoch
 
     def _problem(self, subset: Subset, price: float, lever: float) -> Problem:
-        used = self._used(subset.fold)
-        return Problem.of(
-            self.scaled[np.ix_(used, subset.columns)], self.labels[subset.label, used], price, lever=lever
-        )
+        site, used = self._site, self._subsets.used(subset.fold)
+        features = site.scaled[np.ix_(used, subset.columns)]
+        return Problem.of(features, site.labels[subset.label, used], price, lever=lever)
 
-    def _subset_layout(self, problem: int) -> Layout:
-        rows = self.base.problems[problem]
-        return Layout(rows.dimensions, rows.features.shape[1])
-
-    def _draw_masks(self, problems: list[int], iteration: int) -> None:
-        """The masks of a round, the same at every site; those of the last two rounds are kept."""
-        if (problems[0], iteration) in self.subset_masks or self.subset_masking == "none":
-            return
-        if not hasattr(self, "secret"):
-            raise StepRefused("the sites have no common seed yet")
-        self.subset_masks = {known: mask for known, mask in self.subset_masks.items() if known[1] >= iteration - 1}
-        layouts = [self._subset_layout(problem) for problem in problems]
-        sizes = [(layout.dimensions, layout.features) for layout in layouts]
-        drawn = draw_masks(self.secret, f"columns {self.epoch} {iteration}", sizes, self.subset_masking)
-        self.subset_masks |= {(problem, iteration): mask for problem, mask in zip(problems, drawn, strict=True)}
+    def _draw_masks(
+        self, epoch: int, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]
+    ) -> Sequence[Mask | None]:
+        """The masks of a round, the same at every site."""
+        if self._masking == "none":
+            return [None] * len(problems)
+        return draw_masks(self._site.secret, f"columns {epoch} {iteration}", sizes, self._masking)
 
 
 @dataclass
@@ -217,6 +115,8 @@ class SubsetPaths:
     _epoch: int = -1
     _has_seed_for: int = -1
     _mus: tuple[float, ...] = ()
+    _lengths: Sequence[int] = ()
+    _begun: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def _lever(self) -> float:
@@ -224,91 +124,51 @@ class SubsetPaths:
 
     def solve(self, posed: Posed, stopping: Stopping) -> list[Solution]:
         """Solve problems from nothing. Raises MembershipChanged where sites leave or join."""
-        begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
-        return self._solved([len(each.columns) for each in posed.subsets], stopping, begun, ())
+        self._lengths = [len(each.columns) for each in posed.subsets]
+        self._begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
+        return self._solved(stopping, ())
 
     def solve_without(self, kept: IntArray, stopping: Stopping) -> list[Solution]:
         """Go on with all problems in these places of their columns, the same in each, from where they stood."""
-        return self._solved([len(kept)] * len(self._mus), stopping, {"kept": kept}, self._mus)
+        self._lengths, self._begun = [len(kept)] * len(self._mus), {"kept": kept}
+        return self._solved(stopping, self._mus)
 
-    def _solved(
-        self, lengths: Sequence[int], stopping: Stopping, begun: dict[str, Any], mus: Sequence[float]
-    ) -> list[Solution]:
-        federation = self.federation
-        if self.masking != "none" and self._has_seed_for != len(federation.membership.changes):
+    def extent(self) -> Extent:
+        """Of all rows in all columns, which no problem exceeds; see `interior_point.Path`."""
+        squares = (self.squares + self.rows * self._lever**2) * (1 + 1e-9) + 1e-9
+        return Extent(self.rows, squares, self.C)
+
+    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+        """One secure sum; see `interior_point.Path`."""
+        layouts = [Layout(length + 1, length) for length in (self._lengths[each.problem] for each in terms)]
+        round_, shape = RoundOrder.of(iteration, terms, self.rows), (sum(each.length for each in layouts),)
+        order = {"epoch": self._epoch, **(self._begun if iteration == 1 else {})}
+        found = round_.opened(self.federation, "subset_newton", layouts, shape, wide=wide, **order)
+        if iteration == 1:
+            shows = OPEN_SHOWS if self.masking == "none" else MASKED_SHOWS
+            self.federation.disclose(COORDINATOR, "subset_newton", shows, ())
+        return found
+
+    def _solved(self, stopping: Stopping, mus: Sequence[float]) -> list[Solution]:
+        federation, changes = self.federation, len(self.federation.membership.changes)
+        if self.masking != "none" and self._has_seed_for != changes:
             federation.run("agree_secret")
-            self._has_seed_for = len(federation.membership.changes)
+            self._has_seed_for = changes
         self._epoch += 1
-        path = _SubsetPath(self, lengths, begun)
         outcomes = interior_point.solve(
-            path,
-            problems=len(lengths),
-            dimensions=[length + 1 for length in lengths],
+            self,
+            problems=len(self._lengths),
+            dimensions=[length + 1 for length in self._lengths],
             intercept=True,
             stopping=stopping,
             step_noise=self.step_noise if len(federation.sites) > 1 else 0.0,
             mus=mus,
         )
         self._mus = tuple(outcome.mu for outcome in outcomes)
-        return path.released(outcomes)
-
-
-@dataclass
-class _SubsetPath:
-    """One of them; see `interior_point.Path`."""
-
-    paths: SubsetPaths
-    lengths: Sequence[int]
-    begun: dict[str, Any]
-
-    @property
-    def _layouts(self) -> list[Layout]:
-        return [Layout(length + 1, length) for length in self.lengths]
-
-    def extent(self) -> Extent:
-        """Of all rows in all columns, which no problem exceeds."""
-        paths = self.paths
-        squares = (paths.squares + paths.rows * paths._lever**2) * (1 + 1e-9) + 1e-9
-        return Extent(paths.rows, squares, paths.C)
-
-    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
-        """One secure sum."""
-        federation, layouts = self.paths.federation, [self._layouts[each.problem] for each in terms]
-        bound, told = WIDE_BOUND if wide else 1.0, told_of(terms)
-        total = federation.sum(
-            "subset_newton",
-            shape=(sum(each.length for each in layouts),),
-            bound=bound,
-            epoch=self.paths._epoch,
-            iteration=iteration,
-            steps=np.concatenate([each.step for each in terms]),
-            rows=self.paths.rows,
-            **told,
-            **(self.begun if iteration == 1 else {}),
-        )
-        shows = OPEN_SHOWS if self.paths.masking == "none" else MASKED_SHOWS
-        if iteration == 1:
-            federation.disclose(COORDINATOR, "subset_newton", shows, ())
-        parts = np.split(total, np.cumsum([each.length for each in layouts])[:-1])
-        summed = zip(layouts, parts, told["scales"], strict=True)
-        opened = [layout.unpack(part, scale, self.paths.rows) for layout, part, scale in summed]
-        return RoundSums(opened, resolution=resolution_of(bound, len(federation.sites)))
-
-    def released(self, outcomes: Sequence[Outcome]) -> list[Solution]:
-        """The best points, opened to the coordinator."""
-        federation, (keep, constants) = self.paths.federation, chosen(outcomes)
-        ends = [length + 1 for length in self.lengths]
-        found = federation.sum(
-            "subset_weights",
-            shape=(sum(ends),),
-            bound=math.inf,
-            keep=keep,
-            constants=constants,
-            holder=federation.sites[0],
-        )
+        keep, constants = chosen(outcomes)
+        ends = np.cumsum([length + 1 for length in self._lengths])
+        order: dict[str, Any] = {"keep": keep, "constants": constants, "holder": federation.sites[0]}
+        found = federation.sum("subset_weights", shape=(int(ends[-1]),), bound=math.inf, **order)
         federation.disclose(COORDINATOR, "subset_weights", RELEASED, ())
-        points = np.split(found, np.cumsum(ends)[:-1])
-        return [
-            Solution(**vars(outcome.certificate), w=point[:-1], b=float(point[-1]))
-            for outcome, point in zip(outcomes, points, strict=True)
-        ]
+        points = zip(outcomes, np.split(found, ends[:-1]), strict=True)
+        return [Solution(**vars(each.certificate), w=point[:-1], b=float(point[-1])) for each, point in points]

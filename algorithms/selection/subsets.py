@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.data.classes import members, numbers
-from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, Points, line_bound
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSums
 from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
-from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
 ALL_ROWS = -1
@@ -38,6 +39,10 @@ ROWS_APART = (
     "right side of the margin at one of both points and not at the other, of the problem with the most of them"
 )
 ALONE_IN_CUTS = "columns of a single row, which is the only one of its group in a cut"
+
+
+_FIRST = np.zeros(1, dtype=np.int64)
+"""The number of the one problem of a `HingeSums`."""
 
 
 def half_sample(number: int) -> int:
@@ -77,60 +82,67 @@ class Posed:
         }
 
 
-class SubsetSite(PanSite):
-    """What a site does for the choice of columns."""
+class ClassSums(SitePart):
+    """Sums of the columns over each class, and the columns that a site's rows keep."""
 
-    subsets: list[Subset]
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
 
-    @step
-    def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
-        """Put the training rows on the common scale; all columns are there to choose from."""
-        super().rescale(offset, scale)
-        self.scaled, self.scaled_apart = self.rows, self.rows_apart
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed statistic, and those of every method."""
+        statistic = terms.settings.get("statistic")
+        unused = set() if statistic == "mi" else {"class_bins"}
+        return steps_of(cls) - unused - (set() if statistic == "mrmr" else {"column_products"})
 
     @step
     def keep_columns(self, columns: IntArray) -> None:
-        """From now on rows are these columns of them."""
-        if self.is_scaled:  # or of an earlier fold, told to a site that was restarted
-            self.rows, self.rows_apart = self.scaled[:, columns], self.scaled_apart[:, columns]
+        """Reduce the rows to these of their columns."""
+        if self._site.is_scaled:  # else this is of an earlier fold, and the site was restarted
+            self._site.narrow(columns)
 
     @step
     def class_sizes(self) -> FloatArray:
         """(K,) rows of each class."""
-        return np.asarray(members(self.labels).sum(axis=1))
+        return np.asarray(self._members.sum(axis=1))
 
     @step(bound=math.inf)
     def class_moments(self) -> FloatArray:
         """(K, 2p + 1): of each class its rows, the sums of its columns, and of their squares."""
-        return ClassMoments.of(self.scaled, members(self.labels)).packed()
+        return ClassMoments.of(self._site.scaled, self._members).packed()
 
     @step(bound=math.inf)
     def column_products(self, column: int) -> FloatArray:
         """(p,) sums over the rows of a column's value times every column's."""
-        return np.asarray(self.scaled[:, column] @ self.scaled)
+        return np.asarray(self._site.scaled[:, column] @ self._site.scaled)
 
     @step
     def class_bins(self, edges: FloatArray) -> FloatArray:
         """(K, p, bins) rows of each class in each bin of each column."""
-        return bin_counts(self.scaled, members(self.labels), edges)
+        return bin_counts(self._site.scaled, self._members, edges)
 
-    # Problems of columns and rows.
+    @property
+    def _members(self) -> FloatArray:
+        return members(self._site.labels)
+
+
+class ColumnSubsets(SitePart):
+    """The problems of columns and rows that were posed to a site, and the cuts of their rows."""
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
+        self._subsets: list[Subset] = []
+        self._group = self._inner_fold = np.zeros(0, dtype=np.int64)
+        self._group_count = 1
+        self._cached: dict[int, HingeSums] = {}
 
     @step
-    def subset_cuts(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        **posed: Any,
-    ) -> FloatArray:
-        """(sum of g (m + 2),): grouped cuts of problems at points w, b, one behind the other. posed: see `_take`."""
-        self._take(**posed)
-        parts = []
-        for problem, point, at_b in zip(problems.tolist(), self._points(problems, w), b, strict=True):
-            found = self._sums(problem).cuts(np.zeros(1, dtype=np.int64), point[None, :], np.array([at_b]))
-            parts.append(found.ravel())
-        return np.concatenate(parts)
+    def subset_cuts(self, problems: IntArray, w: FloatArray, b: FloatArray, **posed: Any) -> FloatArray:
+        """(sum of g (m + 2),): grouped cuts of problems at points w, b, one behind the other. posed: see `pose`."""
+        self.pose(**posed)
+        points = zip(problems.tolist(), self._points(problems, w), b, strict=True)
+        cuts = [self._sums(problem).cuts(_FIRST, Points(at_w[None], at_b[None])) for problem, at_w, at_b in points]
+        return np.concatenate([each.ravel() for each in cuts])
 
     @step
     def subset_line(
@@ -143,15 +155,11 @@ class SubsetSite(PanSite):
         steps: FloatArray,
         **posed: Any,
     ) -> FloatArray:
-        """(k, s, 2): losses and their derivatives along lines. posed: see `_take`."""
-        self._take(**posed)
-        found = np.empty((*steps.shape, 2))
-        lines = zip(problems.tolist(), self._points(problems, w), b, self._points(problems, dw), db, steps, strict=True)
-        for place, (problem, point, at_b, towards, by_b, along) in enumerate(lines):
-            first = np.zeros(1, dtype=np.int64)
-            line = (point[None, :], np.array([at_b]), towards[None, :], np.array([by_b]), along[None, :])
-            found[place] = self._sums(problem).line(first, *line)[0]
-        return found
+        """(k, s, 2): losses and their derivatives along lines. posed: see `pose`."""
+        self.pose(**posed)
+        lines = zip(self._points(problems, w), b, self._points(problems, dw), db, steps, strict=True)
+        pairs = zip(problems.tolist(), lines, strict=True)
+        return np.concatenate([self._sums(k).line(_FIRST, Line(*(part[None] for part in line))) for k, line in pairs])
 
     @step
     def held_out_rows(self, w: FloatArray, b: FloatArray) -> FloatArray:
@@ -159,19 +167,19 @@ class SubsetSite(PanSite):
 
         w, b: of all problems that were posed; of K > 2 classes each K of them are one model, whose losses are added up.
         """
-        together = len(self.labels)
-        points = self._points(np.arange(len(self._posed)), w)
+        together = len(self._site.labels)
+        points = self._points(np.arange(len(self.posed)), w)
         found = np.zeros((len(points) // together, 3))
         for place in range(len(found)):
             of = range(place * together, (place + 1) * together)
-            out = ~self._used(self._posed[of[0]].fold)
-            values = [self.scaled[np.ix_(out, self._posed[each].columns)] @ points[each] + b[each] for each in of]
-            margins = self.labels[:, out] * np.array(values)
-            right = margins[0] > 0 if together == 1 else np.argmax(values, axis=0) == numbers(self.labels[:, out])
+            out = ~self.used(self.posed[of[0]].fold)
+            values = [self._site.scaled[np.ix_(out, self.posed[each].columns)] @ points[each] + b[each] for each in of]
+            margins = self._site.labels[:, out] * np.array(values)
+            right = margins[0] > 0 if together == 1 else np.argmax(values, axis=0) == numbers(self._site.labels[:, out])
             found[place] = right.sum(), np.maximum(1.0 - margins, 0.0).sum(), out.sum()
         return found
 
-    def _take(
+    def pose(
         self,
         columns: IntArray | None = None,
         lengths: IntArray | None = None,
@@ -186,116 +194,99 @@ class SubsetSite(PanSite):
         out, and whose labels it has.
         """
         if columns is not None and lengths is not None and folds is not None and kinds is not None:
-            self.check_agreed(select_groups=groups, inner_folds=inner_folds)
+            self._site.check_agreed(select_groups=groups, inner_folds=inner_folds)
             cut = np.split(columns, np.cumsum(lengths)[:-1])
             told = zip(cut, folds.tolist(), kinds.tolist(), strict=True)
-            self.subsets = [Subset(each, fold, kind) for each, fold, kind in told]
+            self._subsets = [Subset(each, fold, kind) for each, fold, kind in told]
             self._deal(groups, inner_folds)
 
     @property
-    def _posed(self) -> list[Subset]:
-        if not hasattr(self, "subsets"):
+    def posed(self) -> list[Subset]:
+        """The problems. Raises StepRefused if there are none, as at a site that was restarted."""
+        if not self._subsets:
             raise StepRefused("no problems were posed to this site; run again")
-        return self.subsets
+        return self._subsets
 
     def _deal(self, groups: int, inner_folds: int) -> None:
-        rows, random = len(self.scaled), self.random("groups")
-        self.group = (random.permutation(rows) + random.integers(groups)) % groups
-        self.group_count = groups
-        self.inner_fold = np.zeros(rows, dtype=np.int64)
+        rows, random = len(self._site.scaled), self._site.random("groups")
+        self._group = (random.permutation(rows) + random.integers(groups)) % groups
+        self._group_count = groups
+        self._inner_fold = np.zeros(rows, dtype=np.int64)
         if inner_folds:
-            for kind, member in enumerate(members(self.labels)):
-                of_class = self.random(f"inner folds {kind}").permutation(np.flatnonzero(member))
-                first = self.random(f"first fold {kind}").integers(inner_folds)
-                self.inner_fold[of_class] = (np.arange(len(of_class)) + first) % inner_folds
-        self._cached: dict[int, HingeSums] = {}
+            for kind, member in enumerate(members(self._site.labels)):
+                of_class = self._site.random(f"inner folds {kind}").permutation(np.flatnonzero(member))
+                first = self._site.random(f"first fold {kind}").integers(inner_folds)
+                self._inner_fold[of_class] = (np.arange(len(of_class)) + first) % inner_folds
+        self._cached = {}
 
-    def _used(self, fold: int) -> BoolArray:
+    def used(self, fold: int) -> BoolArray:
         """(n,) the rows of a problem."""
         if fold == ALL_ROWS:
-            return np.ones(len(self.scaled), dtype=np.bool_)
+            return np.ones(len(self._site.scaled), dtype=np.bool_)
         if fold >= 0:
-            return np.asarray(self.inner_fold != fold)
+            return np.asarray(self._inner_fold != fold)
         pair, side = divmod(half_sample(fold), 2)
-        drawn = np.zeros(len(self.scaled), dtype=np.bool_)
-        for kind, member in enumerate(members(self.labels)):
-            of_class = self.random(f"half {pair} {kind}").permutation(np.flatnonzero(member))
-            more = int(self.random(f"odd {pair} {kind}").integers(2))
+        drawn = np.zeros(len(self._site.scaled), dtype=np.bool_)
+        for kind, member in enumerate(members(self._site.labels)):
+            of_class = self._site.random(f"half {pair} {kind}").permutation(np.flatnonzero(member))
+            more = int(self._site.random(f"odd {pair} {kind}").integers(2))
             drawn[of_class[: (len(of_class) + more) // 2]] = True
         return drawn if side == 0 else ~drawn
 
     def _sums(self, problem: int) -> HingeSums:
         """The rows of a problem, in its columns."""
         if problem not in self._cached:
-            subset = self._posed[problem]
-            used = self._used(subset.fold)
-            members = np.equal.outer(np.arange(self.group_count), self.group[used]).astype(np.float64)
-            features = self.scaled[np.ix_(used, subset.columns)]
-            self._cached[problem] = HingeSums(features, self.labels[subset.label, used][None, :], members)
+            subset = self.posed[problem]
+            used = self.used(subset.fold)
+            members = np.equal.outer(np.arange(self._group_count), self._group[used]).astype(np.float64)
+            features = self._site.scaled[np.ix_(used, subset.columns)]
+            self._cached[problem] = HingeSums(features, self._site.labels[subset.label, used][None, :], members)
         return self._cached[problem]
 
     def _points(self, problems: IntArray, flat: FloatArray) -> list[FloatArray]:
-        lengths = [len(self._posed[problem].columns) for problem in problems.tolist()]
+        lengths = [len(self.posed[problem].columns) for problem in problems.tolist()]
         return np.split(flat, np.cumsum(lengths)[:-1])
 
 
-@dataclass
-class SubsetOracle:
+@dataclass(kw_only=True)
+class SubsetOracle(FederatedOracle):
     """The sums that cutting planes ask for, of problems that are posed with the first of them.
 
-    norm_sum: no sum over rows of their length is larger.
+    Points and cuts have zeros where a problem has fewer columns than others.
     """
 
-    federation: Federation
     posed: Posed
-    rows: int
-    norm_sum: float
-    _is_posed: bool = False
     opened: dict[int, list[tuple[FloatArray, float, FloatArray]]] = field(default_factory=dict)
+    _is_posed: bool = False
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """One secure sum; see `Oracle.cuts`. Points and cuts have zeros where a problem has fewer columns."""
-        lengths = self._lengths(problems)
-        shape = (sum(self.posed.groups * (each + 2) for each in lengths),)
-        bound = max(float(self.rows), self.norm_sum)
-        found = self.federation.sum(
-            "subset_cuts",
-            shape=shape,
-            bound=bound,
-            problems=problems,
-            w=self._flat(w, lengths),
-            b=b,
-            **self._pose(),
-        )
-        self._is_posed = True
-        cuts = np.zeros((len(problems), self.posed.groups, w.shape[1] + 2))
-        ends = np.cumsum([self.posed.groups * (each + 2) for each in lengths])[:-1]
-        for place, (part, length) in enumerate(zip(np.split(found, ends), lengths, strict=True)):
-            grouped = part.reshape(self.posed.groups, length + 2)
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        """Open losses and derivatives by one secure sum; see `Oracle.line`."""
+        bound, shape = line.bound(self.rows, self.norm_sum), (*line.steps.shape, 2)
+        return self._summed("subset_line", shape, bound, problems, line)
+
+    def _open_cuts(self, problems: IntArray, at: Points, bound: float) -> FloatArray:
+        sizes = [(self.groups, each + 2) for each in self._lengths(problems)]
+        ends = np.cumsum([math.prod(size) for size in sizes])
+        found = self._summed("subset_cuts", (int(ends[-1]),), bound, problems, at)
+        cuts = np.zeros((len(problems), self.groups, at.w.shape[1] + 2))
+        for place, (part, size) in enumerate(zip(np.split(found, ends[:-1]), sizes, strict=True)):
+            grouped, length = part.reshape(size), size[1] - 2
             cuts[place, :, :length], cuts[place, :, -2:] = grouped[:, :-2], grouped[:, -2:]
-            opened = (w[place, :length], float(b[place]), grouped)
+            opened = (at.w[place, :length], float(at.b[place]), grouped)
             self.opened.setdefault(int(problems[place]), []).append(opened)
         return cuts
 
-    def line(
-        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
-    ) -> FloatArray:
-        """One secure sum; see `Oracle.line`."""
-        lengths = self._lengths(problems)
-        found: FloatArray = self.federation.sum(
-            "subset_line",
-            shape=(*steps.shape, 2),
-            bound=line_bound(w, b, dw, db, steps, self.rows, self.norm_sum),
-            problems=problems,
-            w=self._flat(w, lengths),
-            b=b,
-            dw=self._flat(dw, lengths),
-            db=db,
-            steps=steps,
-            **self._pose(),
-        )
+    def _summed(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
+        """The sum of a step at points without their zeros, with the problems if sites do not know them yet."""
+        lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.told()
         self._is_posed = True
-        return found
+        order: dict[str, Any] = {
+            name: np.concatenate([w[:length] for w, length in zip(part, lengths, strict=True)])
+            if name in ("w", "dw")
+            else part
+            for name, part in vars(at).items()
+        }
+        return np.asarray(self.federation.sum(step, shape=shape, bound=bound, problems=problems, **order, **posed))
 
     def disclose(self) -> None:
         """Write down what the cuts of each problem say of single rows, of the problem whose cuts say most."""
@@ -309,12 +300,5 @@ class SubsetOracle:
         if apart:
             self.federation.disclose(COORDINATOR, "subset_cuts", ROWS_APART, (), apart, kind="row-difference")
 
-    def _pose(self) -> dict[str, Any]:
-        """Which problems there are, for sites that were not told yet."""
-        return {} if self._is_posed else self.posed.told()
-
     def _lengths(self, problems: IntArray) -> list[int]:
         return [len(self.posed.subsets[problem].columns) for problem in problems.tolist()]
-
-    def _flat(self, padded: FloatArray, lengths: list[int]) -> FloatArray:
-        return np.concatenate([each[:length] for each, length in zip(padded, lengths, strict=True)])

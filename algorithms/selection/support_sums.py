@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fedsvm.algorithms.data.classes import members
+from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.moments import MIN_OF_CLASS
-from fedsvm.algorithms.selection.subset_path import SelectionSite
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import SitePart, step, steps_of
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -41,16 +41,18 @@ DETERMINED = (
 _ONE_WITHIN = 1e-6
 
 
-class SupportSite(SelectionSite):
-    """A site that also tells of its rows that support a model."""
+class SupportSets(SitePart):
+    """The rows of a site that support models, and the sets of them whose sums were released, class by class."""
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
+        self._released: list[dict[int, BoolArray]] = []
+        self._supporting: list[BoolArray] = []
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed criteria; a vote may end by counts of held-out rows."""
-        criteria, offered = terms.settings.get("criteria"), super().offered_steps(terms)
-        if criteria == "vote":
-            return offered | {"held_out_rows"}
-        return offered if criteria == "svm-t" else offered - steps_in(SupportSite)
+        """Return the steps if the agreed criteria score columns by support rows."""
+        return steps_of(cls) if terms.settings.get("criteria") in ("vote", "svm-t") else frozenset()
 
     @step
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
@@ -60,14 +62,14 @@ class SupportSite(SelectionSite):
         other rows, where another fold was held out. releases: r, the most there are of a class.
         """
         if number == 1:
-            self.support_sets: list[dict[int, BoolArray]] = [{0: member > 0} for member in members(self.labels)]
-        margins = self.labels[0] * (self.scaled[:, columns] @ w + b)
+            self._released = [{0: member > 0} for member in members(self._site.labels)]
+        margins = self._site.labels[0] * (self._site.scaled[:, columns] @ w + b)
         found = np.zeros((2, releases + 1))
-        self.supporting = []
-        for kind, member in enumerate(members(self.labels)):
+        self._supporting = []
+        for kind, member in enumerate(members(self._site.labels)):
             now = (member > 0) & (margins <= 1 + SLACK)
-            self.supporting.append(now)
-            before = [mask for told, mask in self.support_sets[kind].items() if told < number]
+            self._supporting.append(now)
+            before = [mask for told, mask in self._released[kind].items() if told < number]
             found[kind, 0] = now.sum()
             found[kind, 1 : len(before) + 1] = [(now ^ mask).sum() for mask in before]
         return found
@@ -78,9 +80,9 @@ class SupportSite(SelectionSite):
         found = np.zeros((2, 2 * len(columns) + 1))
         for kind, is_released in enumerate(released):
             if is_released:
-                now = self.supporting[kind]
-                self.support_sets[kind][number] = now
-                rows = self.scaled[np.ix_(now, columns)]
+                now = self._supporting[kind]
+                self._released[kind][number] = now
+                rows = self._site.scaled[np.ix_(now, columns)]
                 found[kind] = ClassMoments.of(rows, np.ones((1, len(rows)))).packed()[0]
         return found
 
@@ -88,8 +90,8 @@ class SupportSite(SelectionSite):
     def support_overlaps(self, releases: int) -> FloatArray:
         """(2, r, r): of each class how many rows are in each two of the sets that were released."""
         found = np.zeros((2, releases, releases))
-        for kind, masks in enumerate(self.support_sets):
-            sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self.scaled))
+        for kind, masks in enumerate(self._released):
+            sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self._site.scaled))
             found[kind, : len(masks), : len(masks)] = sets @ sets.T
         return found
 
@@ -97,8 +99,8 @@ class SupportSite(SelectionSite):
     def rows_determined(self, inverses: FloatArray) -> FloatArray:
         """How many rows' unit vectors are combinations of the released sets. inverses (2, r, r): of the overlaps."""
         count = 0
-        for masks, inverse in zip(self.support_sets, inverses, strict=True):
-            sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self.scaled))
+        for masks, inverse in zip(self._released, inverses, strict=True):
+            sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self._site.scaled))
             shares = np.einsum("in,ij,jn->n", sets, inverse[: len(masks), : len(masks)], sets)
             count += int((np.abs(shares - 1.0) < _ONE_WITHIN).sum())
         return np.array(float(count))

@@ -129,7 +129,8 @@ class SubsetTraining:
     def oracle(self, subsets: Sequence[Subset]) -> SubsetOracle:
         """The sums that cutting planes ask for; bounds by Cauchy and Schwarz."""
         norm_sum = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
-        return SubsetOracle(self.federation, self.posed(subsets), self.rows, norm_sum)
+        posed = self.posed(subsets)
+        return SubsetOracle(self.federation, posed.groups, self.rows, norm_sum, posed=posed)
 
     def require_few(self, subsets: Sequence[Subset]) -> None:
         """Raise FederationError for problems that are too large for sums of matrices."""

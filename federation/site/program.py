@@ -75,14 +75,9 @@ def mark_of(method: Callable[..., Any]) -> StepMark:
     return mark
 
 
-def steps_of(program: type[SiteProgram]) -> frozenset[str]:
-    """Return the names of all steps of a program."""
-    return frozenset(name for name in dir(program) if hasattr(getattr(program, name), _MARK))
-
-
-def steps_in(layer: type[SiteProgram]) -> frozenset[str]:
-    """Return the names of the steps that a class defines itself."""
-    return frozenset(name for name, method in vars(layer).items() if hasattr(method, _MARK))
+def steps_of(kind: type[SitePart | SiteProgram]) -> frozenset[str]:
+    """Return the names of the steps that a part, or a program without its parts, has."""
+    return frozenset(name for name in dir(kind) if hasattr(getattr(kind, name), _MARK))
 
 
 def offered_by(program: type[SiteProgram], terms: Terms) -> tuple[str, ...]:
@@ -95,16 +90,36 @@ def offered_by(program: type[SiteProgram], terms: Terms) -> tuple[str, ...]:
 
 
 def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
-    """The steps of a program whose value may be gathered in the clear, by name."""
-    return tuple(name for name in sorted(steps_of(program)) if mark_of(getattr(program, name)).opens == "value")
+    """Return the sorted names of the steps of a program, and of its parts, whose value may be gathered in the clear."""
+    kinds: list[type[SitePart | SiteProgram]] = [program, *program.agreed_parts(NO_TERMS)]
+    opened = {name for kind in kinds for name in steps_of(kind) if mark_of(getattr(kind, name)).opens == "value"}
+    return tuple(sorted(opened))
 
 
 NO_TERMS = Terms("", {}, "", {}, 1)
 """Of a program outside of a site process, which nobody orders about."""
 
 
+class SitePart:
+    """A group of steps of a site program, with the state that they share.
+
+    A part creates its state in its constructor, which takes the program and the parts that it reads. No other object
+    assigns to that state. Steps read the channel and the terms of the run from the program.
+    """
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the names of the steps that a run on these terms may order; by default all of the part."""
+        return steps_of(cls)
+
+    def work_ahead(self) -> None:
+        """See `SiteProgram.work_ahead`; by default there is nothing to do."""
+
+
 class SiteProgram:
-    """The half of an algorithm that runs where the data is.
+    """The half of an algorithm that runs where the data is: steps of its own, and parts.
+
+    A part is an attribute that is a `SitePart`, which the constructor creates.
 
     Parameters
     ----------
@@ -143,13 +158,18 @@ class SiteProgram:
         self.charge_again: Callable[[], None] = lambda: None
 
     @classmethod
+    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
+        """Return the classes of the parts that a run on these terms uses; all of them if nothing is agreed."""
+        return ()
+
+    @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the names of the steps that a run on these terms may order; here all.
+        """Return the names of the steps that a run on these terms may order: its own, and those of the agreed parts.
 
         A site refuses every other step. A class whose steps depend on settings removes those that the terms rule out
         from what its base offers.
         """
-        return steps_of(cls)
+        return steps_of(cls).union(*(part.offered_steps(terms) for part in cls.agreed_parts(terms)))
 
     def check_agreed(self, **arguments: Any) -> None:
         """Raise OrderRefused for an argument of a step that differs from the agreed setting of this name."""
@@ -164,8 +184,15 @@ class SiteProgram:
     def work_ahead(self) -> None:
         """Do what the next order is likely to need: the last is answered, and no other has come in.
 
-        What it raises is not heard: a step that needs it comes upon it again. Here there is nothing to do.
+        What it raises is not heard: a step that needs it comes upon it again.
         """
+        for part in self.parts:
+            part.work_ahead()
+
+    @property
+    def parts(self) -> list[SitePart]:
+        """The parts, in the order in which the constructor created them."""
+        return [part for part in vars(self).values() if isinstance(part, SitePart)]
 
     def random(self, purpose: str) -> np.random.Generator:
         """The experiment's generator, seeded from the scenario, the site's name and the purpose, afresh at each call.
@@ -175,11 +202,12 @@ class SiteProgram:
         return np.random.default_rng([int(self.settings["seed"]), *self.site.encode(), 0, *purpose.encode()])
 
     def find_step(self, name: str) -> Callable[..., Any]:
-        """The method that the coordinator named. Raises LookupError unless it is marked as a step."""
-        method = getattr(self, name, None) if name.isidentifier() else None
-        if method is None or not hasattr(method, _MARK):
-            raise LookupError(f"{type(self).__name__} has no step {name!r}; mark its method with @step")
-        return method  # type: ignore[no-any-return]
+        """Return the method that the coordinator named. Raises LookupError unless it is marked as a step."""
+        for holder in (self, *self.parts) if name.isidentifier() else ():
+            method: Callable[..., Any] | None = getattr(holder, name, None)
+            if method is not None and hasattr(method, _MARK):
+                return method
+        raise LookupError(f"{type(self).__name__} has no step {name!r}; mark its method with @step")
 
 
 class SumProtocol(Protocol):
