@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -43,32 +43,17 @@ def noise_shares(scenario: Scenario) -> int:
 
 @dataclass
 class RowSource(Source):
-    """Rows of the same columns at different sites."""
+    """Rows of the same columns at different sites.
 
-    @property
+    schema: the columns. identity: of the data, for a privacy ledger.
+    """
+
+    schema: Schema = field(init=False)
+    identity: DataIdentity = field(init=False)
+
     @abstractmethod
-    def schema(self) -> Schema:
-        """The columns that all sites have."""
-
-    @property
-    @abstractmethod
-    def classes(self) -> tuple[str, ...]:
-        """Negative, then positive, or all of more."""
-
-    @property
-    @abstractmethod
-    def public(self) -> Rows:
-        """The rows that are nobody's secret."""
-
-    @property
-    @abstractmethod
-    def identity(self) -> DataIdentity:
-        """The data that a privacy ledger is charged for."""
-
-    @property
-    def holds_out(self) -> bool:
-        """Whether sites test a single model by rows of their own."""
-        return self.scenario.data.tested_at_sites
+    def public_rows(self) -> Rows:
+        """Return the rows that are nobody's secret."""
 
     def task(self, fold: int | None) -> RowTask:
         """Return the task of a fold. What sites agree on for one task holds for all, and so does a privacy budget."""
@@ -90,7 +75,7 @@ class RowSource(Source):
                 conditions=_conditions(scenario),
                 tested_apart=data.folds is None,
             )
-        rows = self.public
+        rows = self.public_rows()
         columns = public_columns(self.schema, rows.numeric, rows.categorical, data.scale, data.ranges)
         public = Labelled(columns(rows.numeric, rows.categorical), rows.labels)
         accountant = PrivacyAccountant.within(scenario.algorithm.settings, self.identity)
@@ -133,25 +118,13 @@ class SimulatedRows(RowSource):
     folder: Path
     _columns: Columns | None = None
 
-    @property
-    def schema(self) -> Schema:
-        """The columns that all sites have."""
-        return self.dataset.schema
+    def __post_init__(self) -> None:
+        dataset = self.dataset
+        self.schema, self.classes, self.identity = dataset.schema, dataset.classes, dataset.identity
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Negative, then positive, or all of more."""
-        return self.dataset.classes
-
-    @property
-    def public(self) -> Rows:
-        """The rows that are nobody's secret."""
+    def public_rows(self) -> Rows:
+        """Return the rows that were set apart."""
         return self.dataset.rows.take(self.dataset.public)
-
-    @property
-    def identity(self) -> DataIdentity:
-        """The data that a privacy ledger is charged for."""
-        return self.dataset.identity
 
     def note_trained(self, federation: Federation, task: RowTask) -> None:
         """Remember what rows became, for an audit."""

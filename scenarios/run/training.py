@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedsvm.algorithms.contract import Model, TrainingReport
@@ -20,14 +20,26 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 @dataclass
 class Source(ABC):
-    """Data at the sites of a federation: the tasks that models are trained on, and how good these models are."""
+    """Data at the sites of a federation: the tasks that models are trained on, and how good these models are.
+
+    classes: negative, then positive, or all of more.
+    """
 
     scenario: Scenario
+    classes: tuple[str, ...] = field(init=False)
 
     @property
-    @abstractmethod
-    def holds_out(self) -> bool:
-        """Whether sites hold records out for the test of a single model."""
+    def names(self) -> tuple[str, ...]:
+        """The names of the sites."""
+        return tuple(self.scenario.federation.site_names)
+
+    @property
+    def folds(self) -> Sequence[int | None]:
+        """The fold that each model holds out; None for a model for which sites hold out nothing."""
+        data = self.scenario.data
+        if data.folds is not None:
+            return range(data.models)
+        return [0 if data.tested_at_sites or (data.partition == "vertical" and data.test_fraction) else None]
 
     @abstractmethod
     def task(self, fold: int | None) -> Any:
@@ -47,12 +59,6 @@ class Source(ABC):
     def around(self, federation: Federation, state: RunState, train: Callable[[], None]) -> None:
         """Call `train`, which trains all models that are still to be trained."""
         train()
-
-    @property
-    def folds(self) -> Sequence[int | None]:
-        """The fold that each model holds out; None for a model that holds out none."""
-        data = self.scenario.data
-        return range(data.models) if data.folds is not None else [0 if self.holds_out else None]
 
 
 def train(source: Source, federation: Federation, state: RunState) -> None:

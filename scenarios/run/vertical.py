@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -31,25 +30,13 @@ from fedsvm.scenarios.run.training import Source
 class ColumnSource(Source):
     """Columns of the same records at different sites.
 
-    records: those that all sites hold. tested: those of them that the last model held out.
+    columns: names of the columns of each site. records: those that all sites hold. tested: those of them that the last
+    model held out.
     """
 
+    columns: Mapping[str, Sequence[str]] = field(init=False, default_factory=dict)
     records: int = field(init=False, default=0)
     tested: int = field(init=False, default=0)
-
-    @property
-    @abstractmethod
-    def classes(self) -> tuple[str, ...]:
-        """Negative, then positive, or all of more."""
-
-    @abstractmethod
-    def columns_of(self, site: str) -> Sequence[str]:
-        """Return the names of the columns that a site holds."""
-
-    @property
-    def holds_out(self) -> bool:
-        """Whether sites hold records out for the test of a single model."""
-        return self.scenario.data.test_fraction > 0
 
     def around(self, federation: Federation, state: RunState, train: Callable[[], None]) -> None:
         """Have the sites align their records, then train. Both begin anew if sites leave or join."""
@@ -63,9 +50,8 @@ class ColumnSource(Source):
 
         federation.until_stable(stage)
         state.warnings += [
-            f"The columns of {site} are not in the model ({', '.join(self.columns_of(site))}): it was lost before the "
-            "kernel exchange."
-            for site in self.scenario.federation.site_names
+            f"The columns of {site} are not in the model ({', '.join(names)}): it was lost before the kernel exchange."
+            for site, names in self.columns.items()
             if site not in federation.sites
         ]
 
@@ -105,14 +91,9 @@ class SimulatedColumns(ColumnSource):
     folder: Path
     _trained: tuple[str, ...] = ()
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Negative, then positive, or all of more."""
-        return self.dataset.classes
-
-    def columns_of(self, site: str) -> Sequence[str]:
-        """Return the names of the columns that a site holds."""
-        return self.dataset.shard(site).columns
+    def __post_init__(self) -> None:
+        self.classes = self.dataset.classes
+        self.columns = {name: self.dataset.shard(name).columns for name in self.names}
 
     def around(self, federation: Federation, state: RunState, train: Callable[[], None]) -> None:
         """Make the folder of the sites' parts of models, which a run that is resumed has already, and train."""
@@ -160,7 +141,7 @@ class SimulatedColumns(ColumnSource):
         """
         parts = {site: site_model(self.folder, site) for site in {sites[0], *of}}
         indices, training = self.dataset.shard(sites[0]).rows[parts[sites[0]]["order"]], parts[sites[0]]["training"]
-        names, rows = self._encoded(indices, {column for site in of for column in self.dataset.shard(site).columns})
+        names, rows = self._encoded(indices, {column for site in of for column in self.columns[site]})
         if not every:
             wanted = {name for site in of for name in parts[site]["columns"].tolist()}
             names, rows = [name for name in names if name in wanted], rows[:, [name in wanted for name in names]]
