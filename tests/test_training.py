@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.hosts.lobby import Guest
 from fedsvm.federation.site.partition import Partition
@@ -38,7 +39,9 @@ def test_public_rows_of_a_coordinator_are_on_the_common_scale(tmp_path: Path) ->
     write_files(tmp_path)
     write_private(tmp_path)
     source, _ = rows_at_hosts(tmp_path)
-    public = source.task(None).public
+    task = source.task(None)
+    assert isinstance(task, PublicTask)
+    public = task.public
     assert len(public.rows) == 40
     np.testing.assert_allclose(public.rows[:, :3].mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(public.rows[:, :3].std(axis=0), 1, atol=1e-12)

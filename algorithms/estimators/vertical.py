@@ -8,7 +8,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from fedsvm.algorithms.contract import VerticalModel
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask, align
@@ -64,11 +63,10 @@ class VerticalClassifier(FederatedClassifier):
             for number, held in enumerate(parts, start=1)
         }
 
-        def learn(federation: Federation) -> VerticalModel:
+        def learn(federation: Federation) -> Any:
             with federation.phase("setup"):
                 align(federation, "position")
-            model: VerticalModel = self._algorithm.fit(federation, task, chosen)
-            return model
+            return self._algorithm.fit(federation, task, chosen)
 
         model = self._learned(partitions, seed, chosen, learn, align="position")
         self._keep(model.joined(scale(rows), np.concatenate(parts)), scale)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -58,13 +58,6 @@ from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 OnProgress = Callable[[Federation, Sequence[str]], None]
 """Is told of the federation, and of the faults that struck so far, whenever there is something new."""
-
-
-_SOURCES: Mapping[str, type[SimulatedRows | SimulatedColumns]] = {
-    "horizontal": SimulatedRows,
-    "vertical": SimulatedColumns,
-}
-"""By partition."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +176,8 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
 
 def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
     scenario = this.scenario
-    source = _SOURCES[scenario.data.partition](scenario, dataset, this.folder)
+    made = SimulatedColumns if scenario.data.partition == "vertical" else SimulatedRows
+    source: SimulatedRows | SimulatedColumns = made(scenario, dataset, this.folder)
     with _launcher(this) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         journalled = this.journal is not None
