@@ -22,7 +22,7 @@ from fedsvm.scenarios.predict import predict
 from fedsvm.scenarios.report.summary import print_summary
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.cautions import cautions
-from fedsvm.scenarios.run.curves import Ranking
+from fedsvm.scenarios.run.curves import ThresholdCurve
 from fedsvm.scenarios.run.metrics import FoldMetrics, compare, evaluate, mean_metrics
 from fedsvm.scenarios.run.outcome import Fold
 from fedsvm.scenarios.run.shortfalls import shortfalls
@@ -70,7 +70,7 @@ def test_measures_are_those_of_scikit_learn(seed: int, threshold: float) -> None
 def test_curves_are_those_of_scikit_learn(seed: int, decimals: int) -> None:
     decisions, labels = drawn(seed)
     scores = np.round(decisions, decimals)
-    ranking = Ranking.of(scores, labels > 0)
+    ranking = ThresholdCurve.of(scores, labels > 0)
     false, true, _ = reference.roc_curve(labels, scores, drop_intermediate=False)
     np.testing.assert_allclose(ranking.false / ranking.false[-1], false, atol=1e-12)
     np.testing.assert_allclose(ranking.true / ranking.true[-1], true, atol=1e-12)
@@ -152,7 +152,7 @@ def test_pooled_rows_are_judged_at_the_models_threshold() -> None:
 
 
 def of_fold(test: FoldMetrics) -> Fold:
-    return Fold(fold=None, training=TrainingReport((), ""), arrays={}, test=test, pooled=None)
+    return Fold(fold=None, training=TrainingReport((), ""), arrays={}, test=test)
 
 
 def test_a_model_that_predicts_one_class_for_all_test_rows_warns() -> None:

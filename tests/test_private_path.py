@@ -21,13 +21,12 @@ import pytest
 from fedsvm.algorithms import dp_erm
 from fedsvm.algorithms.dp_erm import ErmModel
 from fedsvm.algorithms.hybrid_svm import HybridModel
-from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.partition import read_partition
 from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.data.sources import Dataset
-from fedsvm.scenarios.run.horizontal import HorizontalPipeline
+from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -170,7 +169,7 @@ def trained(scenario: Scenario, data: Dataset, fold: int | None, folder: Path) -
     """
     prepared = dataset.deal(scenario, data)
     algorithm = scenario.algorithm.implementation
-    pipeline = HorizontalPipeline(scenario, prepared, folder)
+    source = SimulatedRows(scenario, prepared, folder)
     terms = replace(terms_of(scenario), settings={})  # the fit below has no noise, which these would refuse
     programs = {}
     for number, site in enumerate(prepared.names):
@@ -179,7 +178,7 @@ def trained(scenario: Scenario, data: Dataset, fold: int | None, folder: Path) -
         programs[site] = algorithm.Site(site, read_partition(str(path)), {"seed": scenario.seed})
         programs[site].terms = terms
         path.unlink()
-    settings, task = scenario.algorithm.settings, pipeline._tasks(PrivacyAccountant())(fold)
+    settings, task = scenario.algorithm.settings, source.task(fold)
     if hasattr(settings, "mechanism"):
         settings = replace(settings, mechanism="none", delta=None)
     model = algorithm.fit(InProcessFederation(programs), task, settings)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -364,10 +364,6 @@ class HorizontalTask:
     def problems(self) -> int:
         """How many binary problems tell each class from the others: one where there are two classes."""
         return 1 if len(self.classes) == 2 else len(self.classes)
-
-    def of_fold(self, fold: int | None) -> HorizontalTask:
-        """The same task with another fold held out; what sites agreed on once stays agreed."""
-        return replace(self, fold=fold)
 
     def prepare(self, federation: Federation) -> Prepared:
         """Have the sites encode and scale their rows, by what they agree on in sums. The rounds are of phase "setup".

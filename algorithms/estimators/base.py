@@ -13,8 +13,7 @@ import dataclasses
 import inspect
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
@@ -28,7 +27,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.contract import Algorithm, Model, Outline
 from fedsvm.algorithms.data.classes import called
-from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.estimators.narration import Narrator
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
@@ -46,6 +44,7 @@ from fedsvm.protocols.sums.registry import SUMS
 _SEEDS = 2**31
 
 E = TypeVar("E", bound=type[Any])
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -129,11 +128,22 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             )
         return made
 
-    @contextmanager
-    def _federation(
-        self, partitions: Mapping[str, Partition], seed: int, chosen: Any, reading: Mapping[str, Any]
-    ) -> Iterator[Federation]:
-        """Sites that hold these partitions, for as long as training takes; one that drops ends it.
+    def _class_names(self, chosen: Any) -> tuple[str, ...]:
+        """Return the names of the classes. Raises ValueError if the settings do not fit them."""
+        classes = tuple(str(name) for name in self.classes_.tolist())
+        for problem in self._algorithm.class_problems(chosen, classes):
+            raise ValueError(f"{problem}.")
+        return classes
+
+    def _learned(
+        self,
+        partitions: Mapping[str, Partition],
+        seed: int,
+        chosen: Any,
+        learn: Callable[[Federation], T],
+        **reading: Any,
+    ) -> T:
+        """Return what `learn` makes of sites that hold these partitions, and set `result_`. A site that drops ends it.
 
         chosen: the settings of the algorithm. reading: what a scenario's [data] table says of the rows.
         """
@@ -149,7 +159,6 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             seed=seed,
             reading={"scale": self._parameter("scale"), **reading},
         )
-        observer = Narrator(type(self).__name__) if self._parameter("verbose") else None
         with local_federation(
             SITE_MODULE,
             algorithm.name,
@@ -158,17 +167,17 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             settings={"seed": seed},
             terms=terms,
             round_timeout_s=patience_s,
-            observer=observer,
+            observer=Narrator(type(self).__name__) if self._parameter("verbose") else None,
         ) as federation:
-            yield federation
-
-    def _costs(self, federation: Federation, partitions: Mapping[str, Partition]) -> dict[str, Any]:
-        """What of a run's result is known of any federation, when its processes are gone."""
-        return {
+            learned = learn(federation)
+        self.result_ = {
+            "status": "completed",
             "cost": _plain(report.cost(federation)),
             "sites": [_site(site, partitions[site.name]) for site in report.sites(federation)],
             "disclosures": [_plain(each) for each in report.disclosures(federation)],
+            "timing": {"total_s": time.monotonic() - federation.record.began},
         }
+        return learned
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -240,15 +249,8 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
             raise ValueError(f"{problem}.")
         return chosen
 
-    def _keep(
-        self,
-        model: Model,
-        scaling: Scale,
-        federation: Federation,
-        partitions: Mapping[str, Partition],
-        privacy: PrivacyReport | None = None,
-    ) -> None:
-        """What was learnt, by scikit-learn's names, and what the training was, when its processes are gone."""
+    def _keep(self, model: Model, scaling: Scale, privacy: PrivacyReport | None = None) -> None:
+        """Set the attributes of a trained model, by scikit-learn's names, and add it to `result_`."""
         self.model_, self.scaling_ = model, scaling
         for name, value in model.attributes(scaling).items():
             setattr(self, name, value)
@@ -259,12 +261,9 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
             self.n_iter_ = max(1, training.iterations)
         if training.gap is not None:
             self.gap_ = training.gap
-        self.result_ = {
-            "status": "completed",
+        self.result_ |= {
             "model": {"algorithm": self.algorithm, **_plain(training), "classes": self.classes_.tolist()},
-            **self._costs(federation, partitions),
             "privacy": None if privacy is None else _plain(privacy),
-            "timing": {"total_s": time.monotonic() - federation.record.began},
         }
 
 
@@ -280,11 +279,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def rows_of(rows: FloatArray, labels: FloatArray | None, names: list[str], classes: int = 2) -> Partition:
-    """What a site holds: numeric columns (n, p) of its rows, and their labels (n,), if it has them."""
-    return site_partition(rows, labels, names=names, classes=classes)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -22,6 +23,7 @@ from fedsvm.algorithms.estimators.base import FederatedClassifier, FederatedEsti
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.settings import Portion, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.transport.keys import COORDINATOR
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -78,30 +80,27 @@ class RowsEstimator(FederatedEstimator):
             )
         return held
 
+    def _partitions(
+        self, held: Mapping[str, IntArray], rows: FloatArray, labels: FloatArray, **by_row: Any
+    ) -> dict[str, Partition]:
+        """Return what each site holds. by_row: other arrays that have an entry for each row, or None."""
+        names, classes = self._column_names(rows.shape[1]), len(self.classes_)
+
+        def part(mine: IntArray) -> Partition:
+            others: dict[str, Any] = {name: None if each is None else each[mine] for name, each in by_row.items()}
+            return site_partition(rows[mine], labels[mine], names=names, classes=classes, **others)
+
+        return {site: part(mine) for site, mine in held.items()}
+
     def _column_names(self, columns: int) -> list[str]:
         return [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(columns)])]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RowsClassifier(RowsEstimator, FederatedClassifier):
-    """A classifier whose sites hold rows."""
-
-    def _classes_fit_for(self, chosen: Any) -> tuple[str, ...]:
-        """Names of the classes. Raises ValueError where the settings do not fit them."""
-        classes = tuple(str(name) for name in self.classes_.tolist())
-        for problem in self._algorithm.class_problems(chosen, classes):
-            raise ValueError(f"{problem}.")
-        return classes
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class HorizontalClassifier(RowsClassifier):
+class HorizontalClassifier(RowsEstimator, FederatedClassifier):
     """A classifier whose sites hold rows and agree on the scale of columns by secure sums."""
 
-    def _train(self, rows: FloatArray, labels: FloatArray, groups: Any, seed: int) -> None:
-        self._train_on(rows, labels, groups, seed)
-
-    def _train_on(
+    def _train(
         self,
         rows: FloatArray,
         labels: FloatArray,
@@ -111,33 +110,27 @@ class HorizontalClassifier(RowsClassifier):
         apart: NDArray[np.bool_] | None = None,
     ) -> None:
         """Train on checked rows. weights (n,): of their losses. apart (n,): those that calibrate the model."""
-        chosen, names = self._settings(), self._column_names(rows.shape[1])
-        classes = self._classes_fit_for(chosen)
+        chosen = self._settings()
+        held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
+        weighted, calibrated = weights is not None, apart is not None
         task = HorizontalTask(
-            Schema(names),
+            Schema(self._column_names(rows.shape[1])),
             self._parameter("scale"),
             seed,
-            classes=classes,
-            weighted=weights is not None,
-            calibrated=apart is not None,
+            classes=self._class_names(chosen),
+            weighted=weighted,
+            calibrated=calibrated,
+            conditions=Conditions(self._secure_sum(len(held))),
         )
-        held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
-        task.conditions = Conditions(self._secure_sum(len(held)))
-        partitions = {
-            site: site_partition(
-                rows[mine],
-                labels[mine],
-                names=names,
-                weights=None if weights is None else weights[mine],
-                apart=None if apart is None else apart[mine],
-                classes=len(classes),
-            )
-            for site, mine in held.items()
-        }
-        reading = {"weight": weights is not None, "calibration": apart is not None}
-        with self._federation(partitions, seed, chosen, reading) as federation:
-            model = self._algorithm.fit(federation, task, chosen)
-        self._keep(model, task.columns.scale, federation, partitions)
+        model = self._learned(
+            self._partitions(held, rows, labels, weights=weights, apart=apart),
+            seed,
+            chosen,
+            lambda federation: self._algorithm.fit(federation, task, chosen),
+            weight=weighted,
+            calibration=calibrated,
+        )
+        self._keep(model, task.columns.scale)
 
 
 def _names(groups: Any, rows: int) -> NDArray[np.str_]:
@@ -242,7 +235,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
                 raise ValueError('sample_weight needs solver="interior-point"; cutting planes add up equal losses.')
         seed = self._seed()
         apart = self._apart(labels, seed) if self._is_calibrated else None
-        self._train_on(rows, labels, groups, seed, weights, apart)
+        self._train(rows, labels, groups, seed, weights, apart)
         found, classes = self.model_.calibrated, self.classes_.tolist()
         if found is not None and (caution := found.caution(classes)) is not None:
             warnings.warn(caution, UserWarning, stacklevel=2)

@@ -13,8 +13,8 @@ from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.dp_erm import ErmSettings
-from fedsvm.algorithms.estimators.base import estimator, rows_of
-from fedsvm.algorithms.estimators.horizontal import RowsClassifier
+from fedsvm.algorithms.estimators.base import FederatedClassifier, estimator
+from fedsvm.algorithms.estimators.horizontal import RowsEstimator
 from fedsvm.algorithms.hybrid_svm import HybridSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.privacy.ledger import DataIdentity
@@ -26,7 +26,7 @@ _CURIOUS_SITES = 1
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PublicClassifier(RowsClassifier):
+class PublicClassifier(RowsEstimator, FederatedClassifier):
     """A classifier whose columns are scaled, and features chosen, by rows that are nobody's secret."""
 
     public: Annotated[
@@ -44,22 +44,23 @@ class PublicClassifier(RowsClassifier):
         public, private = self._set_apart(labels, seed)
         scale = Scale.of(rows[public], method)
         chosen = self._settings(public_rows=len(public))
-        self._classes_fit_for(chosen)
+        self._class_names(chosen)
         held = self._dealt(private, groups, len(rows), seed)
-        partitions = {site: rows_of(rows[mine], labels[mine], names, len(self.classes_)) for site, mine in held.items()}
         task = PublicTask(
             columns=Columns(names, Vocabulary({}), scale),
             public=Labelled(scale(rows[public]), labels[public]),
             accountant=PrivacyAccountant.within(chosen, DataIdentity.of("an estimator's rows", "y", names)),
-            noise_shares=max(1, len(partitions) - _CURIOUS_SITES),
+            noise_shares=max(1, len(held) - _CURIOUS_SITES),
             seed=seed,
             classes=len(self.classes_),
         )
         for sentence in self._algorithm.foreseen(chosen, len(private), len(names), len(self.classes_)):
             warnings.warn(sentence, UserWarning, stacklevel=3)
-        with self._federation(partitions, seed, chosen, {}) as federation:
-            model = self._algorithm.fit(federation, task, chosen)
-        self._keep(model, scale, federation, partitions, task.accountant.report())
+        partitions = self._partitions(held, rows, labels)
+        model = self._learned(
+            partitions, seed, chosen, lambda federation: self._algorithm.fit(federation, task, chosen)
+        )
+        self._keep(model, scale, task.accountant.report())
 
     def _set_apart(self, labels: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
         """Indices of the public rows and of the others. Raises ValueError."""

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.estimators import classifier
-from fedsvm.algorithms.estimators.base import _plain, estimator, rows_of
+from fedsvm.algorithms.estimators.base import _plain, estimator
 from fedsvm.algorithms.estimators.horizontal import RowsEstimator
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.selection.model import SelectionAlgorithm
@@ -77,15 +77,12 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
         return tags
 
     def _train(self, rows: FloatArray, labels: FloatArray, groups: Any, seed: int) -> None:
-        algorithm, chosen, classes = self._algorithm, self._settings(), tuple(map(str, self.classes_.tolist()))
-        for problem in algorithm.class_problems(chosen, classes):
-            raise ValueError(f"{problem}.")
+        algorithm, chosen = self._algorithm, self._settings()
         names = self._column_names(rows.shape[1])
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
-        partitions = {site: rows_of(rows[mine], labels[mine], names, len(classes)) for site, mine in held.items()}
-        task = HorizontalTask(Schema(names), self._parameter("scale"), seed, classes=classes)
-        with self._federation(partitions, seed, chosen, {}) as federation:
-            found = algorithm.select(federation, task, chosen)
+        task = HorizontalTask(Schema(names), self._parameter("scale"), seed, classes=self._class_names(chosen))
+        partitions = self._partitions(held, rows, labels)
+        found = self._learned(partitions, seed, chosen, lambda federation: algorithm.select(federation, task, chosen))
         choice = found.choice
         self.support_ = np.isin(np.arange(len(names)), found.columns)
         others = [column for column in choice.order.tolist() if not self.support_[column]]
@@ -93,12 +90,7 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
         self.ranking_[others] = np.arange(2, len(others) + 2)
         self.scores_ = np.where(np.isfinite(choice.scores), choice.scores, np.nan)
         self.n_features_ = int(self.support_.sum())
-        ranking = _plain(found.ranking)
-        self.result_ = {
-            "status": "completed",
-            "selection": {"ranking": ranking},
-            **self._costs(federation, partitions),
-        }
+        self.result_["selection"] = {"ranking": _plain(found.ranking)}
 
     @property
     def _algorithm(self) -> SelectionAlgorithm[Any]:

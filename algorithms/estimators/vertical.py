@@ -8,11 +8,13 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
+from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask, align
 from fedsvm.algorithms.dpp_svm import DppSettings
-from fedsvm.algorithms.estimators.base import FederatedClassifier, estimator, rows_of
+from fedsvm.algorithms.estimators.base import FederatedClassifier, estimator
 from fedsvm.algorithms.settings import Count, doc
+from fedsvm.federation.federation import Federation
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -50,18 +52,24 @@ class VerticalClassifier(FederatedClassifier):
         seed, chosen, method = self._seed(), self._settings(), self._parameter("scale")
         names = [str(name) for name in self._names(rows.shape[1])]
         parts = self._held(rows.shape[1])
+        task, scale = VerticalTask(method, seed, classes=len(self.classes_)), Scale.of(rows, method)
         partitions = {
-            f"site-{number}": rows_of(
-                rows[:, held], labels if number == 1 else None, [names[place] for place in held], len(self.classes_)
+            f"site-{number}": site_partition(
+                rows[:, held],
+                labels if number == 1 else None,
+                names=[names[place] for place in held],
+                classes=task.classes,
             )
             for number, held in enumerate(parts, start=1)
         }
-        task, scale = VerticalTask(method, seed, classes=len(self.classes_)), Scale.of(rows, method)
-        with self._federation(partitions, seed, chosen, {"align": "position"}) as federation:
+
+        def learn(federation: Federation) -> Any:
             with federation.phase("setup"):
                 align(federation, "position")
-            model = self._algorithm.fit(federation, task, chosen)
-        self._keep(model.joined(scale(rows), np.concatenate(parts)), scale, federation, partitions)
+            return self._algorithm.fit(federation, task, chosen)
+
+        model = self._learned(partitions, seed, chosen, learn, align="position")
+        self._keep(model.joined(scale(rows), np.concatenate(parts)), scale)
         return self
 
     def _names(self, width: int) -> list[Any]:

@@ -2,8 +2,8 @@
 
 - `asking`: what a scenario asks of sites, and which scenarios can be run across hosts
 - `holding`: what a site reads of its own file on these terms
-- `columns`: sites that hold columns of the same records
-- `public_rows`: what the coordinator has itself, where training is private
+- `public_rows`: the coordinator's own rows, if training is private
+- `sources`: rows and columns at other hosts, as training sees them
 - `coordination`: a run over sites that join
 - `commands`: the commands of a coordinator and of a site
 """

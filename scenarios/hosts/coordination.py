@@ -6,35 +6,27 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from fedsvm.algorithms.data.columns import Columns, Schema
-from fedsvm.algorithms.data.horizontal import HorizontalTask, count_rows
-from fedsvm.algorithms.site_scores import ClassScores, SiteScores, score_at_sites
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.hosts.certificates import Certificate
 from fedsvm.federation.hosts.gathering import RemoteSites, end_rounds, gathered
 from fedsvm.federation.hosts.hub import HubEndpoint
 from fedsvm.federation.hosts.lobby import Column, Guest, Lobby, Quorum
-from fedsvm.federation.hosts.visit import Held
 from fedsvm.federation.journal import SKIPPED_ROUNDS, Journal
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.running import is_resumable
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
-from fedsvm.scenarios.data.dataset import Holding, Sizes, declared_classes
-from fedsvm.scenarios.hosts import public_rows
-from fedsvm.scenarios.hosts.columns import ColumnsAtSites, train_on_columns
+from fedsvm.scenarios.hosts.sources import ColumnsAtHosts, RowsAtHosts, SourceAtHosts
 from fedsvm.scenarios.run import resume
-from fedsvm.scenarios.run.horizontal import UNCOVERED_JOURNAL, UNCOVERED_ROUNDS, held_out_folds
-from fedsvm.scenarios.run.metrics import counted
-from fedsvm.scenarios.run.outcome import Fold, Outcome, log_fold, trained
 from fedsvm.scenarios.run.runner import Finished, Run, recorded
 from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema.spec import Scenario
 
 
@@ -66,58 +58,9 @@ class Meeting:
     rejoin_s: float = 0.0
 
 
-@dataclass
-class RemoteDataset:
-    """What a coordinator knows of data that it never sees; rows are known once training began."""
-
-    names: tuple[str, ...]
-    classes: tuple[str, ...]
-    numeric_columns: tuple[str, ...] = ()
-    categorical_columns: tuple[str, ...] = ()
-    site_rows: dict[str, int] = field(default_factory=dict)
-    tested: int = 0
-    warnings: tuple[str, ...] = ()
-    foreseen: tuple[str, ...] = ()
-    public: Held | None = None
-
-    @classmethod
-    def of(cls, scenario: Scenario) -> Self:
-        """Before anything is known but the scenario, which names sites, classes and public rows.
-
-        Raises ScenarioError for public rows that cannot be read.
-        """
-        names, classes = tuple(scenario.federation.site_names), declared_classes(scenario.data)
-        return cls(names, classes, public=public_rows.read(scenario))
-
-    @property
-    def sizes(self) -> Sizes:
-        """How much there is of everything."""
-        public = 0 if self.public is None else self.public.rows
-        return Sizes(sum(self.site_rows.values()) + self.tested, self._width, self.tested, public)
-
-    def held(self, site: str) -> Holding:
-        """How many rows a site trains on, and their columns."""
-        return Holding(self.site_rows.get(site, 0), self._width)
-
-    def count(self, site_rows: dict[str, int], scores: SiteScores | ClassScores | None) -> None:
-        """Take in how many rows a model was trained on at each site, and how many it was tested on."""
-        self.site_rows = site_rows
-        self.tested = 0 if scores is None else scores.rows
-
-    def describe(self, guests: Sequence[Guest]) -> None:
-        """Take in what the sites say of their columns, which are all alike."""
-        columns = guests[0].columns
-        self.numeric_columns = tuple(each.name for each in columns if not each.categorical)
-        self.categorical_columns = tuple(each.name for each in columns if each.categorical)
-
-    @property
-    def _width(self) -> int:
-        return len(self.numeric_columns) + len(self.categorical_columns)
-
-
-def dataset_of(scenario: Scenario) -> RemoteDataset | ColumnsAtSites:
-    """What is known of what sites hold, be it rows or columns, before they have come. Raises ScenarioError."""
-    return ColumnsAtSites(scenario) if scenario.data.partition == "vertical" else RemoteDataset.of(scenario)
+def dataset_of(scenario: Scenario) -> SourceAtHosts:
+    """Return what is known of the data at sites before these have come. Raises ScenarioError."""
+    return ColumnsAtHosts(scenario) if scenario.data.partition == "vertical" else RowsAtHosts(scenario)
 
 
 @contextmanager
@@ -154,7 +97,7 @@ def coordinate(
         began = time.monotonic()
         run = secrets.token_bytes(RUN_ID_BYTES)
         restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
-        terms, alike = terms_of(scenario, restartable=restartable), isinstance(dataset, RemoteDataset)
+        terms, alike = terms_of(scenario, restartable=restartable), isinstance(dataset, RowsAtHosts)
         lobby = Lobby(endpoint, run, terms, version, tell, alike=alike)
         sum_needs = scenario.protocol.min_sites(len(meeting.admitted))
         quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
@@ -198,10 +141,10 @@ def go_on(
     guests = [replace(guest, party=_party_now(guest.party, journal)) for guest in guests]
 
     def carry_out() -> None:
-        if not isinstance(this.dataset, RemoteDataset | ColumnsAtSites):
+        if not isinstance(this.dataset, SourceAtHosts):
             raise TypeError("the data of a run across hosts are with its sites")
         restartable: tuple[str, ...] = tuple(met["restartable"])
-        terms, alike = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RemoteDataset)
+        terms, alike = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RowsAtHosts)
         lobby = Lobby(endpoint, met["run"], terms, version, tell, alike=alike)
         endpoint.expect(met["tickets"] | {site: ticket for site, (ticket, _) in journal.returned.items()})
         journal.skip_rounds(SKIPPED_ROUNDS)
@@ -303,7 +246,7 @@ def _met(
 
 def _conduct(
     this: Run,
-    dataset: RemoteDataset | ColumnsAtSites,
+    dataset: SourceAtHosts,
     met: _Met,
     journal: Journal,
     tell: Callable[[str], None],
@@ -335,10 +278,7 @@ def _conduct(
     ):
         this.federation = federation
         federation.assemble()
-        if isinstance(dataset, ColumnsAtSites):
-            train_on_columns(scenario, dataset, federation, this.outcome)
-        else:
-            train(scenario, dataset, federation, this.outcome)
+        train(dataset, federation, this.outcome)
 
 
 @contextmanager
@@ -350,73 +290,3 @@ def _resumption_explained(folder: Path, tell: Callable[[str], None]) -> Iterator
         if is_resumable(error):
             tell(f"the sites wait for the run to be resumed: fedsvm coordinate --resume {folder} --listen … --key …")
         raise
-
-
-def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, outcome: Outcome) -> None:
-    """Train one model after the other, and have the sites test each on rows of their own."""
-    algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
-    if dataset.public is not None:
-        train_privately(scenario, dataset, dataset.public, federation, outcome)
-        return
-    first = task_of(scenario, dataset)
-    for fold in held_out_folds(scenario.data):
-        task, named = first.of_fold(fold), fold if scenario.data.folds is not None else None
-        with outcome.timed("train_s"):
-            model = algorithm.fit(federation, task, settings)
-        log_fold(federation, named, trained(model))
-        with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-            tested = scenario.data.tested_at_sites
-            scores = score_at_sites(federation, model, len(dataset.classes)) if tested else None
-        dataset.count(task.site_rows, scores)
-        outcome.keep(_fold(named, model, task.columns, scores), algorithm)
-
-
-def train_privately(
-    scenario: Scenario, dataset: RemoteDataset, public: Held, federation: Federation, outcome: Outcome
-) -> None:
-    """Train one model, of which private rows choose nothing but by sums; nobody tests it."""
-    schema = schema_of(scenario, dataset)
-    accountant = public_rows.accountant_of(scenario, [*schema.numeric, *schema.categorical])
-    task = public_rows.task_of(scenario, public, schema, accountant)
-    try:
-        with outcome.timed("train_s"):
-            model = scenario.algorithm.implementation.fit(federation, task, scenario.algorithm.settings)
-    finally:  # what was spent is spent, whatever came of it
-        if (report := accountant.report()) is not None:
-            outcome.privacy = replace(report, not_covered=(UNCOVERED_JOURNAL, UNCOVERED_ROUNDS))
-    log_fold(federation, None, trained(model))
-    dataset.site_rows = count_rows(federation)
-    outcome.keep(_fold(None, model, task.columns, None), scenario.algorithm.implementation)
-
-
-def schema_of(scenario: Scenario, dataset: RemoteDataset) -> Schema:
-    """The columns that all sites have."""
-    return Schema(dataset.numeric_columns, dataset.categorical_columns, scenario.data.categories)
-
-
-def task_of(scenario: Scenario, dataset: RemoteDataset) -> HorizontalTask:
-    """What is to be trained on."""
-    data = scenario.data
-    return HorizontalTask(
-        schema_of(scenario, dataset),
-        data.scale,
-        scenario.seed,
-        filled=data.missing == "mean",
-        indicated=data.missing_indicators,
-        classes=dataset.classes,
-        weighted=data.weight is not None,
-        tested_apart=data.folds is None,
-    )
-
-
-def _fold(fold: int | None, model: Any, columns: Columns, scores: SiteScores | ClassScores | None) -> Fold:
-    """A model, and what the sites found of it, which is all that anybody knows here."""
-    threshold = model.calibrated.threshold if model.calibrated is not None else 0.0
-    return Fold(
-        fold=fold,
-        training=trained(model),
-        arrays={**model.to_arrays(), **columns.to_arrays()},
-        test=None if scores is None else counted(scores, threshold),
-        pooled=None,
-        at_sites=scores,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +9,12 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.contract import Outline
 from fedsvm.algorithms.data.classes import numbers
-from fedsvm.algorithms.data.columns import Labelled, Schema
-from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
-from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
-from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.algorithms.data.columns import Schema
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.hosts.visit import Held
 from fedsvm.federation.site.partition import Partition
-from fedsvm.scenarios.data.dataset import declared_classes
+from fedsvm.scenarios.data.dataset import Rows
 from fedsvm.scenarios.hosts.holding import hold
-from fedsvm.scenarios.run.horizontal import noise_shares
 from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
@@ -51,15 +46,10 @@ def read(scenario: Scenario) -> Held | None:
     return held
 
 
-def accountant_of(scenario: Scenario, columns: Sequence[str]) -> PrivacyAccountant:
-    """The budget of a run, and the coordinator's ledger of what it is over: these sites' rows."""
-    source = f"held by {', '.join(scenario.federation.site_names)}"
-    identity = DataIdentity.of(source, scenario.data.label, columns)
-    return PrivacyAccountant.within(scenario.algorithm.settings, identity)
-
-
-def task_of(scenario: Scenario, public: Held, schema: Schema, accountant: PrivacyAccountant) -> PublicTask:
-    """What a model is to be trained on. Raises FederationError where public rows have other columns than the sites."""
+def in_columns(scenario: Scenario, public: Held | None, schema: Schema) -> Rows:
+    """Return the public rows in the columns of the sites. Raises FederationError if they have other columns."""
+    if public is None:
+        raise AssertionError("a scenario without public rows trains by secure sums")
     order, mine = [*schema.numeric, *schema.categorical], {each.name: each.categorical for each in public.columns}
     if mine != {name: name in schema.categorical for name in order}:
         raise FederationError(
@@ -67,11 +57,7 @@ def task_of(scenario: Scenario, public: Held, schema: Schema, accountant: Privac
             f"{', '.join(order)}; mend the file, or have data.ignore leave the others out."
         )
     held = public.partition(order)
-    numeric, texts, data = held.arrays["numeric"], _texts(held), scenario.data
-    columns = public_columns(schema, numeric, texts, data.scale, data.ranges)
-    rows = Labelled(columns.encode(numeric, texts), _labels(held))
-    classes = len(declared_classes(data))
-    return PublicTask(columns, rows, accountant, noise_shares(scenario), scenario.seed, classes=classes)
+    return Rows(held.arrays["numeric"], _texts(held), _labels(held))
 
 
 def _texts(held: Partition) -> NDArray[np.str_]:

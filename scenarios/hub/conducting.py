@@ -24,13 +24,14 @@ from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import Message
 from fedsvm.federation.visits.coordinator import visited
 from fedsvm.federation.visits.endpoint import Arrived, Left
-from fedsvm.scenarios.hosts.columns import ColumnsAtSites, train_on_columns
-from fedsvm.scenarios.hosts.coordination import RemoteDataset, dataset_of, train
+from fedsvm.scenarios.hosts.coordination import dataset_of
+from fedsvm.scenarios.hosts.sources import SourceAtHosts
 from fedsvm.scenarios.hub.database import Database, Participant, Task
 from fedsvm.scenarios.hub.letters import Letters
 from fedsvm.scenarios.report import page
 from fedsvm.scenarios.run.runner import Finished, Run, recorded
 from fedsvm.scenarios.run.starter import JOURNAL
+from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema import spec
 
 _LOGGER = logging.getLogger(__name__)
@@ -151,18 +152,24 @@ class Conductor:
         sites = [each for each in sites if each.site in scenario.federation.site_names]
         folder = self.folder_of(task_id)
         (folder / JOURNAL).mkdir(mode=0o700, parents=True, exist_ok=True)
-        data = dataset_of(scenario)
-        data.describe([_guest(each) for each in sites])
-        this = Run(scenario, data, folder, shlex.join(["fedsvm", "hub"]))
+        source = dataset_of(scenario)
+        source.describe([_guest(each) for each in sites])
+        this = Run(scenario, source, folder, shlex.join(["fedsvm", "hub"]))
         with suppress(NothingDue), Journal(folder / JOURNAL / _COORDINATORS) as journal:
             if not journal.header:
                 journal.begin({"scenario": task.scenario, "base": ""})
-            finished = recorded(this, lambda: self._carry_out(this, task, sites, journal, conducted))
+            finished = recorded(this, lambda: self._carry_out(this, source, task, sites, journal, conducted))
             page.write_report(folder)
             self._on_over(task_id, finished)
 
     def _carry_out(
-        self, this: Run, task: Task, sites: list[Participant], journal: Journal, conducted: _Conducted
+        self,
+        this: Run,
+        source: SourceAtHosts,
+        task: Task,
+        sites: list[Participant],
+        journal: Journal,
+        conducted: _Conducted,
     ) -> None:
         scenario = this.scenario
         roster = Roster(
@@ -218,10 +225,7 @@ class Conductor:
             ) as federation:
                 this.federation = federation
                 federation.assemble(need_all=False)
-                if isinstance(this.dataset, ColumnsAtSites):
-                    train_on_columns(scenario, this.dataset, federation, this.outcome)
-                elif isinstance(this.dataset, RemoteDataset):
-                    train(scenario, this.dataset, federation, this.outcome)
+                train(source, federation, this.outcome)
         finally:
             keep(this.federation)  # the sites are told to stop
 

@@ -21,7 +21,7 @@ from fedsvm.scenarios.report.live import human_bytes
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
 from fedsvm.scenarios.run.result import ModelResult, RunResult, Timing
-from fedsvm.scenarios.run.selection import Reading, SelectionResult
+from fedsvm.scenarios.run.selection import AccuracyEstimate, SelectionResult
 
 _MAX_NOTES = 5
 _MAX_COLUMNS = 10
@@ -123,7 +123,7 @@ def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
     return found
 
 
-def reading_line(reading: Reading) -> str:
+def reading_line(reading: AccuracyEstimate) -> str:
     """A reading with its standard error, and why it is too high, if it is."""
     told = f"{100 * reading.accuracy:.1f} ± {100 * reading.standard_error:.1f} % with {reading.size:g} columns"
     return f"{told}. {reading.biased}" if reading.biased else f"{told}, chosen without the rows tested on"

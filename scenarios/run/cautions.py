@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedsvm.scenarios.run.metrics import FoldMetrics
+from fedsvm.scenarios.run.metrics import FoldMetrics, class_table
 from fedsvm.scenarios.run.outcome import Fold
 
 
@@ -33,11 +33,7 @@ def cautions(folds: Sequence[Fold], classes: tuple[str, ...]) -> Iterator[str]:
 
 def _only_class(test: FoldMetrics) -> int | None:
     """Return the number of the class that all rows are called, if rows of several classes were tested, else None."""
-    if test.confusion_matrix is not None:
-        table = np.array(test.confusion_matrix)
-    elif (found := test.confusion) is not None:
-        table = np.array([[found.true_negative, found.false_positive], [found.false_negative, found.true_positive]])
-    else:
+    if (table := class_table(test)) is None:
         return None
     called = np.flatnonzero(table.sum(axis=0))
     return int(called[0]) if len(called) == 1 and np.count_nonzero(table.sum(axis=1)) > 1 else None

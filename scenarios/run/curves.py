@@ -15,7 +15,7 @@ from fedsvm.federation.arrays import FloatArray
 
 
 @dataclass(frozen=True)
-class Ranking:
+class ThresholdCurve:
     """What a falling threshold calls positive: (k + 1,) rows, rightly and wrongly, from none to all.
 
     Of k different scores, each is a threshold; rows that share one are called positive together.
@@ -25,7 +25,7 @@ class Ranking:
     false: FloatArray
 
     @classmethod
-    def of(cls, scores: FloatArray, positive: NDArray[np.bool_]) -> Ranking:
+    def of(cls, scores: FloatArray, positive: NDArray[np.bool_]) -> ThresholdCurve:
         """Of scores (n,), larger for rows that are rather positive, and which are (n,). Both kinds are needed."""
         order = np.argsort(-scores, kind="stable")
         last_of_score = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)

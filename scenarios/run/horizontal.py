@@ -1,51 +1,39 @@
-"""Runs of any algorithm over sites that hold rows, from preparing columns to tested models."""
+"""Rows at different sites as a source of tasks, and those of a simulation, which knows which rows are where."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from abc import abstractmethod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
-from fedsvm.algorithms.data.columns import Columns, Labelled
+from fedsvm.algorithms.data.columns import Columns, Labelled, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
-from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
-from fedsvm.algorithms.site_scores import score_at_sites
-from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
+from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.algorithms.site_scores import ClassScores, SiteScores, score_at_sites
+from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data.dataset import FederatedDataset, Rows
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.audit import GroundTruth
-from fedsvm.scenarios.run.baselines import baselines_of
-from fedsvm.scenarios.run.outcome import SITE_MODELS, Fold, Outcome, log_fold, trained
+from fedsvm.scenarios.run.evaluation import compare_with_pooled, pooled_order
+from fedsvm.scenarios.run.outcome import ModelEvaluation, site_model
 from fedsvm.scenarios.run.selection import FoldSelection, fold_selection
-from fedsvm.scenarios.run.starter import JOURNAL
-from fedsvm.scenarios.schema.data import DataSpec
+from fedsvm.scenarios.run.training import Source, training_of
 from fedsvm.scenarios.schema.spec import Scenario
 
-UNCOVERED_ROUNDS = (
-    "cost, progress, timing, disclosures, log.jsonl, ledger.parquet: how many rounds training took, and how long"
-)
-UNCOVERED_JOURNAL = f"{JOURNAL}: every sum that the coordinator saw, on its disk; remove it when the run is over"
-"""What no noise covers of what a run leaves behind."""
-
-
-def held_out_folds(data: DataSpec) -> list[int | None]:
-    """What each model that is trained holds out at the sites; None for nothing."""
-    if data.folds is not None:
-        return list(range(data.models))
-    return [0 if data.tested_at_sites else None]
+RowTask = HorizontalTask | PublicTask
 
 
 def noise_shares(scenario: Scenario) -> int:
-    """As many sites as must remain, less those that know their own share of the noise.
+    """Return by how many sites noise must be complete: those that must remain, less those that know their own share.
 
-    One, so that every site draws all of it, where colluding sites may isolate another's part with its share.
+    It is one, so that every site draws all of the noise, if colluding sites can isolate the part of another.
     """
     colluding = len(scenario.collusion.sites) if scenario.collusion is not None else 0
     least, most = scenario.min_sites, scenario.federation.sites
@@ -54,98 +42,122 @@ def noise_shares(scenario: Scenario) -> int:
 
 
 @dataclass
-class HorizontalPipeline:
-    """The part of a run that knows which rows are where."""
+class RowSource(Source):
+    """Rows of the same columns at different sites.
 
-    scenario: Scenario
+    schema: the columns. identity: of the data, for a privacy ledger.
+    """
+
+    schema: Schema = field(init=False)
+    identity: DataIdentity = field(init=False)
+
+    @abstractmethod
+    def public_rows(self) -> Rows:
+        """Return the rows that are nobody's secret."""
+
+    def task(self, fold: int | None) -> RowTask:
+        """Return the task of a fold. What sites agree on for one task holds for all, and so does a privacy budget."""
+        return replace(self._first_task, fold=fold)
+
+    @cached_property
+    def _first_task(self) -> RowTask:
+        scenario, data = self.scenario, self.scenario.data
+        if scenario.algorithm.implementation.scaling == "secure-sums":
+            return HorizontalTask(
+                self.schema,
+                data.scale,
+                scenario.seed,
+                filled=data.missing == "mean",
+                indicated=data.missing_indicators,
+                classes=self.classes,
+                weighted=data.weight is not None,
+                calibrated=data.calibration > 0,
+                conditions=_conditions(scenario),
+                tested_apart=data.folds is None,
+            )
+        rows = self.public_rows()
+        columns = public_columns(self.schema, rows.numeric, rows.categorical, data.scale, data.ranges)
+        public = Labelled(columns(rows.numeric, rows.categorical), rows.labels)
+        accountant = PrivacyAccountant.within(scenario.algorithm.settings, self.identity)
+        return PublicTask(columns, public, accountant, noise_shares(scenario), scenario.seed, classes=len(self.classes))
+
+    def arrays(self, model: Model, task: RowTask) -> dict[str, Any]:
+        """Return the arrays of a model, and those of the columns that it uses."""
+        return {**model.to_arrays(), **task.columns.to_arrays(model.selected_columns)}
+
+    def evaluate(self, federation: Federation, model: Model, task: RowTask) -> ModelEvaluation:
+        """Return what sites count on rows that they hold out, and how columns were chosen."""
+        scores = self.scores_at_sites(federation, model)
+        threshold = 0.0 if model.calibrated is None else model.calibrated.threshold
+        return ModelEvaluation(
+            test=None if scores is None else metrics.counted(scores, threshold),
+            at_sites=scores,
+            selection=None if model.ranked is None else FoldSelection(model.ranked),
+        )
+
+    def scores_at_sites(self, federation: Federation, model: Model) -> SiteScores | ClassScores | None:
+        """Have the sites score the rows that they hold out; None if they hold out none."""
+        tested = self.scenario.data.tested_at_sites
+        return score_at_sites(federation, model, len(self.classes)) if tested else None
+
+
+def _conditions(scenario: Scenario) -> Conditions:
+    """Return what is known of the network before anything is sent."""
+    network, chosen = scenario.network, Conditions(scenario.protocol.secure_sum)
+    if network is None:
+        return chosen
+    slow = replace(chosen, latency_s=network.latency_ms / 1000)
+    return slow if network.bandwidth_mbit is None else replace(slow, bytes_per_s=network.bandwidth_mbit * 125_000)
+
+
+@dataclass
+class SimulatedRows(RowSource):
+    """Rows that were dealt to sites on this machine, and are all known here."""
+
     dataset: FederatedDataset
     folder: Path
     _columns: Columns | None = None
 
-    def train(self, federation: Federation, outcome: Outcome) -> None:
-        """Train and test one model after the other."""
-        algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        accountant = PrivacyAccountant.within(settings, self.dataset.identity)
-        task_of = self._tasks(accountant)
-        for fold in held_out_folds(self.scenario.data):
-            task = task_of(fold)
-            try:
-                with outcome.timed("train_s"):
-                    model = algorithm.fit(federation, task, settings)
-            finally:  # what was spent is spent, whatever came of it
-                outcome.privacy = self._reported(accountant)
-            self._columns = task.columns
-            log_fold(federation, self._named(fold), trained(model))
-            with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-                rows = self._rows(fold, trained(model).sites, task.columns)
-                outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
-                outcome.keep(self._fold(federation, fold, model, task.columns, rows), algorithm)
+    def __post_init__(self) -> None:
+        dataset = self.dataset
+        self.schema, self.classes, self.identity = dataset.schema, dataset.classes, dataset.identity
 
-    def _named(self, fold: int | None) -> int | None:
-        """What results call a fold; None where there is one only."""
-        return fold if self.scenario.data.folds is not None else None
+    def public_rows(self) -> Rows:
+        """Return the rows that were set apart."""
+        return self.dataset.rows.take(self.dataset.public)
+
+    def note_trained(self, federation: Federation, task: RowTask) -> None:
+        """Remember what rows became, for an audit."""
+        self._columns = task.columns
+
+    def evaluate(self, federation: Federation, model: Model, task: RowTask) -> ModelEvaluation:
+        """Return metrics of the test rows, beside what models of pooled rows give."""
+        algorithm, asked = self.scenario.algorithm.implementation, None
+        rows = self._rows(task.fold, training_of(model).sites, task.columns)
+        if isinstance(algorithm, HorizontalAlgorithm):
+            asked = algorithm.score(federation, model, rows.test.rows)
+        whole = self._whole(model)
+        decisions = whole.decision_function(rows.test.rows) if asked is None else asked
+        calibration, is_tested = whole.calibrated, len(self.dataset.test(task.fold)) > 0
+        judged: dict[str, Any] = {}
+        if calibration is not None:
+            judged = {"threshold": calibration.threshold, "probabilities": calibration.probabilities(decisions)}
+        return replace(
+            compare_with_pooled(self.scenario, model, whole, decisions, rows, task.fold),
+            test=metrics.evaluate(decisions, rows.test.labels, **judged) if is_tested else None,
+            at_sites=self.scores_at_sites(federation, model),
+            selection=self._selection(model, task.columns, rows, is_tested=is_tested),
+        )
 
     def _whole(self, model: Model) -> Model:
-        """The model with what the sites keep of it, which only a simulation can look at."""
+        """Return the model with the parts that sites keep in files of their own."""
         if not model.kept_by_sites:
             return model
-        parts = []
-        for site in trained(model).sites:
-            with np.load(self.folder / SITE_MODELS / f"{site}.npz") as part:
-                parts.append({name: part[name] for name in part.files})
+        parts = [site_model(self.folder, site) for site in training_of(model).sites]
         return type(model).from_arrays(model.to_arrays(), parts)
 
-    def _reported(self, accountant: PrivacyAccountant) -> PrivacyReport | None:
-        """What was released, and what else the run's folder holds that noise does not cover."""
-        report = accountant.report()
-        return None if report is None else replace(report, not_covered=tuple(self._not_covered()))
-
-    def _not_covered(self) -> Iterator[str]:
-        compare, data = self.scenario.compare, self.scenario.data
-        tested = [
-            *(["metrics"] if data.folds is not None or data.test_fraction or data.test_source else []),
-            *(["centralised"] if compare.centralised else []),
-            *(["baselines"] if compare.baselines else []),
-        ]
-        if tested:
-            yield f"{', '.join(tested)}: exact figures of private rows, which only a simulation has together"
-        yield UNCOVERED_ROUNDS
-        if (self.folder / JOURNAL).is_dir():
-            yield UNCOVERED_JOURNAL
-        if self.scenario.collusion is not None:
-            yield "collusion, transcripts: what colluding parties saw of sums"
-
-    def _tasks(self, accountant: PrivacyAccountant) -> Callable[[int | None], HorizontalTask | PublicTask]:
-        """What each model is to be trained on, by the fold that is held out."""
-        data, dataset, seed = self.scenario.data, self.dataset, self.scenario.seed
-        if self.scenario.algorithm.implementation.scaling == "secure-sums":
-            filled, indicated = data.missing == "mean", data.missing_indicators
-            task = HorizontalTask(dataset.schema, data.scale, seed, filled=filled, indicated=indicated)
-            return replace(
-                task,
-                classes=dataset.classes,
-                weighted=bool(len(dataset.weights)),
-                calibrated=data.calibration > 0,
-                conditions=self._conditions,
-                tested_apart=data.folds is None,
-            ).of_fold
-        public = dataset.rows.take(dataset.public)
-        columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
-        rows = self._scaled(dataset.public, columns)
-        classes = len(dataset.classes)
-        return lambda fold: PublicTask(columns, rows, accountant, noise_shares(self.scenario), seed, fold, classes)
-
-    @property
-    def _conditions(self) -> Conditions:
-        """What is known of the network before anything was sent."""
-        network, chosen = self.scenario.network, Conditions(self.scenario.protocol.secure_sum)
-        if network is None:
-            return chosen
-        slow = replace(chosen, latency_s=network.latency_ms / 1000)
-        return slow if network.bandwidth_mbit is None else replace(slow, bytes_per_s=network.bandwidth_mbit * 125_000)
-
     def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
-        """All that is needed to judge a model; without test rows it is judged on those it was trained on."""
+        """Return the rows by which a model is evaluated. Without test rows these are the training rows."""
         held_out, training = self.dataset.test(fold), self.dataset.training(fold, sites)
         train = self._scaled(training, columns)
         weights = self.dataset.weights[training] if len(self.dataset.weights) else None
@@ -153,48 +165,19 @@ class HorizontalPipeline:
         public = self._scaled(self.dataset.public, columns) if len(self.dataset.public) else None
         return EvaluationRows(train, test, public, self.dataset.classes, weights)
 
-    def _fold(
-        self, federation: Federation, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows
-    ) -> Fold:
-        algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        asked = None
-        if isinstance(algorithm, HorizontalAlgorithm):
-            asked = algorithm.score(federation, model, rows.test.rows)
-        whole, labels, calibration = self._whole(model), rows.test.labels, model.calibrated
-        threshold = 0.0 if calibration is None else calibration.threshold
-        decisions = whole.decision_function(rows.test.rows) if asked is None else asked
-        pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
-        alone = algorithm.public_baseline(model, settings, rows) if self.scenario.is_private else None
-        public = metrics.compare_baselines([alone], labels)[alone.name] if alone is not None else None
-        tested, classes = self.scenario.data.tested_at_sites, len(self.dataset.classes)
-        at_sites = score_at_sites(federation, model, classes) if tested else None
-        return Fold(
-            fold=self._named(fold),
-            training=trained(model),
-            arrays={**model.to_arrays(), **columns.to_arrays(model.selected_columns)},
-            test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
-            pooled=metrics.compare(pooled, decisions, labels, threshold) if pooled is not None else None,
-            baselines=baselines_of(self.scenario, model, rows, labels),
-            public=public,
-            at_sites=at_sites,
-            calibration=calibration,
-            selection=self._selection(model, columns, rows, has_test=len(self.dataset.test(fold)) > 0),
-        )
-
     def _selection(
-        self, model: Model, columns: Columns, rows: EvaluationRows, *, has_test: bool
+        self, model: Model, columns: Columns, rows: EvaluationRows, *, is_tested: bool
     ) -> FoldSelection | None:
-        """How columns were chosen, of a model that chose them, beside what pooled rows and the test rows say."""
+        """Return how columns were chosen, beside what pooled rows and the test rows say; None if all were used."""
         if (ranking := model.ranked) is None:
             return None
-        algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        order = algorithm.pooled_order(model, settings, rows) if self.scenario.compare.centralised else None
-        names = None if order is None else [columns.names[column] for column in order]
-        tested = model.decisions_by_size(rows.test.rows) if has_test else {}
-        return fold_selection(ranking, names, tested, rows.test.labels)
+        tested = model.decisions_by_size(rows.test.rows) if is_tested else {}
+        compared = self.scenario.compare.centralised
+        order = pooled_order(self.scenario, model, columns.names, rows) if compared else None
+        return fold_selection(ranking, order, tested, rows.test.labels)
 
     def truth(self) -> GroundTruth:
-        """Every site's rows, of all folds, and records that one can think of, encoded as the sites encode them."""
+        """Return the rows of every site, of all folds, and the candidates, encoded as the sites encode them."""
         if (columns := self._columns) is None:
             raise AssertionError("nothing was trained")
 
@@ -211,12 +194,3 @@ class HorizontalPipeline:
         """Rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
         return Labelled(columns(rows.numeric, rows.categorical), rows.labels)
-
-
-def _evaluated(model: Model, decisions: FloatArray, labels: FloatArray) -> metrics.FoldMetrics:
-    """Metrics at the model's threshold, and of its probabilities, if it was calibrated."""
-    found = model.calibrated
-    if found is None:
-        return metrics.evaluate(decisions, labels)
-    probabilities = found.probabilities(decisions)
-    return metrics.evaluate(decisions, labels, threshold=found.threshold, probabilities=probabilities)

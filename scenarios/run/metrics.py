@@ -14,7 +14,7 @@ from fedsvm.algorithms.contract import Baseline, Pooled
 from fedsvm.algorithms.data.classes import called
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.scenarios.run.curves import Ranking
+from fedsvm.scenarios.run.curves import ThresholdCurve
 
 _RANKED_DECIMALS = 9
 """Rows of equal score, as identical ones have, differ in the last digits by the order of summation. They are ties."""
@@ -26,10 +26,11 @@ _CALIBRATION_BINS = 10
 
 
 @dataclass(frozen=True)
-class Quality:
-    """accuracy: share of the rows whose class is right. auc: None where only one class is there to rank; of more than
+class Score:
+    """The accuracy of decision values, and the area under their ROC curve.
 
-    two classes the mean of each against the others (macro), over those that have rows.
+    accuracy: share of the rows whose class is right. auc: None if all rows are of one class; of more than two classes
+    the mean of each against the others (macro), over those that have rows.
     """
 
     accuracy: float
@@ -133,7 +134,7 @@ Matrix = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True)
-class Measures(Quality):
+class Measures(Score):
     """What classes are judged by. None where a class that it is a share of has no rows, or for means, no fold has.
 
     Of more than two classes `sensitivity`, `specificity`, `ppv`, `npv`, `average_precision`, `brier` and `threshold`
@@ -223,7 +224,7 @@ class Metrics(Measures):
 
 
 @dataclass(frozen=True)
-class PooledFold(Quality):
+class PooledFold(Score):
     """What all rows in one place would have given, by the same model, at the threshold of the federation's.
 
     max_decision_difference: between its decision values and the federation's. exact_kernel: what the kernel itself
@@ -232,7 +233,7 @@ class PooledFold(Quality):
 
     objective: float | None
     max_decision_difference: float
-    exact_kernel: Quality | None
+    exact_kernel: Score | None
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ class PooledMetrics(PooledFold):
 
 
 @dataclass(frozen=True)
-class BaselineMetrics(Quality):
+class BaselineMetrics(Score):
     """Another method on the same rows, with a phrase for it, and the seconds that it took where it is a pooled one.
 
     accuracy: at a threshold of 0, its own, whatever the model's is.
@@ -264,31 +265,23 @@ def evaluate(
     if decisions.ndim == 2:
         return _evaluate_classes(decisions, labels)
     positive = labels > 0
-    found, ranking = Confusion.of(decisions >= threshold, positive), _ranking(decisions, labels)
+    found, curve = Confusion.of(decisions >= threshold, positive), _threshold_curve(decisions, labels)
     return FoldMetrics(
-        accuracy=float(np.mean((decisions >= threshold) == positive)),
-        auc=None if ranking is None else ranking.area_under_roc(),
+        accuracy=accuracy(decisions, labels, threshold),
+        auc=None if curve is None else curve.area_under_roc(),
         threshold=threshold,
-        sensitivity=found.sensitivity,
-        specificity=found.specificity,
-        ppv=found.ppv,
-        npv=found.npv,
-        balanced_accuracy=found.balanced_accuracy,
-        f1=found.f1,
-        mcc=found.mcc,
-        average_precision=None if ranking is None else ranking.average_precision(),
-        majority_accuracy=float(max(positive.mean(), 1 - positive.mean())),
+        **_of_confusion(found),
+        average_precision=None if curve is None else curve.average_precision(),
         brier=None if probabilities is None else float(np.mean((probabilities - positive) ** 2)),
-        confusion=found,
-        roc=None if ranking is None else _roc_curve(ranking, found),
-        precision_recall=None if ranking is None else _precision_recall_curve(ranking, found),
+        roc=None if curve is None else _roc_curve(*curve.roc(), found),
+        precision_recall=None if curve is None else _precision_recall_curve(curve, found),
         calibration=None if probabilities is None else _calibration_curve(probabilities, positive),
     )
 
 
 def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
     """Of decision values (n, K) of more than two classes, and numbers (n,) of the rows' own, -1 of none of them."""
-    classes, found = decisions.shape[1], quality(decisions, labels)
+    classes, found = decisions.shape[1], score(decisions, labels)
     table = np.zeros((classes, classes), dtype=np.int64)
     known = labels >= 0
     np.add.at(table, (labels[known].astype(np.int64), called(decisions)[known]), 1)
@@ -299,10 +292,18 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
         **{**_of_table(table), "majority_accuracy": float(table.sum(axis=1).max() / len(labels))},
         binary_accuracy=float(((decisions >= 0) == is_class).mean()),
         class_rocs=tuple(
-            None if each is None else _roc_curve(each, Confusion.of(called(decisions) == k, is_class[:, k]))
-            for k, each in enumerate(_rankings(decisions, labels))
+            None if each is None else _roc_curve(*each.roc(), Confusion.of(called(decisions) == k, is_class[:, k]))
+            for k, each in enumerate(_class_curves(decisions, labels))
         ),
     )
+
+
+def _of_confusion(found: Confusion) -> dict[str, Any]:
+    """Return the measures that follow from the calls of two classes, by name."""
+    positive = (found.true_positive + found.false_negative) / sum(vars(found).values())
+    shares = ("sensitivity", "specificity", "ppv", "npv", "balanced_accuracy", "f1", "mcc")
+    measured = {name: getattr(found, name) for name in shares}
+    return {**measured, "majority_accuracy": max(positive, 1 - positive), "confusion": found}
 
 
 def _of_table(table: IntArray) -> dict[str, Any]:
@@ -333,7 +334,7 @@ def _correlation(table: IntArray) -> float:
 
 
 @dataclass(frozen=True)
-class SiteMetrics(Quality):
+class SiteMetrics(Score):
     """What the sites found by scoring rows that they hold out: the folds together.
 
     accuracy, auc: means over the folds. auc_resolution: how far any fold's AUC can be from that of the decision values
@@ -360,22 +361,8 @@ def counted(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics |
     if isinstance(scores, ClassScores):
         return FoldMetrics(accuracy=scores.accuracy, auc=scores.auc, **_of_table(scores.table))
     found, auc = confusion_of(scores), scores.auc
-    share = scores.positive.sum() / scores.rows
-    return FoldMetrics(
-        accuracy=scores.accuracy,
-        auc=auc,
-        threshold=threshold,
-        sensitivity=found.sensitivity,
-        specificity=found.specificity,
-        ppv=found.ppv,
-        npv=found.npv,
-        balanced_accuracy=found.balanced_accuracy,
-        f1=found.f1,
-        mcc=found.mcc,
-        majority_accuracy=float(max(share, 1 - share)),
-        confusion=found,
-        roc=None if auc is None else _binned_roc_curve(scores, found),
-    )
+    roc = None if auc is None else _binned_roc_curve(scores, found)
+    return FoldMetrics(accuracy=scores.accuracy, auc=auc, threshold=threshold, **_of_confusion(found), roc=roc)
 
 
 def _binned_roc_curve(scores: SiteScores, found: Confusion) -> RocCurve:
@@ -384,9 +371,7 @@ def _binned_roc_curve(scores: SiteScores, found: Confusion) -> RocCurve:
         np.concatenate([[0.0], np.cumsum(counts[filled]) / counts.sum()])
         for counts in (scores.negative, scores.positive)
     )
-    sensitivity, specificity = found.sensitivity, found.specificity
-    point = None if sensitivity is None or specificity is None else (1 - specificity, sensitivity)
-    return RocCurve(_shown(false), _shown(true), point)
+    return _roc_curve(false, true, found)
 
 
 def mean_site_metrics(folds: Sequence[SiteScores | ClassScores]) -> SiteMetrics | None:
@@ -394,11 +379,10 @@ def mean_site_metrics(folds: Sequence[SiteScores | ClassScores]) -> SiteMetrics 
     tested = [scores for scores in folds if scores.rows]
     if not tested:
         return None
-    areas = [(scores.auc, scores.auc_resolution) for scores in tested if scores.auc is not None]
     return SiteMetrics(
         accuracy=float(np.mean([scores.accuracy for scores in tested])),
-        auc=float(np.mean([auc for auc, _ in areas])) if areas else None,
-        auc_resolution=max((resolution or 0.0 for _, resolution in areas), default=None),
+        auc=_mean_known([scores.auc for scores in tested]),
+        auc_resolution=max((scores.auc_resolution or 0.0 for scores in tested if scores.auc is not None), default=None),
         confusion=_added([confusion_of(scores) for scores in tested if isinstance(scores, SiteScores)]),
         confusion_matrix=_added_matrices(
             [_matrix(scores.table) for scores in tested if isinstance(scores, ClassScores)]
@@ -406,27 +390,26 @@ def mean_site_metrics(folds: Sequence[SiteScores | ClassScores]) -> SiteMetrics 
     )
 
 
-def _ranking(decisions: FloatArray, labels: FloatArray) -> Ranking | None:
-    """None where only one class is there to rank."""
+def _threshold_curve(decisions: FloatArray, labels: FloatArray) -> ThresholdCurve | None:
+    """Return the curve of decision values (n,); None if all rows are of one class."""
     if len(np.unique(labels)) < 2:
         return None
-    return Ranking.of(np.round(decisions, _RANKED_DECIMALS), labels > 0)
+    return ThresholdCurve.of(np.round(decisions, _RANKED_DECIMALS), labels > 0)
 
 
-def _rankings(decisions: FloatArray, labels: FloatArray) -> list[Ranking | None]:
-    """Of each class against the others, by decision values (n, K) and numbers (n,) of classes."""
-    return [_ranking(column, np.where(labels == k, 1.0, -1.0)) for k, column in enumerate(decisions.T)]
+def _class_curves(decisions: FloatArray, labels: FloatArray) -> list[ThresholdCurve | None]:
+    """Return the curve of each class against the others, by decision values (n, K) and numbers (n,) of classes."""
+    return [_threshold_curve(column, np.where(labels == k, 1.0, -1.0)) for k, column in enumerate(decisions.T)]
 
 
-def _roc_curve(ranking: Ranking, found: Confusion) -> RocCurve:
-    false, true = ranking.roc()
+def _roc_curve(false: FloatArray, true: FloatArray, found: Confusion) -> RocCurve:
     sensitivity, specificity = found.sensitivity, found.specificity
     point = None if sensitivity is None or specificity is None else (1 - specificity, sensitivity)
     return RocCurve(_shown(false), _shown(true), point)
 
 
-def _precision_recall_curve(ranking: Ranking, found: Confusion) -> PrecisionRecallCurve:
-    precision, recall = ranking.precision_recall()
+def _precision_recall_curve(curve: ThresholdCurve, found: Confusion) -> PrecisionRecallCurve:
+    precision, recall = curve.precision_recall()
     point = None if found.sensitivity is None or found.ppv is None else (found.sensitivity, found.ppv)
     return PrecisionRecallCurve(_shown(recall), _shown(precision), point)
 
@@ -448,17 +431,16 @@ def _calibration_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -
     )
 
 
-def quality(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> Quality:
-    """Quality of decision values (n,) against labels (n,) of +1 and -1; see `evaluate` for more classes.
+def accuracy(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> float:
+    """Return the share of the rows whose class is right, as `evaluate` does."""
+    return float(np.mean(called(decisions, threshold) == (labels > 0 if decisions.ndim == 1 else labels)))
 
-    threshold: the decision value from which a row is called positive.
-    """
-    if decisions.ndim == 2:
-        areas = [each.area_under_roc() for each in _rankings(decisions, labels) if each is not None]
-        return Quality(float(np.mean(called(decisions) == labels)), float(np.mean(areas)) if areas else None)
-    right = float(np.mean(np.where(decisions >= threshold, 1.0, -1.0) == labels))
-    ranking = _ranking(decisions, labels)
-    return Quality(right, None if ranking is None else ranking.area_under_roc())
+
+def score(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> Score:
+    """Return accuracy and area under the ROC curve, as `evaluate` does."""
+    curves = [_threshold_curve(decisions, labels)] if decisions.ndim == 1 else _class_curves(decisions, labels)
+    areas = [None if each is None else each.area_under_roc() for each in curves]
+    return Score(accuracy(decisions, labels, threshold), _mean_known(areas))
 
 
 def compare(pooled: Pooled, decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> PooledFold:
@@ -466,19 +448,19 @@ def compare(pooled: Pooled, decisions: FloatArray, labels: FloatArray, threshold
 
     threshold: of the federation's model. Its decision values and those of pooled rows are on one scale.
     """
-    found = quality(pooled.scores, labels, threshold)
+    found = score(pooled.scores, labels, threshold)
     return PooledFold(
         accuracy=found.accuracy,
         auc=found.auc,
         objective=pooled.objective,
         max_decision_difference=float(np.abs(pooled.scores - decisions).max()),
-        exact_kernel=None if pooled.exact is None else quality(pooled.exact, labels, threshold),
+        exact_kernel=None if pooled.exact is None else score(pooled.exact, labels, threshold),
     )
 
 
 def compare_baselines(baselines: Iterable[Baseline], labels: FloatArray) -> dict[str, BaselineMetrics]:
-    """How other methods fare on the same rows, by their names."""
-    found = [(each, quality(each.scores, labels)) for each in baselines]
+    """Return the metrics of other methods on the same rows, by their names."""
+    found = [(each, score(each.scores, labels)) for each in baselines]
     return {each.name: BaselineMetrics(of.accuracy, of.auc, each.phrase, each.seconds) for each, of in found}
 
 
@@ -487,11 +469,10 @@ def mean_metrics(folds: list[FoldMetrics]) -> Metrics | None:
     if not folds:
         return None
     values = {name: _known(folds, name) for name in MEASURES}
-    means: dict[str, Any] = {name: float(np.mean(known)) if known else None for name, known in values.items()}
     matrices = [fold.confusion_matrix for fold in folds if fold.confusion_matrix is not None]
+    means: dict[str, Any] = {name: _mean_known(known) for name, known in values.items()}
     return Metrics(
-        accuracy=float(np.mean(values["accuracy"])),
-        **{name: mean for name, mean in means.items() if name != "accuracy"},
+        **means,
         folds=tuple(folds),
         deviations={name: float(np.std(known, ddof=1)) for name, known in values.items() if len(known) > 1},
         confusion=_added([fold.confusion for fold in folds if fold.confusion is not None]),
@@ -514,19 +495,46 @@ def _added_matrices(tables: list[Matrix]) -> Matrix | None:
 
 
 def mean_pooled(folds: list[PooledFold]) -> PooledMetrics | None:
-    """Means over the folds; None without any."""
+    """Return the means over the folds; None without any."""
     if not folds:
         return None
     exact = [fold.exact_kernel for fold in folds if fold.exact_kernel is not None]
     return PooledMetrics(
-        *_means(folds),
+        **_means(folds),
         objective=folds[-1].objective,
         max_decision_difference=max(fold.max_decision_difference for fold in folds),
-        exact_kernel=Quality(*_means(exact)) if exact else None,
+        exact_kernel=Score(**_means(exact)) if exact else None,
         folds=tuple(folds),
     )
 
 
-def _means(folds: list[PooledFold] | list[Quality]) -> tuple[float, float | None]:
-    areas = [fold.auc for fold in folds if fold.auc is not None]
-    return float(np.mean([fold.accuracy for fold in folds])), float(np.mean(areas)) if areas else None
+def mean_baselines(folds: Sequence[dict[str, BaselineMetrics]]) -> dict[str, BaselineMetrics] | None:
+    """Return the means over the folds, by the name of the method; None without any."""
+    if not folds:
+        return None
+    return {name: _mean_baseline([fold[name] for fold in folds if name in fold]) for name in folds[-1]}
+
+
+def _mean_baseline(folds: Sequence[BaselineMetrics]) -> BaselineMetrics:
+    seconds = _mean_known([each.seconds for each in folds])
+    return BaselineMetrics(**_means(folds), phrase=folds[-1].phrase, seconds=seconds)
+
+
+def _means(folds: Sequence[Score]) -> dict[str, Any]:
+    accuracies, areas = [fold.accuracy for fold in folds], [fold.auc for fold in folds]
+    return {"accuracy": float(np.mean(accuracies)), "auc": _mean_known(areas)}
+
+
+def _mean_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that are not None; None without any."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def class_table(measured: FoldMetrics | Metrics) -> IntArray | None:
+    """Return (K, K): the rows of each class (first index) by what they are called (second); None if not counted."""
+    if measured.confusion_matrix is not None:
+        return np.array(measured.confusion_matrix)
+    if (found := measured.confusion) is None:
+        return None
+    return np.array([[found.true_negative, found.false_positive], [found.false_negative, found.true_positive]])

@@ -1,19 +1,22 @@
-"""What is known of a run while it goes on."""
+"""The state of a run that goes on: the models that were trained and evaluated, the time, and the errors."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fedsvm.algorithms.calibration import Calibration
-from fedsvm.algorithms.contract import Algorithm, Model, TrainingReport
-from fedsvm.algorithms.privacy.accountant import PrivacyReport
+from fedsvm.algorithms.contract import Algorithm, TrainingReport
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.errors import FederationError
-from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.run.audit import CollusionReport, PartyAudit
 from fedsvm.scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
 from fedsvm.scenarios.run.selection import FoldSelection
@@ -25,25 +28,42 @@ SITE_MODELS = "sites"
 """The folder of a run in which each site keeps its own part of a vertical model."""
 
 
-@dataclass
-class Fold:
-    """One model, trained and tested. `fold` is None when there is only one.
+def site_model(folder: Path, site: str) -> dict[str, NDArray[Any]]:
+    """Return the part of a model that a site keeps in the folder of a run."""
+    with np.load(folder / SITE_MODELS / f"{site}.npz") as part:
+        return dict(part)
 
-    training: what is known of it. arrays: its file. pooled: what all data together would have given. baselines: other
-    methods on the same rows. public: of models that spend privacy, what public rows alone give. at_sites: what the
-    sites found by themselves. calibration: of a model that was calibrated. selection: how columns were chosen.
+
+@dataclass(kw_only=True)
+class ModelEvaluation:
+    """The quality of one model, as far as it is known.
+
+    test: on rows that it was not trained on. pooled: of a model of all data together. baselines: of other methods on
+    the same rows. public: of a model of public rows alone, for models that spend privacy. at_sites: as the sites
+    measure it on rows that they hold out. selection: how columns were chosen. warnings: sentences that a user should
+    read.
+    """
+
+    test: FoldMetrics | None = None
+    pooled: PooledFold | None = None
+    baselines: dict[str, BaselineMetrics] | None = None
+    public: BaselineMetrics | None = None
+    at_sites: SiteScores | ClassScores | None = None
+    selection: FoldSelection | None = None
+    warnings: Sequence[str] = ()
+
+
+@dataclass(kw_only=True)
+class Fold(ModelEvaluation):
+    """One model, trained and evaluated. `fold` is None if there is only one.
+
+    training: the report on its training. arrays: those of its file. calibration: of a calibrated model.
     """
 
     fold: int | None
     training: TrainingReport
     arrays: dict[str, Any]
-    test: FoldMetrics | None
-    pooled: PooledFold | None
-    baselines: dict[str, BaselineMetrics] | None = None
-    public: BaselineMetrics | None = None
-    at_sites: SiteScores | ClassScores | None = None
     calibration: Calibration | None = None
-    selection: FoldSelection | None = None
 
 
 @dataclass(frozen=True)
@@ -55,14 +75,17 @@ class Alignment:
 
 
 @dataclass
-class Outcome:
-    """What is known of a run so far; it is written down on every path."""
+class RunState:
+    """The state of a run that goes on. It becomes a result however the run ends.
+
+    accountant: of the releases of private models.
+    """
 
     status: Literal["completed", "failed", "interrupted"] = "failed"
     error: str | None = None
     traceback: str = ""
     alignment: Alignment | None = None
-    privacy: PrivacyReport | None = None
+    accountant: PrivacyAccountant | None = None
     warnings: list[str] = field(default_factory=list)
     collusion: CollusionReport | None = None
     audit: tuple[PartyAudit, ...] = ()
@@ -70,7 +93,7 @@ class Outcome:
     timing: dict[str, float] = field(default_factory=dict)
 
     def keep(self, fold: Fold, algorithm: Algorithm[Any, Any, Any]) -> None:
-        """Take in a tested model. Raises FederationError for one that says what its algorithm does not announce."""
+        """Keep a trained model. Raises FederationError if it reports figures that its algorithm does not declare."""
         if undeclared := fold.training.figures.keys() - algorithm.figures.keys():
             raise FederationError(
                 f"A model of {algorithm.name} must not report {' or '.join(sorted(undeclared))}: `figures` of the "
@@ -82,26 +105,9 @@ class Outcome:
 
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Add the seconds within to `name`."""
+        """Add the seconds of the block to `timing[name]`."""
         began = time.monotonic()
         try:
             yield
         finally:
             self.timing[name] = self.timing.get(name, 0.0) + time.monotonic() - began
-
-
-def trained(model: Model) -> TrainingReport:
-    """What is known of a model's training. Raises FederationError for one that says nothing."""
-    if model.training is None:
-        raise FederationError(f"{type(model).__name__} must come from `fit` with a TrainingReport, got none.")
-    return model.training
-
-
-def log_fold(federation: Federation, fold: int | None, training: TrainingReport) -> None:
-    """Have the log say how far training came in the end, which its last iteration may not, and of which fold it was."""
-    last = {"iteration": training.iterations, "objective": training.objective, "gap": training.gap}
-    known = {name: float(value) for name, value in last.items() if value is not None}
-    if fold is not None:
-        known["fold"] = fold
-    if known:
-        federation.log_metrics(**known)

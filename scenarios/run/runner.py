@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,14 +32,13 @@ from fedsvm.scenarios.data.dataset import FederatedDataset, Holding, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
-from fedsvm.scenarios.run.baselines import mean_baselines
 from fedsvm.scenarios.run.cautions import cautions
-from fedsvm.scenarios.run.horizontal import HorizontalPipeline
+from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.log import RunLog
 from fedsvm.scenarios.run.metrics import Metrics
-from fedsvm.scenarios.run.outcome import Fold, Outcome
+from fedsvm.scenarios.run.outcome import Fold, RunState
 from fedsvm.scenarios.run.result import (
     DataResult,
     ModelResult,
@@ -52,32 +51,16 @@ from fedsvm.scenarios.run.result import (
     write_result,
     write_whole,
 )
-from fedsvm.scenarios.run.secrecy import secrecy
+from fedsvm.scenarios.run.secrecy import privacy_report, secrecy
 from fedsvm.scenarios.run.selection import selection_result
 from fedsvm.scenarios.run.shortfalls import shortfalls
 from fedsvm.scenarios.run.starter import Starter
-from fedsvm.scenarios.run.vertical import VerticalPipeline
+from fedsvm.scenarios.run.training import train
+from fedsvm.scenarios.run.vertical import SimulatedColumns
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 OnProgress = Callable[[Federation, Sequence[str]], None]
 """Is told of the federation, and of the faults that struck so far, whenever there is something new."""
-
-
-class Pipeline(Protocol):
-    """The part of a run that knows how the data are cut; what is learnt it is told."""
-
-    def train(self, federation: Federation, outcome: Outcome) -> None:
-        """Train and test every model of the scenario."""
-
-    def truth(self) -> GroundTruth:
-        """What an audit compares its finds with."""
-
-
-PIPELINES: Mapping[str, Callable[[Scenario, FederatedDataset, Path], Pipeline]] = {
-    "horizontal": HorizontalPipeline,
-    "vertical": VerticalPipeline,
-}
-"""By partition."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +111,7 @@ class Run:
     another_follows: bool = False
     journal: Journal | None = None
     began: float | None = None
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: RunState = field(default_factory=RunState)
     shown: list[ShownRound] = field(default_factory=list)
     federation: Federation | None = None
     injector: Injector | None = None
@@ -196,17 +179,18 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
 
 def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
     scenario = this.scenario
-    pipeline = PIPELINES[scenario.data.partition](scenario, dataset, this.folder)
+    made = SimulatedColumns if scenario.data.partition == "vertical" else SimulatedRows
+    source: SimulatedRows | SimulatedColumns = made(scenario, dataset, this.folder)
     with _launcher(this) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         journalled = this.journal is not None
         starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
         with _started(this, starter, on_progress) as federation:
             federation.assemble()
-            pipeline.train(federation, this.outcome)
+            train(source, federation, this.outcome)
         if scenario.collusion is not None or this.everybody:
             with federation.phase("audit"), this.outcome.timed("audit_s"):
-                _audit(this, RecordedRun(federation.accounts.rounds, this.shown, starter.transcripts), pipeline.truth())
+                _audit(this, RecordedRun(federation.accounts.rounds, this.shown, starter.transcripts), source.truth())
 
 
 def _launcher(this: Run) -> AbstractContextManager[SiteLauncher]:
@@ -347,10 +331,11 @@ def _unwritten(folder: Path, error: OSError | MemoryError | ImportError) -> str:
 
 def _result(this: Run) -> RunResult:
     scenario, outcome, folds = this.scenario, this.outcome, this.outcome.folds
+    privacy = privacy_report(scenario, outcome.accountant, this.folder)
     known = RunResult(
         status=outcome.status,
         error=outcome.error,
-        warnings=(*this.dataset.foreseen, *this.dataset.warnings, *outcome.warnings, *_cautions(this)),
+        warnings=_warnings(this),
         scenario=scenario.model_dump(mode="json", by_alias=True),
         data=_data(this.dataset),
         alignment=outcome.alignment,
@@ -358,7 +343,7 @@ def _result(this: Run) -> RunResult:
         metrics=_metrics(this),
         at_sites=metrics.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
-        baselines=mean_baselines([fold.baselines for fold in folds]),
+        baselines=metrics.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
         selection=selection_result(
             [fold.selection for fold in folds if fold.selection is not None],
             [fold.test for fold in folds if fold.test is not None],
@@ -367,7 +352,7 @@ def _result(this: Run) -> RunResult:
         sites=_sites(this.dataset, this.federation),
         collusion=outcome.collusion,
         audit=outcome.audit,
-        privacy=outcome.privacy,
+        privacy=privacy,
         timing=Timing(**outcome.timing),
         environment=environment(this.command),
     )
@@ -379,7 +364,7 @@ def _result(this: Run) -> RunResult:
         cost=report.cost(federation),
         progress=report.progress(federation),
         memberships=memberships,
-        secrecy=secrecy(scenario, memberships, outcome.privacy),
+        secrecy=secrecy(scenario, memberships, privacy),
         faults=this.injector.reports(federation) if this.injector else (),
         network=network_report(scenario.network, federation.accounts) if scenario.network else None,
         disclosures=report.disclosures(federation),
@@ -387,9 +372,12 @@ def _result(this: Run) -> RunResult:
     )
 
 
-def _cautions(this: Run) -> tuple[str, ...]:
-    """Return warnings about tested models; none if noise protects rows, of which a warning says nothing."""
-    return () if this.scenario.is_private else tuple(cautions(this.outcome.folds, this.dataset.classes))
+def _warnings(this: Run) -> tuple[str, ...]:
+    """Return all warnings. If noise protects rows, there are none about tested models."""
+    dataset, outcome = this.dataset, this.outcome
+    of_models = (sentence for fold in outcome.folds for sentence in fold.warnings)
+    doubts = () if this.scenario.is_private else cautions(outcome.folds, dataset.classes)
+    return *dataset.foreseen, *dataset.warnings, *of_models, *outcome.warnings, *doubts
 
 
 def _metrics(this: Run) -> Metrics | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from fedsvm.algorithms.privacy.accountant import PrivacyReport
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
 from fedsvm.federation.report import MembershipReport
 from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -54,3 +56,26 @@ def _single_sum(chosen: SecureSum, sites: int, *, same: bool) -> str:
         who = "one other site"
     of = "" if same else " that no site dropped from"
     return f"To reveal one site's input to one {chosen.name} sum{of}, {who} must collude, even if the coordinator helps"
+
+
+def privacy_report(scenario: Scenario, accountant: PrivacyAccountant | None, folder: Path) -> PrivacyReport | None:
+    """Return the releases of a run, and what noise does not cover in its folder; None without releases."""
+    report = None if accountant is None else accountant.report()
+    return None if report is None else replace(report, not_covered=tuple(_not_covered(scenario, folder)))
+
+
+def _not_covered(scenario: Scenario, folder: Path) -> Iterator[str]:
+    """Yield a sentence for each thing in the folder of a run that noise does not cover."""
+    compare, data = scenario.compare, scenario.data
+    if (folder / JOURNAL).is_dir():
+        yield f"{JOURNAL}: every sum that the coordinator saw, on its disk; remove it when the run is over"
+    tested = [
+        *(["metrics"] if data.folds is not None or data.test_fraction or data.test_source else []),
+        *(["centralised"] if compare.centralised else []),
+        *(["baselines"] if compare.baselines else []),
+    ]
+    if tested:
+        yield f"{', '.join(tested)}: exact figures of private rows, which only a simulation has together"
+    yield "cost, progress, timing, disclosures, log.jsonl, ledger.parquet: how many rounds training took, and how long"
+    if scenario.collusion is not None:
+        yield "collusion, transcripts: what colluding parties saw of sums"

@@ -19,10 +19,9 @@ from typing import Literal
 
 import numpy as np
 
-from fedsvm.algorithms.data.classes import called
 from fedsvm.algorithms.ranking import CurvePoint, Ranking
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.scenarios.run.metrics import FoldMetrics
+from fedsvm.scenarios.run.metrics import FoldMetrics, accuracy, class_table
 
 Evaluation = Literal["nested", "separate", "whole"]
 
@@ -47,7 +46,7 @@ class FoldSelection:
 
 
 @dataclass(frozen=True)
-class Reading:
+class AccuracyEstimate:
     """An accuracy, the columns that it is of (a mean over folds), and its standard error.
 
     biased: why it is too high, in a sentence; "" of one that is not.
@@ -67,7 +66,7 @@ class SelectionResult:
     ----------
     ranking : Ranking
         Of the last model.
-    readings : mapping of str to Reading
+    readings : mapping of str to AccuracyEstimate
         Of the accuracy, as far as they are known: "nested", "separate", "whole".
     evaluation : {"nested", "separate", "whole"}
         The reading that the scenario asks for.
@@ -82,7 +81,7 @@ class SelectionResult:
     """
 
     ranking: Ranking
-    readings: Mapping[str, Reading]
+    readings: Mapping[str, AccuracyEstimate]
     evaluation: Evaluation
     curve: tuple[CurvePoint, ...] = ()
     equal_positions: int | None = None
@@ -90,7 +89,7 @@ class SelectionResult:
     overlap: float | None = None
 
     @property
-    def reading(self) -> Reading | None:
+    def reading(self) -> AccuracyEstimate | None:
         """The one that was asked for; None where it is not known."""
         return self.readings.get(self.evaluation)
 
@@ -103,11 +102,7 @@ def fold_selection(
     tested: decision values (n,) or (n, K) of the test rows, of each size by one model or more. labels (n,): of +1 and
     -1, or numbers of classes.
     """
-
-    def right_share(decisions: FloatArray) -> float:
-        return float(np.mean(called(decisions) == (labels > 0 if decisions.ndim == 1 else labels)))
-
-    right = {size: float(np.mean([right_share(each) for each in models])) for size, models in tested.items()}
+    right = {size: float(np.mean([accuracy(each, labels) for each in models])) for size, models in tested.items()}
     curve = tuple(replace(point, test_accuracy=right.get(point.size)) for point in ranking.curve)
     equal = None
     if pooled is not None:
@@ -156,7 +151,7 @@ def _mean_curve(curves: Sequence[Sequence[CurvePoint]]) -> tuple[CurvePoint, ...
 
 def _readings(
     folds: Sequence[FoldSelection], tests: Sequence[FoldMetrics], curve: Sequence[CurvePoint]
-) -> dict[str, Reading]:
+) -> dict[str, AccuracyEstimate]:
     found = {}
     rows = sum(_rows(test) for test in tests)
     # Models of every size are not calibrated, so beside a calibrated model their readings name their threshold.
@@ -169,19 +164,15 @@ def _readings(
         found["separate"] = _reading(accuracy, -less, rows, BIASED["separate"] + beside)
     if curve:
         best = max(curve, key=lambda point: (point.accuracy, -point.size))
-        found["whole"] = Reading(best.accuracy, best.size, best.standard_error, BIASED["whole"] + beside)
+        found["whole"] = AccuracyEstimate(best.accuracy, best.size, best.standard_error, BIASED["whole"] + beside)
     return found
 
 
 def _rows(test: FoldMetrics) -> int:
-    if test.confusion_matrix is not None:
-        return int(np.sum(test.confusion_matrix))
-    found = test.confusion
-    if found is None:
-        return 0
-    return found.true_positive + found.false_positive + found.true_negative + found.false_negative
+    table = class_table(test)
+    return 0 if table is None else int(table.sum())
 
 
-def _reading(accuracy: float, size: float, rows: int, biased: str = "") -> Reading:
+def _reading(accuracy: float, size: float, rows: int, biased: str = "") -> AccuracyEstimate:
     error = math.sqrt(accuracy * (1 - accuracy) / rows) if rows else 0.0
-    return Reading(accuracy, size, error, biased)
+    return AccuracyEstimate(accuracy, size, error, biased)

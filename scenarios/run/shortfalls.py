@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics
+from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics, class_table
 from fedsvm.scenarios.schema.spec import Scenario
 
 _NOISE = (
@@ -44,14 +44,9 @@ def _instead(metrics: Metrics) -> str:
 
 
 def _majority(metrics: Metrics, classes: tuple[str, ...]) -> str:
-    """The most frequent class of the rows tested on."""
-    if metrics.confusion_matrix is not None:
-        rows = [sum(counts) for counts in metrics.confusion_matrix]
-        return repr(classes[rows.index(max(rows))])
-    if (table := metrics.confusion) is None:
-        return "by one class"
-    positive = table.true_positive + table.false_negative
-    return repr(classes[int(positive > table.true_negative + table.false_positive)])
+    """Return the most frequent class of the rows tested on."""
+    table = class_table(metrics)
+    return "by one class" if table is None else repr(classes[int(table.sum(axis=1).argmax())])
 
 
 def _percent(share: float) -> str:

@@ -1,128 +1,135 @@
-"""Runs of any algorithm over sites that hold columns, from aligning the sites' records to tested models."""
+"""Columns at different sites as a source of tasks, and those of a simulation, which knows which columns are where."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedsvm.algorithms.contract import EvaluationRows, VerticalAlgorithm, VerticalModel
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.encoding import one_hot
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask, align, labels_of
-from fedsvm.algorithms.ranking import Ranking, column_of
+from fedsvm.algorithms.ranking import column_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.audit import GroundTruth
-from fedsvm.scenarios.run.baselines import baselines_of
-from fedsvm.scenarios.run.outcome import SITE_MODELS, Alignment, Fold, Outcome, log_fold, trained
+from fedsvm.scenarios.run.evaluation import compare_with_pooled, pooled_order
+from fedsvm.scenarios.run.metrics import FoldMetrics
+from fedsvm.scenarios.run.outcome import SITE_MODELS, Alignment, ModelEvaluation, RunState, site_model
 from fedsvm.scenarios.run.selection import FoldSelection, fold_selection
-from fedsvm.scenarios.schema.spec import Scenario
+from fedsvm.scenarios.run.training import Source
 
 
 @dataclass
-class VerticalPipeline:
-    """The part of a run that knows which columns are where."""
+class ColumnSource(Source):
+    """Columns of the same records at different sites.
 
-    scenario: Scenario
+    columns: names of the columns of each site. records: those that all sites hold. tested: those of them that the last
+    model held out.
+    """
+
+    columns: Mapping[str, Sequence[str]] = field(init=False, default_factory=dict)
+    records: int = field(init=False, default=0)
+    tested: int = field(init=False, default=0)
+
+    def around(self, federation: Federation, state: RunState, train: Callable[[], None]) -> None:
+        """Have the sites align their records, then train. Both begin anew if sites leave or join."""
+        by = self.scenario.data.align
+
+        def stage() -> None:
+            with state.timed("train_s"), federation.phase("setup"):
+                self.records = align(federation, by)
+            state.alignment = Alignment(by, self.records)
+            train()
+
+        federation.until_stable(stage)
+        state.warnings += [
+            f"The columns of {site} are not in the model ({', '.join(names)}): it was lost before the kernel exchange."
+            for site, names in self.columns.items()
+            if site not in federation.sites
+        ]
+
+    def task(self, fold: int | None) -> VerticalTask:
+        """Return the task of a fold."""
+        return VerticalTask(self.scenario.data.scale, self.scenario.seed, fold, len(self.classes))
+
+    def note_trained(self, federation: Federation, task: VerticalTask) -> None:
+        """Note how many records the model held out."""
+        self.tested = task.records.held_out
+
+    def evaluate(self, federation: Federation, model: VerticalModel, task: VerticalTask) -> ModelEvaluation:
+        """Return metrics of the records that the sites hold out and score, and how columns were chosen."""
+        selection = None if model.ranked is None else FoldSelection(model.ranked)
+        return ModelEvaluation(test=self.scored(federation, model, task)[1], selection=selection)
+
+    def scored(
+        self, federation: Federation, model: VerticalModel, task: VerticalTask
+    ) -> tuple[FloatArray, FoldMetrics | None]:
+        """Return decision values of held-out records and their metrics; without such those of the training records."""
+        records = task.records
+        if not records.held_out:
+            return model.fitted, None
+        algorithm = self.scenario.algorithm.implementation
+        if not isinstance(algorithm, VerticalAlgorithm):
+            raise TypeError(f"{algorithm.name} must be a VerticalAlgorithm, got {type(algorithm).__mro__[1].__name__}")
+        labels = labels_of(federation, records.held_out, records.label_sites, held_out=True, classes=task.classes)
+        scores = algorithm.score(federation, model, records.held_out)
+        return scores, metrics.evaluate(scores, labels)
+
+
+@dataclass
+class SimulatedColumns(ColumnSource):
+    """Columns that were dealt to sites on this machine, and are all known here."""
+
     dataset: FederatedDataset
     folder: Path
     _trained: tuple[str, ...] = ()
 
-    def train(self, federation: Federation, outcome: Outcome) -> None:
-        """Train and test one model after the other. When sites leave or join, the records are aligned again."""
-        (self.folder / SITE_MODELS).mkdir(mode=0o700, exist_ok=True)  # it is there in a run that is resumed
-        pending = list(range(len(self.dataset.tests)))
+    def __post_init__(self) -> None:
+        self.classes = self.dataset.classes
+        self.columns = {name: self.dataset.shard(name).columns for name in self.names}
 
-        def stage() -> None:
-            with outcome.timed("train_s"), federation.phase("setup"):
-                matched = align(federation, self.scenario.data.align)
-                outcome.alignment = Alignment(self.scenario.data.align, matched)
-            while pending:
-                outcome.keep(self._fold(federation, outcome, pending[0]), self._algorithm)
-                pending.pop(0)
+    def around(self, federation: Federation, state: RunState, train: Callable[[], None]) -> None:
+        """Make the folder of the sites' parts of models, which a run that is resumed has already, and train."""
+        (self.folder / SITE_MODELS).mkdir(mode=0o700, exist_ok=True)
+        super().around(federation, state, train)
 
-        federation.until_stable(stage)
-        outcome.warnings += self._missing(federation)
+    def evaluate(self, federation: Federation, model: VerticalModel, task: VerticalTask) -> ModelEvaluation:
+        """Return metrics of the held-out records, beside what models of all columns in one place give."""
+        scores, test = self.scored(federation, model, task)
+        self._trained = federation.sites
+        rows = self._columns(self._trained, self._trained)
+        return replace(
+            compare_with_pooled(self.scenario, model, model, scores, rows, task.fold),
+            test=test,
+            selection=self._selection(model),
+        )
 
-    @property
-    def _algorithm(self) -> VerticalAlgorithm[Any, Any]:
-        algorithm = self.scenario.algorithm.implementation
-        if not isinstance(algorithm, VerticalAlgorithm):
-            raise TypeError(f"{algorithm.name} must be a VerticalAlgorithm, got {type(algorithm).__mro__[1].__name__}")
-        return algorithm
-
-    def _missing(self, federation: Federation) -> list[str]:
-        """A sentence for each site that the model does without."""
-        return [
-            f"The columns of {name} are not in the model ({', '.join(held.columns)}): it was lost before the kernel "
-            "exchange."
-            for name, held in zip(self.dataset.names, self.dataset.shards, strict=True)
-            if name not in federation.sites
-        ]
-
-    def _fold(self, federation: Federation, outcome: Outcome, fold: int) -> Fold:
-        """One model, scored by the sites; what all columns together would have given, only a simulation knows."""
-        algorithm, settings = self._algorithm, self.scenario.algorithm.settings
-        classes = len(self.dataset.classes)
-        task = VerticalTask(self.scenario.data.scale, self.scenario.seed, fold, classes)
-        with outcome.timed("train_s"):
-            model = algorithm.fit(federation, task, settings)
-        log_fold(federation, fold if self.scenario.data.folds is not None else None, trained(model))
-        with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-            test, held_out = None, task.records.held_out
-            scores: FloatArray = model.fitted
-            if held_out:
-                sites = task.records.label_sites
-                labels = labels_of(federation, held_out, sites, held_out=True, classes=classes)
-                scores = algorithm.score(federation, model, held_out)
-                test = metrics.evaluate(scores, labels)
-            sites = self._trained = federation.sites
-            rows = self._columns(sites, sites)
-            outcome.warnings += algorithm.warnings(model, settings, rows, fold)
-            pooled = algorithm.pooled(model, settings, rows) if self.scenario.compare.centralised else None
-            selection = None if model.ranked is None else self._selection(model, model.ranked)
-            return Fold(
-                fold=fold if self.scenario.data.folds is not None else None,
-                training=trained(model),
-                arrays=model.to_arrays(),
-                test=test,
-                pooled=metrics.compare(pooled, scores, rows.test.labels) if pooled is not None else None,
-                baselines=baselines_of(self.scenario, model, rows, rows.test.labels),
-                selection=selection,
-            )
-
-    def _selection(self, model: VerticalModel, ranking: Ranking) -> FoldSelection:
-        """How columns were chosen, by the names that only their sites know, beside what all columns together say."""
+    def _selection(self, model: VerticalModel) -> FoldSelection | None:
+        """Return how columns were chosen, by the names that only their sites know, beside what all columns say."""
+        if (ranking := model.ranked) is None:
+            return None
         sites = self._trained
-        held = {site: self._part(site)["held"].tolist() for site in sites}
+        held = {site: site_model(self.folder, site)["held"].tolist() for site in sites}
         names = {column_of(site, place): name for site in sites for place, name in enumerate(held[site])}
         order = None
         if self.scenario.compare.centralised:
-            columns, rows = self._encoded_of(sites, sites, every=True)
-            found = self._algorithm.pooled_order(model, self.scenario.algorithm.settings, rows)
-            order = None if found is None else [columns[column] for column in found]
+            order = pooled_order(self.scenario, model, *self._encoded_of(sites, sites, every=True))
         return fold_selection(ranking.renamed(names), order, {}, np.zeros(0))
 
     def truth(self) -> GroundTruth:
-        """Every site's columns, scaled, of the records that were trained on last."""
+        """Return the scaled columns of every site, of the records of the last model."""
         return GroundTruth({}, {site: self._columns((site,), self._trained).train.rows for site in self._trained})
 
     def _columns(self, of: Sequence[str], sites: Sequence[str]) -> EvaluationRows:
-        """Scaled columns `of` some of the sites that take part, those that the model is of."""
+        """Return the scaled columns `of` some of the sites that take part, those that the model uses."""
         return self._encoded_of(of, sites)[1]
-
-    def _part(self, site: str) -> dict[str, NDArray[Any]]:
-        """What a site keeps of the model."""
-        with np.load(self.folder / SITE_MODELS / f"{site}.npz") as part:
-            return {name: part[name] for name in part.files}
 
     def _encoded_of(
         self, of: Sequence[str], sites: Sequence[str], *, every: bool = False
@@ -132,9 +139,9 @@ class VerticalPipeline:
         That order is what the first of them has in its file; all else comes from the source of the data. every: those
         too that the model is not of.
         """
-        parts = {site: self._part(site) for site in {sites[0], *of}}
+        parts = {site: site_model(self.folder, site) for site in {sites[0], *of}}
         indices, training = self.dataset.shard(sites[0]).rows[parts[sites[0]]["order"]], parts[sites[0]]["training"]
-        names, rows = self._encoded(indices, {column for site in of for column in self.dataset.shard(site).columns})
+        names, rows = self._encoded(indices, {column for site in of for column in self.columns[site]})
         if not every:
             wanted = {name for site in of for name in parts[site]["columns"].tolist()}
             names, rows = [name for name in names if name in wanted], rows[:, [name in wanted for name in names]]
