@@ -77,7 +77,7 @@ def serving(total: int = 100, per_client: int = 100, request_s: float = REQUEST_
 
     limits, looked, looks = ConnectionLimits(total, per_client, request_s), asyncio.Event(), []
 
-    class Watched(limits.protocol()):  # type: ignore[misc] - a class that is made when it is asked for
+    class Watched(limits.protocol()):  # type: ignore[misc]
         def _check_client(self) -> None:
             super()._check_client()
             looks.append(time.monotonic())
