@@ -341,7 +341,8 @@ def test_torn_record_of_megabytes_is_read_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("torn", [False, True])
 def test_reading_a_journal_tells_its_progress(torn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A torn record is searched: here for what looks like beginnings of records and is none."""
-    path, told = tmp_path / NAME, []
+    path = tmp_path / NAME
+    told: list[str] = []
     with Journal(path) as journal:
         journal.begin({})
         for number in range(3):
