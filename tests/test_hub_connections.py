@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from fedsvm.scenarios.hub.connections import ConnectionLimits
+from fedsvm.scenarios.hub.connections import BoundedConnection, ConnectionLimits
 from tests import hub as hubs
 from tests.conftest import wait_until
 from tests.hub import RunningHub
@@ -75,14 +75,15 @@ def serving(total: int = 100, per_client: int = 100, request_s: float = REQUEST_
 
         return StreamingResponse(chunks())
 
-    limits, looked, looks = ConnectionLimits(total, per_client, request_s), asyncio.Event(), []
+    limits, looked, looks = ConnectionLimits(total, per_client, request_s), asyncio.Event(), list[float]()
 
-    class Watched(limits.protocol()):  # type: ignore[misc]
+    class Watched(BoundedConnection):
         def _check_client(self) -> None:
             super()._check_client()
             looks.append(time.monotonic())
             looked.set()
 
+    Watched.limits = limits
     routes = [Route("/", echo), Route("/echo", echo, methods=["POST"]), Route("/large", large), Route("/held", held)]
     app = Starlette(routes=routes)
     config = uvicorn.Config(app, http=Watched, log_level="error", access_log=False, lifespan="off")
