@@ -43,10 +43,7 @@ REST_S = 2.0
 """How long the server waits without sites for a federation that begins where another ended."""
 _PR_SET_PDEATHSIG = 1
 _MAX_REPORT_BYTES = 1 << 14
-_C = ctypes.CDLL(None)
-_SIGNAL = _C.signal
-_SIGCHLD, _SIGTERM, _SIGKILL = int(signal.SIGCHLD), int(signal.SIGTERM), int(signal.SIGKILL)
-_PRCTL = _C.prctl if sys.platform.startswith("linux") else None
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
 
 def main(installation: Installation, descriptor: int) -> None:
@@ -219,16 +216,15 @@ class _ForkServer:
     def _detach(self, server: int) -> None:
         """Let go of what belongs to the server, and die with it.
 
-        By the numbers of descriptors and signals: to take leave of Python's objects for them would write to a hundred
-        pages, in each site.
+        By the numbers of descriptors, since Python's objects for them write to pages of their own.
         """
         signal.set_wakeup_fd(-1)
-        for number in (_SIGCHLD, _SIGTERM):
-            _SIGNAL(number, None)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         for descriptor in self._own:
             os.closerange(descriptor, descriptor + 1)  # a kqueue is not there in a child, and that is no error
         if _PRCTL is not None:
-            _PRCTL(_PR_SET_PDEATHSIG, _SIGKILL)
+            _PRCTL(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
         if os.getppid() != server:
             os._exit(1)
 
