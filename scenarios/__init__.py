@@ -15,6 +15,7 @@ track     runs for an experiment tracker
 api       `fedsvm.run`
 cli       the command line
 console   the terminal
+figures   figures as text: percent, bytes
 interrupts  Ctrl-C, SIGTERM and SIGHUP
 catalogue scenarios that come along
 """

@@ -31,9 +31,10 @@ from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.text import visible
 from fedsvm.scenarios import runs, sets
 from fedsvm.scenarios.console import OutputLost, complain, errors, out, print_table
+from fedsvm.scenarios.figures import human_bytes
 from fedsvm.scenarios.hosts import commands as hosts
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.report.live import LiveView, PlainView, SilentView, View, human_bytes
+from fedsvm.scenarios.report.live import LiveView, PlainView, SilentView, View
 from fedsvm.scenarios.report.summary import print_end, print_summary
 from fedsvm.scenarios.run.folder import make_folder
 from fedsvm.scenarios.schema import spec

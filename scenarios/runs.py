@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedsvm.scenarios.console import print_table
-from fedsvm.scenarios.report.live import human_bytes
+from fedsvm.scenarios.figures import human_bytes, percent
 from fedsvm.scenarios.run.folder import LATEST, RUNS
 from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.result import RESULT, RunResult, read_result
@@ -171,7 +171,7 @@ def _rows(runs: Sequence[Found], reverse: bool) -> Iterator[tuple[str, ...]]:
             run.folder.name,
             result.environment.date.replace("T", " ")[:16],
             run.status,
-            "" if accuracy is None else f"{100 * accuracy:.2f} %",
+            "" if accuracy is None else percent(accuracy),
             str(result.cost.rounds) if result.cost else "",
             "" if wire is None else human_bytes(wire),
             f"{result.timing.total_s:.1f}",

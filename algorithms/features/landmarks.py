@@ -52,7 +52,6 @@ ROUNDS_OPENED = (
 )
 ROUNDS_PASSED_ON = "the centres of every round of k-means, without how many rows they are the mean of"
 LONE_ROWS = "a single row, where a cluster on the way to the landmarks holds one that is not its own"
-LAST_CENTRES = "the landmarks: means of clusters over all sites, of which the last round alone"
 MOMENTS = "the mean and the covariance of all rows, which follow from the landmarks where there are more than columns"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
 from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.hub import asking
 from fedsvm.scenarios.hub.database import Participant, Task
 from fedsvm.scenarios.hub.tasks import scenario_text
@@ -118,10 +119,10 @@ def measures_of(result: RunResult) -> Iterator[Measure]:
     found, whole = result.metrics, result.metrics or result.at_sites
     if whole is None:
         return
-    yield Measure("Accuracy", _percent(whole.accuracy), "Share of test records whose class is predicted correctly.")
+    yield Measure("Accuracy", percent(whole.accuracy, 1), "Share of test records whose class is predicted correctly.")
     if found is not None and found.majority_accuracy is not None:
         always = "Accuracy of always predicting the more frequent class, for comparison."
-        yield Measure("Baseline accuracy", _percent(found.majority_accuracy), always)
+        yield Measure("Baseline accuracy", percent(found.majority_accuracy, 1), always)
     if whole.auc is not None:
         yield Measure("AUC", f"{whole.auc:.3f}", "Area under the ROC curve: 0.5 is chance, 1 is perfect ranking.")
     if found is None:
@@ -133,11 +134,7 @@ def measures_of(result: RunResult) -> Iterator[Measure]:
         ("NPV", found.npv, "Share of records predicted negative that are negative."),
     ):
         if share is not None:
-            yield Measure(name, _percent(share), meaning)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+            yield Measure(name, percent(share, 1), meaning)
 
 
 def _steps_with_value(program: type[Any], offered: Collection[str]) -> list[str]:
