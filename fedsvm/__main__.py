@@ -10,7 +10,7 @@ from types import FrameType
 
 import fedsvm
 
-WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.cli
+WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.exits
 _WITH_SITES = (["run"], ["audit"])
 """How the commands begin that start site processes of their own."""
 
@@ -36,13 +36,14 @@ def main() -> None:
         sys.exit(_sentence(str(error), WRONG))
     from fedsvm.scenarios import cli
 
+    app = cli.application(*sys.argv[1:2])
     gc.freeze()
     gc.enable()
     interrupter = Interrupter()
     interrupter.listen(signal.SIGINT)
     try:
         try:
-            cli.main(fedsvm.BEGAN)
+            cli.main(app, fedsvm.BEGAN)
         finally:
             interrupter.end()
     except KeyboardInterrupt:

@@ -22,9 +22,11 @@ _UNFINISHED = "unfinished"
 _OF_RUNS = ("run", "status")
 """What a filter can look at beside the keys of scenarios."""
 
-app = typer.Typer(
+app = typer.Typer()
+runs_app = typer.Typer(
     invoke_without_command=True, help="List the runs in a folder, sorted and filtered; `runs delete` removes some."
 )
+app.add_typer(runs_app, name="runs")
 _IN = typer.Option("--in", help="The folder that the runs are in.")
 
 
@@ -143,7 +145,7 @@ def delete(folder: Path, names: Sequence[str], *, unfinished: bool) -> None:
         latest.unlink()
 
 
-@app.callback()
+@runs_app.callback()
 def list_runs(
     context: typer.Context,
     folder: Annotated[Path, _IN] = RUNS,
@@ -178,7 +180,7 @@ def _rows(runs: Sequence[Found], reverse: bool) -> Iterator[tuple[str, ...]]:
         )
 
 
-@app.command("delete")
+@runs_app.command("delete")
 def delete_runs(
     names: Annotated[list[str], typer.Argument(metavar="RUN…", help="Names of runs, as `fedsvm runs` lists them.")],
     folder: Annotated[Path, _IN] = RUNS,

@@ -40,12 +40,12 @@ from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
 from fedsvm.federation.visits.sealing import Requests
 from fedsvm.scenarios.hub import asking, presentation
 from fedsvm.scenarios.hub import database as hub_database
-from fedsvm.scenarios.hub.commands import serve
 from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
 from fedsvm.scenarios.hub.joining import WORDS, Joining, Link
 from fedsvm.scenarios.hub.joining import Hub as AskedHub
 from fedsvm.scenarios.hub.mails import Files
 from fedsvm.scenarios.hub.service import Hub, Settings, application
+from fedsvm.scenarios.hub.serving import serve
 from fedsvm.scenarios.hub.tasks import Refused, scenario_text
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import Environment, RunResult, write_result
