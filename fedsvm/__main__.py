@@ -10,7 +10,7 @@ from types import FrameType
 
 import fedsvm
 
-WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.exits
+WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.commands.exits
 _WITH_SITES = (["run"], ["audit"])
 """How the commands begin that start site processes of their own."""
 

@@ -15,19 +15,19 @@ import typer
 
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.processes.limits import refused_tasks_explained
+from fedsvm.scenarios.commands.exits import FAILED, WRONG
 from fedsvm.scenarios.console import OutputLost, complain
-from fedsvm.scenarios.exits import FAILED, WRONG
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 AREAS: Mapping[str, tuple[str, ...]] = {
-    "fedsvm.scenarios.run.commands": ("run", "audit", "check-sum"),
+    "fedsvm.scenarios.commands.run": ("run", "audit", "check-sum"),
     "fedsvm.scenarios.hosts.commands": ("coordinate", "site", "keys", "policy"),
     "fedsvm.scenarios.hub.commands": ("hub", "join"),
-    "fedsvm.scenarios.commands": ("report", "predict-cost", "predict"),
+    "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict"),
     "fedsvm.scenarios.sweep.commands": ("sweep",),
     "fedsvm.scenarios.reproduction.commands": ("reproduce",),
-    "fedsvm.scenarios.schema.commands": ("schema", "scenarios"),
-    "fedsvm.scenarios.data.commands": ("new", "data"),
+    "fedsvm.scenarios.commands.files": ("schema", "scenarios"),
+    "fedsvm.scenarios.commands.data": ("new", "data"),
     "fedsvm.scenarios.sets": ("sets",),
     "fedsvm.scenarios.runs": ("runs",),
 }

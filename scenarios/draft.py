@@ -20,6 +20,7 @@ from fedsvm.scenarios.data.joining import of_sites, require_sites, site_names
 from fedsvm.scenarios.data.sources import Dataset, Table, gaps
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
+from fedsvm.scenarios.schema.protocol import hiding_sum
 
 _SITE_NAME = re.compile(r"(.*[\W_])?(hospital|site|clinic|klinik|krankenhaus|cent(er|re)|institution|facility)", re.I)
 _ROWS_PER_SITE = 10
@@ -84,7 +85,7 @@ def draft(
         *_algorithm(data),
         "",
         "[protocol]",
-        f"sum = {_text('ring' if _sites(table, by) >= 3 else 'masked')}               # fedsvm audit compares them",
+        f"sum = {_text(hiding_sum(_sites(table, by)))}               # fedsvm audit compares them",
     ]
     is_told = chosen is not None or len(data.classes) > 2
     asks = [] if is_told else [f"data.positive: say which of {quoted(data.classes)} is +1."]

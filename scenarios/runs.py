@@ -94,7 +94,7 @@ def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
     for condition in conditions:
         key, equals, wanted = (part.strip() for part in condition.partition("="))
         if not equals or not key:
-            raise ScenarioError([f"--where {condition}: write it as key=value, such as protocol.sum=ring."])
+            raise ScenarioError([f"--where {condition}: write it as key=value, such as algorithm.C=10."])
         if all(run.value(key) is None for run in runs) and key not in (known := [*_OF_RUNS, *spec.keys()]):
             raise ScenarioError(
                 [

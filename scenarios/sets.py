@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.exits import failing
-from fedsvm.scenarios.outputs import make_new
+from fedsvm.scenarios.commands.exits import failing
+from fedsvm.scenarios.commands.outputs import make_new
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 if TYPE_CHECKING:
@@ -161,11 +161,11 @@ def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) 
     """What the coordinator learns, and a line of what it cost. Ends with status 3 where the run fails."""
     from fedsvm.federation import report
     from fedsvm.federation.assemble import local_federation
-    from fedsvm.protocols.sums.registry import SUMS
+    from fedsvm.protocols.sums.plain import PLAIN
 
     with (
         failing(),
-        local_federation(_MODULE, _PROGRAM, partitions, SUMS["plain"](), settings={"seed": 0}) as federation,
+        local_federation(_MODULE, _PROGRAM, partitions, PLAIN, settings={"seed": 0}) as federation,
     ):
         value = learn(federation)
     cost = report.cost(federation)

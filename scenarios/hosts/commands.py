@@ -13,12 +13,9 @@ from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.messages import is_tcp
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.scenarios.console import errors, say
-from fedsvm.scenarios.exits import failing, interrupted_as
-from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.options import Changes, Debug, OptionalScenario, PrintJson, RunFolder, seconds
-from fedsvm.scenarios.report.live import PlainView
-from fedsvm.scenarios.run.presentation import (
+from fedsvm.scenarios.commands.exits import failing, interrupted_as
+from fedsvm.scenarios.commands.options import Changes, Debug, OptionalScenario, PrintJson, RunFolder, seconds
+from fedsvm.scenarios.commands.presentation import (
     Presentation,
     command_line,
     interrupted_run,
@@ -26,6 +23,9 @@ from fedsvm.scenarios.run.presentation import (
     show_json,
     show_summary,
 )
+from fedsvm.scenarios.console import errors, say
+from fedsvm.scenarios.interrupts import terminate_as_interrupted
+from fedsvm.scenarios.report.live import PlainView
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from fedsvm.federation.site.rules import SiteRules
+from fedsvm.scenarios.commands.exits import failing, interrupted_as
+from fedsvm.scenarios.commands.options import seconds
 from fedsvm.scenarios.console import say
-from fedsvm.scenarios.exits import failing, interrupted_as
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.options import seconds
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 _STATE = Path("fedsvm-visits")

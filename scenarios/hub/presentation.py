@@ -45,6 +45,7 @@ class Disclosures:
     algorithm: str
     summary: str
     sum: str
+    hides_values: bool
     sums: list[str]
     values: list[str]
     releases: bool
@@ -75,6 +76,7 @@ def disclosures_of(task: Task) -> Disclosures:
         algorithm=terms.program,
         summary=algorithm.summary,
         sum=terms.sum_name,
+        hides_values=scenario.protocol.secure_sum.discloses == "sum",
         sums=[_summed(sentence_of(program, name)) for name in summed],
         values=[sentence_of(program, name) for name in terms.gathers if name in offered],
         releases=terms.releases,

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from fedsvm.scenarios.commands.exits import FAILED, interrupted_as
+from fedsvm.scenarios.commands.options import Jobs
 from fedsvm.scenarios.console import print_table
-from fedsvm.scenarios.exits import FAILED, interrupted_as
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.options import Jobs
 
 app = typer.Typer()
 

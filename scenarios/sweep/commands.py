@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from fedsvm.scenarios.commands.exits import FAILED, interrupted_as
+from fedsvm.scenarios.commands.options import Changes, Jobs, Scenario
 from fedsvm.scenarios.console import complain, errors, print_table
-from fedsvm.scenarios.exits import FAILED, interrupted_as
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.options import Changes, Jobs, Scenario
 from fedsvm.scenarios.schema import spec
 
 app = typer.Typer()

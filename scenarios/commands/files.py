@@ -9,8 +9,8 @@ import typer
 
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import settings
+from fedsvm.scenarios.commands.options import complete_algorithm, complete_scenario
 from fedsvm.scenarios.console import out, print_table
-from fedsvm.scenarios.options import complete_algorithm, complete_scenario
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 

@@ -13,10 +13,8 @@ import typer
 
 from fedsvm.federation.federation import SITES_LOGGER
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.console import complain, errors, out, print_table
-from fedsvm.scenarios.exits import FAILED, failing, interrupted_as
-from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.options import (
+from fedsvm.scenarios.commands.exits import FAILED, failing, interrupted_as
+from fedsvm.scenarios.commands.options import (
     Changes,
     Debug,
     OptionalScenario,
@@ -25,8 +23,8 @@ from fedsvm.scenarios.options import (
     complete_scenario,
     complete_sum,
 )
-from fedsvm.scenarios.outputs import make_new
-from fedsvm.scenarios.run.presentation import (
+from fedsvm.scenarios.commands.outputs import make_new
+from fedsvm.scenarios.commands.presentation import (
     Presentation,
     command_line,
     interrupted_run,
@@ -35,6 +33,8 @@ from fedsvm.scenarios.run.presentation import (
     show_nothing,
     show_summary,
 )
+from fedsvm.scenarios.console import complain, errors, out, print_table
+from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedsvm.federation.text import visible
+from fedsvm.scenarios.commands.exits import interrupted_as
+from fedsvm.scenarios.commands.options import Changes, Scenario, complete_data
+from fedsvm.scenarios.commands.outputs import write_new
 from fedsvm.scenarios.console import errors, print_table
-from fedsvm.scenarios.exits import interrupted_as
 from fedsvm.scenarios.figures import human_bytes
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.options import Changes, Scenario, complete_data
-from fedsvm.scenarios.outputs import write_new
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from fedsvm.federation.text import visible
+from fedsvm.scenarios.commands.options import Label, complete_data
+from fedsvm.scenarios.commands.outputs import write_new
 from fedsvm.scenarios.console import out, print_table
-from fedsvm.scenarios.options import Label, complete_data
-from fedsvm.scenarios.outputs import write_new
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 app = typer.Typer()

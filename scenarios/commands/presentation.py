@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from fedsvm.federation.text import visible
+from fedsvm.scenarios.commands.exits import FAILED, INTERRUPTED, interrupted_as
 from fedsvm.scenarios.console import OutputLost, complain, errors, out
-from fedsvm.scenarios.exits import FAILED, INTERRUPTED, interrupted_as
 from fedsvm.scenarios.report.live import LiveView, PlainView, SilentView, View
 from fedsvm.scenarios.report.summary import print_end, print_summary
 from fedsvm.scenarios.run.folder import make_folder
