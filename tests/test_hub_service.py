@@ -541,8 +541,14 @@ def test_who_took_letters_and_ended_before_it_acted_is_asked_again(told: Told) -
 
 
 def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
-    words = "import sys, fedsvm.scenarios.cli, fedsvm.scenarios.hub.joining; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, env=environment())
+    words = "import sys, fedsvm.scenarios.hub.joining; from fedsvm.scenarios.cli import application; application()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{words}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
     assert not {"fastapi", "uvicorn", "sqlalchemy", "alembic", "aiosmtplib"} & set(done.stdout.split())
 
 
