@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -34,6 +34,7 @@ __all__ = [
     "Tolerance",
     "checked",
     "doc",
+    "parameters",
     "settings",
     "shown",
 ]
@@ -170,6 +171,15 @@ def checked(kind: type[Any], source: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"{setting.name} {error}") from None
     return kind(**values)
+
+
+def parameters(make: Callable[..., Any]) -> list[Setting]:
+    """Return the settings that the annotated parameters of a function are."""
+    hints = get_type_hints(make, include_extras=True)
+    return [
+        Setting(each.name, hints[each.name], each.default, _sentence(hints[each.name]))
+        for each in inspect.signature(make).parameters.values()
+    ]
 
 
 def _sentence(annotation: Any) -> str:

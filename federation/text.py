@@ -5,12 +5,25 @@ A terminal obeys control characters, a line end makes of one record two, and hal
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def visible(text: str, keep: str = "") -> str:
     """The text, with what would not be printed as itself escaped as Python escapes it; letters in `keep` stay."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in keep else _escaped(each) for each in text)
+
+
+def listed(names: Sequence[str], most: int = 8) -> str:
+    """Return the first of the names, and how many more there are: a, b and 7 more."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def quoted(names: Sequence[str]) -> str:
+    """Return the first of the names in quotation marks, and how many more there are."""
+    return listed(list(map(repr, names)))
 
 
 def _escaped(letter: str) -> str:

@@ -10,7 +10,7 @@ from types import FrameType
 
 import fedsvm
 
-WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.cli
+WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.commands.exits
 _WITH_SITES = (["run"], ["audit"])
 """How the commands begin that start site processes of their own."""
 
@@ -38,13 +38,14 @@ def main() -> None:
         sys.exit(_sentence(str(error), WRONG))
     from fedsvm.scenarios import cli
 
+    app = cli.application(*sys.argv[1:2])
     gc.freeze()
     gc.enable()
     interrupts = Interrupts()
     interrupts.listen(signal.SIGINT)
     try:
         try:
-            cli.main(fedsvm.BEGAN)
+            cli.main(app, fedsvm.BEGAN)
         finally:
             interrupts.end()
     except KeyboardInterrupt:

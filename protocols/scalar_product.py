@@ -36,7 +36,6 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.errors import BoundExceeded
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.sums.contract import Cost
 
 _LIMBS = 2
 _MODULUS = 1 << 128
@@ -132,21 +131,6 @@ def deal_and_reveal(channel: Channel, length: int, bound: float) -> float:
     total = sum(_integers(channel.receive(site, (_LIMBS, 1)))[0] for site in channel.sites[:2]) % _MODULUS
     signed = total - _MODULUS if total >= _MODULUS // 2 else total
     return math.ldexp(float(signed), -2 * fraction_bits(length, bound))
-
-
-def scalar_product_cost(length: int) -> Cost:
-    """What the product of two vectors costs.
-
-    Parameters
-    ----------
-    length : int
-        Of each.
-
-    Returns
-    -------
-    Cost
-    """
-    return Cost(messages=9, hops=4, payload_bytes=16 * (4 * length + 5))
 
 
 def _encoded(vector: FloatArray, bound: float) -> Integers:

@@ -104,7 +104,7 @@ def run(
     Examples
     --------
     >>> from fedsvm import run
-    >>> result = run("quickstart", sites=8, changes={"protocol.sum": "plain"})
+    >>> result = run("quickstart", sites=8, changes={"algorithm.C": 10.0})
     >>> result.status
     'completed'
     """

@@ -93,6 +93,11 @@ def complain(sentence: str) -> None:
     errors.print(f"fedsvm: {visible(sentence)}", soft_wrap=True, style="red")
 
 
+def say(who: str, sentence: str) -> None:
+    """Print on standard error what happened at a party."""
+    errors.print(f"{who}: {visible(sentence)}", soft_wrap=True)
+
+
 def print_table(rows: Sequence[tuple[str, ...]]) -> None:
     """Print rows of text in columns: as wide as a terminal is, and elsewhere as wide as they are."""
     shown = [[visible(cell) for cell in row] for row in rows]

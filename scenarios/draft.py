@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
+from fedsvm.federation.text import quoted
 from fedsvm.scenarios.data import categories, sources
 from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.joining import of_sites, require_sites, site_names
 from fedsvm.scenarios.data.sources import Dataset, Table, gaps
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
+from fedsvm.scenarios.schema.protocol import hiding_sum
 
 _SITE_NAME = re.compile(r"(.*[\W_])?(hospital|site|clinic|klinik|krankenhaus|cent(er|re)|institution|facility)", re.I)
 _ROWS_PER_SITE = 10
@@ -69,7 +71,7 @@ def draft(
     )
     chosen = positive if positive is not None else obvious_positive(data.classes) if len(data.classes) == 2 else None
     if chosen is not None and chosen not in data.classes:
-        raise ScenarioError([f"--positive: {chosen!r} is not a label of {data.name}; it has {_listed(data.classes)}."])
+        raise ScenarioError([f"--positive: {chosen!r} is not a label of {data.name}; it has {quoted(data.classes)}."])
     lines = [
         f"# {data.rows} rows of {data.name}; `fedsvm new` wrote this, and all of it may be changed.",
         f"name = {_text(name)}",
@@ -83,10 +85,10 @@ def draft(
         *_algorithm(data),
         "",
         "[protocol]",
-        f"sum = {_text('ring' if _sites(table, by) >= 3 else 'masked')}               # fedsvm audit compares them",
+        f"sum = {_text(hiding_sum(_sites(table, by)))}               # fedsvm audit compares them",
     ]
     is_told = chosen is not None or len(data.classes) > 2
-    asks = [] if is_told else [f"data.positive: say which of {_listed(data.classes)} is +1."]
+    asks = [] if is_told else [f"data.positive: say which of {quoted(data.classes)} is +1."]
     asks += [problem] if (problem := sources.spelling_problem(data, label)) else []
     left_out = (f"Column {name!r} is left out: {why}." for name, why in apart.items())
     doubts = (f"{name}: {form.doubt}" for name, form in table.forms.items() if form.doubt)
@@ -104,7 +106,7 @@ def _of_sites(places: Mapping[str, str], label: str) -> tuple[Table, dict[str, s
     tables = {name: sources.read(place, Path()) for name, place in places.items()}
     named = dict.fromkeys(column for table in tables.values() for column in table.columns if column != label)
     lacking = {column: [name for name, table in tables.items() if column not in table.columns] for column in named}
-    apart = {column: f"{_listed(sites)} has none" for column, sites in lacking.items() if sites}
+    apart = {column: f"{quoted(sites)} has none" for column, sites in lacking.items() if sites}
     return of_sites(tables, set(apart)), apart
 
 
@@ -183,13 +185,13 @@ def _classes(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
     """Yield the lines about the label and its classes."""
     yield f"label = {_text(label)}"
     if positive is not None:
-        others = _listed([name for name in data.classes if name != positive])
+        others = quoted([name for name in data.classes if name != positive])
         yield f"positive = {_text(positive)}  # which label is +1; {others} is -1"
     elif len(data.classes) > 2:
-        yield f"# all of {_listed(data.classes)} are told apart; to tell one from the others, say it in the next line"
+        yield f"# all of {quoted(data.classes)} are told apart; to tell one from the others, say it in the next line"
         yield f"# positive = {_text(data.classes[0])}"
     else:
-        yield f"# which of {_listed(data.classes)} is +1? Say it in the next line, and take its # away"
+        yield f"# which of {quoted(data.classes)} is +1? Say it in the next line, and take its # away"
         yield f"# positive = {_text(data.classes[0])}"
     if sources.spelling_problem(data, label):
         yield "# some labels differ in capitals or blanks alone; if they are different classes, take away the next #"
@@ -245,8 +247,3 @@ def _algorithm(data: Dataset) -> Iterator[str]:
 
 def _text(value: str) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:8]))
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

@@ -16,6 +16,7 @@ from fedsvm.algorithms.data.columns import INDICATED
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.text import quoted
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.run.outcome import SITE_MODELS
@@ -189,11 +190,11 @@ class _Rows:
     def _misfits(self, origin: dict[str, str]) -> Iterator[str]:
         used = list(dict.fromkeys(origin.values()))
         if missing := [name for name in used if name not in self.table]:
-            yield f"{self.source} lacks {_listed(missing)}, which the model was trained on; add {_them(missing)}."
+            yield f"{self.source} lacks {quoted(missing)}, which the model was trained on; add {_them(missing)}."
         beside = self.spare | {self._origin(name) for name in self.left_out}
         if unexpected := [name for name in self.table if name not in used and name not in beside]:
             them = _them(unexpected)
-            yield f"{self.source} has {_listed(unexpected)}, which the model does not know; leave {them} out."
+            yield f"{self.source} has {quoted(unexpected)}, which the model does not know; leave {them} out."
         known = {**origin, **{name: self._origin(name) for name in self.left_out}}
         for name in used:
             if name in self.table:
@@ -216,13 +217,8 @@ class _Rows:
         elif len(gaps) and not self.filled:
             yield f"{self.source} has no value in row {gaps[0] + 1}, column {name!r}; fill it."
         elif text and (unknown := sorted(set(values.tolist()) - {*categories, ""})):
-            known = _listed(categories)
-            yield f"Column {name!r} of {self.source} must hold one of {known}, as in the run, got {_listed(unknown)}."
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:8]))
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+            known = quoted(categories)
+            yield f"Column {name!r} of {self.source} must hold one of {known}, as in the run, got {quoted(unknown)}."
 
 
 def _them(names: list[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fedsvm.scenarios.console import print_table
-from fedsvm.scenarios.report.live import human_bytes
+from fedsvm.scenarios.figures import human_bytes, percent
 from fedsvm.scenarios.run.folder import LATEST, RUNS
 from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.result import RESULT, RunResult, read_result
@@ -22,9 +22,11 @@ _UNFINISHED = "unfinished"
 _OF_RUNS = ("run", "status")
 """What a filter can look at beside the keys of scenarios."""
 
-app = typer.Typer(
+app = typer.Typer()
+runs_app = typer.Typer(
     invoke_without_command=True, help="List the runs in a folder, sorted and filtered; `runs delete` removes some."
 )
+app.add_typer(runs_app, name="runs")
 _IN = typer.Option("--in", help="The folder that the runs are in.")
 
 
@@ -92,7 +94,7 @@ def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
     for condition in conditions:
         key, equals, wanted = (part.strip() for part in condition.partition("="))
         if not equals or not key:
-            raise ScenarioError([f"--where {condition}: write it as key=value, such as protocol.sum=ring."])
+            raise ScenarioError([f"--where {condition}: write it as key=value, such as algorithm.C=10."])
         if all(run.value(key) is None for run in runs) and key not in (known := [*_OF_RUNS, *spec.keys()]):
             raise ScenarioError(
                 [
@@ -143,7 +145,7 @@ def delete(folder: Path, names: Sequence[str], *, unfinished: bool) -> None:
         latest.unlink()
 
 
-@app.callback()
+@runs_app.callback()
 def list_runs(
     context: typer.Context,
     folder: Annotated[Path, _IN] = RUNS,
@@ -171,14 +173,14 @@ def _rows(runs: Sequence[Found], reverse: bool) -> Iterator[tuple[str, ...]]:
             run.folder.name,
             result.environment.date.replace("T", " ")[:16],
             run.status,
-            "" if accuracy is None else f"{100 * accuracy:.2f} %",
+            "" if accuracy is None else percent(accuracy),
             str(result.cost.rounds) if result.cost else "",
             "" if wire is None else human_bytes(wire),
             f"{result.timing.total_s:.1f}",
         )
 
 
-@app.command("delete")
+@runs_app.command("delete")
 def delete_runs(
     names: Annotated[list[str], typer.Argument(metavar="RUN…", help="Names of runs, as `fedsvm runs` lists them.")],
     folder: Annotated[Path, _IN] = RUNS,

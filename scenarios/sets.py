@@ -12,16 +12,15 @@ import typer
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.errors import FederationError
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.console import complain
+from fedsvm.scenarios.commands.exits import failing
+from fedsvm.scenarios.commands.outputs import make_new
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 if TYPE_CHECKING:
     from fedsvm.federation.federation import Federation
     from fedsvm.federation.site.partition import Partition
 
-FAILED = 3
 _MODULE, _PROGRAM = "fedsvm.algorithms.site_process", "sets"
 
 T = TypeVar("T")
@@ -32,13 +31,15 @@ Out = Annotated[
     typer.Option("--out", help="Folder for what is learnt, a file for each party that learns items; must not exist."),
 ]
 
-app = typer.Typer(
+app = typer.Typer()
+sets_app = typer.Typer(
     no_args_is_help=True,
     help="Compare columns of several files, each in its own site process, without showing their values.",
 )
+app.add_typer(sets_app, name="sets")
 
 
-@app.command()
+@sets_app.command()
 def intersection(files: Files, column: Column, folder: Out = None) -> None:
     """Have every site learn which of its values all sites hold.
 
@@ -51,7 +52,8 @@ def intersection(files: Files, column: Column, folder: Out = None) -> None:
     from fedsvm.protocols.sets import program
 
     items = _items(files, column)
-    _make(folder)
+    if folder is not None:
+        make_new(folder)
 
     def learn(federation: Federation) -> int:
         matched = program.intersection(federation)
@@ -68,7 +70,7 @@ def intersection(files: Files, column: Column, folder: Out = None) -> None:
     print(cost)
 
 
-@app.command()
+@sets_app.command()
 def cardinality(files: Files, column: Column) -> None:
     """Count the values that all sites hold.
 
@@ -88,7 +90,7 @@ def cardinality(files: Files, column: Column) -> None:
     print(cost)
 
 
-@app.command()
+@sets_app.command()
 def union(files: Files, column: Column, folder: Out = None) -> None:
     """Reveal the values that any site holds, and not which site.
 
@@ -108,7 +110,8 @@ def union(files: Files, column: Column, folder: Out = None) -> None:
         if (size := len(value.encode())) > MAX_ITEM_BYTES
     ]:
         raise ScenarioError(problems)
-    _make(folder)
+    if folder is not None:
+        make_new(folder)
     values, cost = _run(_partitions(items), program.union)
     print(f"union         {len(values)} values of {column!r} are in the {len(files)} files")
     if folder is None:
@@ -122,7 +125,7 @@ def union(files: Files, column: Column, folder: Out = None) -> None:
     print(cost)
 
 
-@app.command("scalar-product")
+@sets_app.command("scalar-product")
 def scalar_product(
     first: Annotated[str, typer.Argument(metavar="FILE", help="The first site's file.")],
     second: Annotated[str, typer.Argument(metavar="FILE", help="The second site's, with the same rows in order.")],
@@ -158,14 +161,13 @@ def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) 
     """What the coordinator learns, and a line of what it cost. Ends with status 3 where the run fails."""
     from fedsvm.federation import report
     from fedsvm.federation.assemble import local_federation
-    from fedsvm.protocols.sums.registry import SUMS
+    from fedsvm.protocols.sums.plain import PLAIN
 
-    try:
-        with local_federation(_MODULE, _PROGRAM, partitions, SUMS["plain"](), settings={"seed": 0}) as federation:
-            value = learn(federation)
-    except FederationError as error:
-        complain(str(error))
-        raise typer.Exit(FAILED) from None
+    with (
+        failing(),
+        local_federation(_MODULE, _PROGRAM, partitions, PLAIN, settings={"seed": 0}) as federation,
+    ):
+        value = learn(federation)
     cost = report.cost(federation)
     return value, (
         f"cost          {cost.rounds} rounds, {cost.hops} hops, {cost.messages} messages of "
@@ -227,11 +229,3 @@ def _column(file: str, column: str, *, text: bool) -> NDArray[Any]:
             [f"--column: {file} has no column {column!r}.{nearest(column, columns)} It has: {', '.join(columns)}."]
         )
     return columns[column]
-
-
-def _make(folder: Path | None) -> None:
-    if folder is not None:
-        try:
-            folder.mkdir(parents=True)
-        except OSError as error:
-            raise ScenarioError([f"--out: no folder {folder} can be made: {error.strerror}; name another."]) from error

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import fedsvm as package
 from fedsvm.__main__ import main
+from fedsvm.scenarios.cli import AREAS
 
 FEDSVM = Path(sys.executable).with_name("fedsvm")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
-        "fedsvm.scenarios.cli",
+        *AREAS,
         "fedsvm.scenarios.run.runner",
         "fedsvm.scenarios.report.page",
         "fedsvm.scenarios.hub.joining",

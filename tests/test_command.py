@@ -15,6 +15,7 @@ import pytest
 import typer
 
 import fedsvm
+from fedsvm.scenarios import cli
 from tests.commands import FEDSVM
 from tests.commands import fedsvm as run_command
 from tests.conftest import ROOT, site_processes, wait_until
@@ -176,15 +177,21 @@ def test_own_packages_of_a_user_do_not_get_in_the_way(folder: str, tmp_path: Pat
     assert done.stdout == "fedsvm.algorithms.estimators.horizontal\n", done.stderr
 
 
-def test_a_command_alone_is_what_it_is_among_all() -> None:
-    """Only the command that is asked for is made ready: as told by its help, under every name."""
-    from fedsvm.scenarios import cli
+def _names_of(asked: str) -> set[str]:
+    """Return the commands of the application that is made for one."""
+    return set(typer.main.get_command(cli.application(asked)).commands)  # type: ignore[attr-defined]
 
-    names = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
-    for name, command_among_all in names.items():
-        alone = typer.main.get_command(cli.app_for([name])).commands[name]  # type: ignore[attr-defined]
-        assert [each.name for each in alone.params] == [each.name for each in command_among_all.params]
-    assert cli.app_for(["no-such-command"]) is cli.app_for(["--version"]) is cli.app
+
+@pytest.mark.parametrize("area", cli.AREAS)
+def test_an_area_has_the_commands_that_the_command_line_lists(area: str) -> None:
+    """Those alone are imported if one of them is asked for."""
+    for name in cli.AREAS[area]:
+        assert _names_of(name) == set(cli.AREAS[area])
+
+
+def test_all_areas_are_there_unless_one_of_their_commands_is_asked_for() -> None:
+    names = {name for area in cli.AREAS.values() for name in area}
+    assert _names_of("") == _names_of("--help") == _names_of("no-such-command") == names
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["data", "describe"], ["scenarios", "show"], ["check-sum"]])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedsvm.algorithms.registry import OWN_ALGORITHMS
+from fedsvm.protocols.sums.registry import OWN_SUMS
 from tests.conftest import ROOT
 
 FLOORS = ["federation", "protocols", "algorithms", "scenarios", "fedsvm"]
@@ -75,6 +76,14 @@ def test_rooms_of_a_floor_import_one_way(floor: str) -> None:
     assert not needs, f"these import each other in a circle: {needs}"
 
 
+@pytest.mark.parametrize("package", ["hub", "reproduction"])
+def test_nothing_on_floor_4_imports_the_inside_of_an_application(package: str) -> None:
+    """The command line alone names its commands."""
+    whole = f"fedsvm.scenarios.{package}"
+    outside = [path for module, path in MODULES.items() if not module.startswith(whole)]
+    assert not {path for path in outside for name in imported(path) if name.startswith(whole)}
+
+
 def test_the_check_sees_every_floor_and_what_is_inside() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in FILES} == set(FLOORS)
     assert any(len(path.relative_to(ROOT).parts) > 2 for path in FILES)
@@ -133,6 +142,12 @@ def test_no_algorithm_is_known_by_name_on_floor_4(path: Path) -> None:
     assert not known
 
 
+@pytest.mark.parametrize("path", FLOOR_4, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_secure_sum_is_known_by_name_on_floor_4(path: Path) -> None:
+    found = list(texts(path))
+    assert not {name for name in OWN_SUMS for text in found if is_named(name, text)}
+
+
 def is_named(name: str, text: str) -> bool:
-    """Whether a text has an algorithm's name; one that is a plain word must be all of it, or be quoted."""
+    """Return whether a text has the name of an algorithm or a sum; a plain word must be all of it, or be quoted."""
     return name in text if "-" in name else name == text or f'"{name}"' in text or f"'{name}'" in text

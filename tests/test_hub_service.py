@@ -40,12 +40,12 @@ from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
 from fedsvm.federation.visits.sealing import Requests
 from fedsvm.scenarios.hub import asking, presentation
 from fedsvm.scenarios.hub import database as hub_database
-from fedsvm.scenarios.hub.commands import serve
 from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
 from fedsvm.scenarios.hub.joining import WORDS, Joining, Link
 from fedsvm.scenarios.hub.joining import Hub as AskedHub
 from fedsvm.scenarios.hub.mails import Files
 from fedsvm.scenarios.hub.service import Hub, Settings, application
+from fedsvm.scenarios.hub.serving import serve
 from fedsvm.scenarios.hub.tasks import Refused, scenario_text
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import Environment, RunResult, write_result
@@ -541,8 +541,14 @@ def test_who_took_letters_and_ended_before_it_acted_is_asked_again(told: Told) -
 
 
 def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
-    words = "import sys, fedsvm.scenarios.cli, fedsvm.scenarios.hub.joining; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, env=environment())
+    words = "import sys, fedsvm.scenarios.hub.joining; from fedsvm.scenarios.cli import application; application()"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{words}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(),
+    )
     assert not {"fastapi", "uvicorn", "sqlalchemy", "alembic", "aiosmtplib"} & set(done.stdout.split())
 
 

@@ -25,7 +25,7 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.execution import site_names
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
-from fedsvm.protocols.sets.records import compare_records, encrypt_records, records_cost
+from fedsvm.protocols.sets.records import compare_records, encrypt_records
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.tasks import table
@@ -73,9 +73,9 @@ def test_what_rows_have_in_common_is_counted_exactly(counts: list[int], columns:
     all_rows = np.concatenate(list(rows.values()))
     found, network, _ = compared(rows)
     np.testing.assert_array_equal(found @ found.T, all_rows @ all_rows.T)
-    cost = records_cost(counts, [int(own.sum()) for own in rows.values()])
-    assert (len(network.sent), network.payload_bytes) == (cost.messages, cost.payload_bytes)
-    assert network.hops == cost.hops
+    sites, items = len(rows), int(all_rows.sum())
+    assert (len(network.sent), network.hops) == (sites * (sites + 1), sites)
+    assert network.payload_bytes == 32 * sites * items + 8 * sum(counts)
 
 
 def test_items_are_other_points_in_every_run_and_in_no_order() -> None:

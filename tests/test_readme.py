@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from fedsvm.scenarios.cli import app
+from fedsvm.scenarios.cli import application
 from tests.conftest import ROOT, site_processes
 from tests.guides import Reader, agrees, blocks
 
@@ -32,7 +32,7 @@ def test_every_link_of_readme_leads_to_a_file_and_a_heading() -> None:
 
 
 def test_every_command_that_readme_names_exists() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_command(application()).commands  # type: ignore[attr-defined]
     named = re.findall(r"`fedsvm ([a-z-]+)", README.read_text())
     named += re.findall(r"`([a-z-]+)`", " ".join(re.findall(r"^\| `fedsvm .*? \|", README.read_text(), re.MULTILINE)))
     assert len(set(named)) > 10

@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 
 from fedsvm import classifier
 from fedsvm.algorithms.registry import OWN_ALGORITHMS
-from fedsvm.scenarios.cli import app
+from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.run.result import RunResult
 from tests.conftest import long_but_for
 from tools.commands import command_reference
@@ -41,7 +41,7 @@ def commands(command: Any, name: str = "fedsvm") -> dict[str, Any]:
 
 def test_every_command_argument_and_option_has_a_meaning() -> None:
     page = command_reference()
-    for name, command in commands(typer.main.get_command(app)).items():
+    for name, command in commands(typer.main.get_command(application())).items():
         assert command.help, name
         assert name == "fedsvm" or f"## {name}\n" in page
         assert not [parameter.name for parameter in command.params if name != "fedsvm" and not parameter.help], name

@@ -19,7 +19,7 @@ import pytest
 from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
 from fedsvm.scenarios.report.chart import Axis, boxes
 from fedsvm.scenarios.reproduction import judge, measures, plan, provenance
-from fedsvm.scenarios.reproduction.commands import Chosen
+from fedsvm.scenarios.reproduction.chosen import Chosen
 from fedsvm.scenarios.reproduction.entries import FOLDER, Claim, Entry, Paper, entries, papers, read
 from fedsvm.scenarios.reproduction.page import Reproduction
 from fedsvm.scenarios.reproduction.pictures import drawn

@@ -17,7 +17,7 @@ from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.errors import BoundExceeded
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.execution import site_names
-from fedsvm.protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product, scalar_product_cost
+from fedsvm.protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product
 from tests.test_sums import is_uniform
 
 VECTORS = npst.arrays(np.float64, st.integers(0, 20), elements=st.floats(-100, 100))
@@ -47,12 +47,7 @@ def test_the_product_is_exact_to_the_rounding_of_its_entries(x: FloatArray, data
     allowed = 2.0 ** -fraction_bits(len(x), 100.0) * (np.abs(x).sum() + np.abs(y).sum() + 1)
     exact = float(sum(Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), y.tolist(), strict=True)))
     assert product == pytest.approx(exact, rel=1e-15, abs=allowed)
-    cost = scalar_product_cost(len(x))
-    assert (len(network.sent), network.hops, network.payload_bytes) == (
-        cost.messages,
-        cost.hops,
-        cost.payload_bytes,
-    )
+    assert (len(network.sent), network.hops, network.payload_bytes) == (9, 4, 16 * (4 * len(x) + 5))
 
 
 def test_what_either_site_sees_of_the_other_is_uniform() -> None:

@@ -15,10 +15,7 @@ from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.errors import FederationError, SiteFailed
 from fedsvm.federation.site.partition import Partition
 from fedsvm.protocols.common_seed import SHAPE
-from fedsvm.protocols.scalar_product import scalar_product_cost
 from fedsvm.protocols.sets import program
-from fedsvm.protocols.sets.intersection import cardinality_cost, intersection_cost
-from fedsvm.protocols.sets.union import union_cost
 from fedsvm.protocols.sums.contract import RESIDUE_BYTES
 from fedsvm.protocols.sums.plain import PLAIN
 from tests.commands import fedsvm
@@ -58,9 +55,9 @@ def test_every_site_learns_the_intersection_and_writes_it_for_its_owner(
     assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
     for path in written:
         assert learnt(path) == ["007", "9", 'Anna, "Nan" B.']
-    cost = intersection_cost([4, 4, 4], 3)
+    points = 4 * 12 + 3 * 3  # every set goes to four parties, and what all have to the three sites
     counted, seeds = 8 * 3, 2 * RESIDUE_BYTES * int(np.prod(SHAPE))
-    expected = f"{cost.messages + 3 + 2} messages of {cost.payload_bytes + counted + seeds:,} bytes in all"
+    expected = f"{18 + 3 + 2} messages of {32 * points + 8 * 3 + counted + seeds:,} bytes in all"
     assert done.stdout.splitlines()[-1].endswith(expected)
     assert not site_processes(temporary_folder)
     assert not workspaces(temporary_folder)
@@ -71,8 +68,8 @@ def test_the_cardinality_tells_sites_nothing(files: list[str], tmp_path: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     assert "3 values of 'patient' are in all 3 files" in done.stdout
     assert not any(patient in done.stdout for patients in PATIENTS.values() for patient in patients if len(patient) > 1)
-    cost = cardinality_cost([4, 4, 4])
-    assert f"{cost.payload_bytes + 8 * 3 + 2 * 32:,} bytes" in done.stdout
+    points = 3 * 12
+    assert f"{32 * points + 8 * 3 + 2 * 32:,} bytes" in done.stdout
 
 
 def test_the_union_is_the_coordinators(files: list[str], tmp_path: Path) -> None:
@@ -81,7 +78,8 @@ def test_the_union_is_the_coordinators(files: list[str], tmp_path: Path) -> None
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.splitlines()[1 : 1 + len(everything)] == everything
     assert "so does site-3" in shown.stdout
-    assert f"{union_cost([4, 4, 4], len(everything)).payload_bytes + 8 * 3:,} bytes" in shown.stdout
+    points = 3 * 12 - 4 + 3 * len(everything)
+    assert f"{66 * points + 8 * 3 + 8 * 3:,} bytes" in shown.stdout
     fedsvm("sets", "union", *files, "--column", "patient", "--out", "out", folder=tmp_path)
     (written,) = (tmp_path / "out").iterdir()
     assert (written.name, written.stat().st_mode & 0o777) == ("coordinator.csv", 0o600)
@@ -92,7 +90,7 @@ def test_the_scalar_product_is_that_of_the_columns(files: list[str], tmp_path: P
     done = fedsvm("sets", "scalar-product", *files[:2], "--column", "weight", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "5 over 4 rows of 'weight'" in done.stdout
-    assert f"{scalar_product_cost(4).payload_bytes + 2 * 16:,} bytes" in done.stdout
+    assert f"{16 * (4 * 4 + 5) + 2 * 16:,} bytes" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
         ({"collusion": {"sites": [1, "site-1"]}}, "collusion.sites: site-1 is listed twice, by number and by name."),
         ({"collusion": {"sites": [1, 9]}}, "collusion.sites: there is no site 9"),
         ({"collusion": {}}, "collusion: nobody colludes; list sites, set coordinator = true"),
-        ({"protocol": {"threshold": 0.4}}, "protocol.threshold: must be above 0.5, got 0.4."),
+        ({"protocol": {"threshold": 0.4}}, "protocol.threshold: must be a number above 0.5 and up to 1, got 0.4."),
     ],
 )
 def test_a_mistake_in_what_a_run_is_to_suffer_is_reported_too(given: dict[str, Any], sentence: str) -> None:
@@ -516,8 +516,8 @@ def test_sites_cannot_be_changed_where_they_are_named() -> None:
         ("federation", "names", ["a" * 5000, "b", "c"], "must have 200 letters or fewer, got 'aaa"),
         ("federation", "round_timeout_s", 1e300, "must be 100000 or less"),
         ("federation", "round_timeout_s", 1e-300, "must be 0.001 or more"),
-        ("protocol", "segments", 10**9, "must be 10000 or less"),
-        ("protocol", "rings", 10**9, "must be 10000 or less"),
+        ("protocol", "segments", 10**9, "must be a whole number from 2 to 10000, got 1000000000"),
+        ("protocol", "rings", 10**9, "must be a whole number from 1 to 10000, got 1000000000"),
         ("data", "folds", 10**9, "must be 1000 or less"),
         ("data", "ranges", {"age": [0.0, 1e300]}, "must be 1e+12 or less"),
         ("network", "latency_ms", 1e300, "must be 600 or less"),

@@ -7,13 +7,13 @@ from typing import Any
 
 from typer.main import get_command
 
-from fedsvm.scenarios.cli import app
+from fedsvm.scenarios.cli import application
 from tools.markdown import flat, table
 
 
 def command_reference() -> str:
     """Return a section for each command of `fedsvm`, as Markdown."""
-    return "\n\n".join(_sections(get_command(app), "fedsvm"))
+    return "\n\n".join(_sections(get_command(application()), "fedsvm"))
 
 
 def _sections(command: Any, name: str) -> Iterator[str]:

@@ -33,7 +33,6 @@ from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.commutative import P256, Cipher, CurvePoints, distinct
-from fedsvm.protocols.sums.contract import Cost
 
 POINT_BYTES = P256.point_bytes
 
@@ -124,41 +123,6 @@ def count_common(channel: Channel, counts: Mapping[str, int]) -> int:
     position = {site: place for place, site in enumerate(channel.sites)}
     owners = {site: channel.sites[(position[site] + 1) % len(channel.sites)] for site in channel.sites}
     return len(_common(channel, {site: counts[owners[site]] for site in channel.sites}))
-
-
-def intersection_cost(counts: Sequence[int], common: int) -> Cost:
-    """What an intersection costs: n messages a site round the ring, one up, and two down.
-
-    Parameters
-    ----------
-    counts : sequence of int
-        Sizes of the sets.
-    common : int
-        Size of the intersection.
-
-    Returns
-    -------
-    Cost
-    """
-    sites = len(counts)
-    points = (sites + 1) * sum(counts) + sites * common
-    return Cost(messages=sites * (sites + 3), hops=sites + 2, payload_bytes=points * POINT_BYTES + 8 * sites)
-
-
-def cardinality_cost(counts: Sequence[int]) -> Cost:
-    """What it costs to count an intersection: n - 1 messages a site round the ring, and one up.
-
-    Parameters
-    ----------
-    counts : sequence of int
-        Sizes of the sets.
-
-    Returns
-    -------
-    Cost
-    """
-    sites = len(counts)
-    return Cost(messages=sites * sites, hops=sites, payload_bytes=sites * sum(counts) * POINT_BYTES)
 
 
 def _round_the_ring(channel: Channel, points: CurvePoints, counts: Mapping[str, int], source: Random) -> CurvePoints:

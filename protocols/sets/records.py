@@ -29,7 +29,6 @@ from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.commutative import P256, Cipher, CurvePoints
-from fedsvm.protocols.sums.contract import Cost
 
 POINT_BYTES = P256.point_bytes
 
@@ -103,20 +102,3 @@ def incidence(sizes: IntArray, points: CurvePoints) -> IntArray:
     table = np.zeros((len(sizes), len(distinct)), dtype=np.int64)
     table[np.repeat(np.arange(len(sizes)), sizes), places.reshape(-1)] = 1
     return table
-
-
-def records_cost(records: Sequence[int], items: Sequence[int]) -> Cost:
-    """What it costs: n messages a site with points, and one with sizes.
-
-    Parameters
-    ----------
-    records, items : sequence of int
-        Of each site.
-
-    Returns
-    -------
-    Cost
-    """
-    sites = len(items)
-    payload = sites * sum(items) * POINT_BYTES + 8 * sum(records)
-    return Cost(messages=sites * (sites + 1), hops=sites, payload_bytes=payload)

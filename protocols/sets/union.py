@@ -26,7 +26,6 @@ from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.commutative import P521, Cipher, CurvePoints, contents_of, distinct
-from fedsvm.protocols.sums.contract import Cost
 
 POINT_BYTES = P521.point_bytes
 MAX_ITEM_BYTES = P521.max_content_bytes
@@ -82,26 +81,6 @@ def reveal_union(channel: Channel) -> list[bytes]:
         Where a point holds no item, which a site that keeps the protocol never sends.
     """
     return sorted(contents_of(_sized(channel, channel.sites[-1])))
-
-
-def union_cost(counts: Sequence[int], union: int) -> Cost:
-    """What a union costs.
-
-    Parameters
-    ----------
-    counts : sequence of int
-        Sizes of the sets, by site in ring order.
-    union : int
-        How many different items they have.
-
-    Returns
-    -------
-    Cost
-    """
-    sites = len(counts)
-    points = sites * sum(counts) - counts[1 % sites] + sites * union
-    messages = sites * (sites - 1) + (sites - 1) + 2 * sites
-    return Cost(messages=messages, hops=2 * sites, payload_bytes=points * POINT_BYTES + 8 * sites)
 
 
 def _from_others(channel: Channel, counts: Mapping[str, int]) -> list[CurvePoints]:

@@ -21,15 +21,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from typing import Annotated
+
+from annotated_types import Ge, Le, doc
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate
-from fedsvm.protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from fedsvm.protocols.sums.contract import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
 from fedsvm.protocols.sums.ring import chunk_count, chunks, random_chunks, ring_reveal, ring_sends_to, round_the_rings
 
-DEFAULT_RINGS = 2
+Rings = Annotated[
+    int,
+    Ge(1),
+    Le(MAX_PARTS),
+    doc("For changing-neighbours: number r of rings that share no edge, for 2 r + 1 sites or more."),
+]
 
 
 def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residues) -> None:
@@ -111,7 +119,7 @@ def changing_neighbours_sends_to(rings: int, me: str, sites: tuple[str, ...]) ->
     return tuple(dict.fromkeys(peer for ring in edge_disjoint_rings(sites, rings) for peer in ring_sends_to(me, ring)))
 
 
-def changing_neighbours(rings: int = DEFAULT_RINGS) -> SecureSum:
+def changing_neighbours(rings: Rings = 2) -> SecureSum:
     """The protocol; it needs 2 r + 1 sites.
 
     Parameters

@@ -18,6 +18,9 @@ from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add, subtract
 
 RESIDUE_BYTES = 8
 
+MAX_PARTS = 10_000
+"""Segments of a vector, or rings: as many as a federation has sites."""
+
 
 @dataclass(frozen=True)
 class Cost:

@@ -23,17 +23,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+from annotated_types import Ge, Le, doc
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate
-from fedsvm.protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from fedsvm.protocols.sums.contract import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
 from fedsvm.protocols.sums.ring import chunk_count, chunks, random_chunks, ring_reveal, ring_sends_to, round_the_rings
 
 MIN_SITES = 3
 
-DEFAULT_SEGMENTS = 3
+Segments = Annotated[
+    int, Ge(2), Le(MAX_PARTS), doc("For k-secure: number of segments that a site cuts its vector into.")
+]
 
 
 def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> None:
@@ -140,7 +145,7 @@ def k_secure_sends_to(segments: int, me: str, sites: tuple[str, ...]) -> tuple[s
     return tuple(dict.fromkeys((*ahead, *ring_sends_to(me, sites))))
 
 
-def k_secure(segments: int = DEFAULT_SEGMENTS) -> SecureSum:
+def k_secure(segments: Segments = 3) -> SecureSum:
     """The protocol; it needs as many sites as segments, and three.
 
     Parameters

@@ -45,9 +45,10 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import Gt, Le, doc
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import IntArray, Residues
@@ -82,8 +83,7 @@ where the system would give, clear and take back the pages of more (glibc's mall
 
 _PURPOSE = "masked sum"
 
-DEFAULT_THRESHOLD = 0.66
-"""The fraction of a neighbourhood that must remain."""
+Threshold = Annotated[float, Gt(0.5), Le(1), doc("For masked: share of each site's neighbors that must remain.")]
 
 MISSING, OPEN = 0, 1
 """What a coordinator asks for: seeds in common with the missing, or shares of the own masks of the others."""
@@ -525,7 +525,7 @@ def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
     )
 
 
-def masked(threshold: float = DEFAULT_THRESHOLD) -> SecureSum:
+def masked(threshold: Threshold = 0.66) -> SecureSum:
     """The protocol; it needs two sites.
 
     Parameters

@@ -30,8 +30,19 @@ OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
         "masked": masked,
     }
 )
-"""The sums of this project: each is called with the options that a scenario sets, `segments` of k-secure, `rings` of
-changing-neighbours, `threshold` of masked."""
+"""The sums of this project. The annotated parameters of each are the settings that a scenario may have for it."""
+
+DEFAULT_SUM = "ring"
+"""The sum of scenarios that name none."""
+
+DROPOUT_SUM = "masked"
+"""The sum that goes on if sites drop out in the middle of it."""
+
+CAREFUL_SUMS: Mapping[str, Mapping[str, float]] = {
+    "masked": {"min_sites": 3, "threshold": 0.6},
+    "k-secure": {"min_sites": 4, "segments": 3},
+}
+"""Sums that a careful site allows, each with the minimum of its settings and of the sites in it."""
 
 
 def _itself(make: Callable[..., SecureSum]) -> Callable[..., SecureSum]:

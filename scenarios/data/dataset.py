@@ -22,6 +22,7 @@ from fedsvm.algorithms.data.partition import NO_FOLD, held_out, site_partition
 from fedsvm.algorithms.privacy.ledger import DataIdentity
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.text import listed, quoted
 from fedsvm.scenarios.data import categories, joining, sources, splits, text_form
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Dataset, Feature
@@ -29,9 +30,6 @@ from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL, DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 from fedsvm.scenarios.schema.spec import Scenario
-
-_MAX_LISTED = 8
-"""Classes that a sentence names; of more, the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -272,12 +270,7 @@ def _pooled(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
         return
     others = [name for name in data.classes if name != classes[1]]
     if len(others) > 1:
-        yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {_listed(list(map(repr, others)))}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f"{', '.join(names[:_MAX_LISTED])}{more}"
+        yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {quoted(others)}."
 
 
 def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, ...]) -> Rows | None:
@@ -514,9 +507,7 @@ def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tu
     declared, positive = settings.classes, settings.positive
     require_declared(data, declared)
     if absent := [name for name in declared if are_all and name not in data.classes]:
-        raise ScenarioError(
-            [f"data.classes: {data.name} has no row of {_listed(list(map(repr, absent)))}; leave it out."]
-        )
+        raise ScenarioError([f"data.classes: {data.name} has no row of {quoted(absent)}; leave it out."])
     if positive is not None or len(declared or data.classes) == 2:
         return _two_classes(data, positive if positive is not None or not declared else declared[1])
     if declared:
@@ -535,9 +526,7 @@ def declared_classes(settings: DataSpec) -> tuple[str, ...]:
 def require_declared(data: Dataset, declared: Sequence[str]) -> None:
     """Raise ScenarioError for labels beside those that are declared, where some are."""
     if others := [name for name in data.classes if declared and name not in declared]:
-        raise ScenarioError(
-            [f"data.classes: {data.name} has {_listed(list(map(repr, others)))} too; add it, or leave the rows out."]
-        )
+        raise ScenarioError([f"data.classes: {data.name} has {quoted(others)} too; add it, or leave the rows out."])
 
 
 def labels_of(data: Dataset, classes: tuple[str, ...]) -> FloatArray:
@@ -552,7 +541,7 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
     """Raise ScenarioError for more classes than what is trained, or asked for beside it, can tell apart."""
     if len(classes) == 2:
         return
-    has = f"{data.name} has {len(classes)} classes ({_listed(classes)})"
+    has = f"{data.name} has {len(classes)} classes ({listed(classes)})"
     algorithm, problems = scenario.algorithm.implementation, []
     if not algorithm.multiclass:
         alike = [(name, each) for name, each in ALGORITHMS.loadable() if each.partition == algorithm.partition]
@@ -576,14 +565,14 @@ def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
     """
     found = data.classes
-    listed = _listed(found)
+    classes = listed(found)
     if positive is not None and positive not in found:
-        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {listed}."])
+        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {classes}."])
     chosen = positive if positive is not None else obvious_positive(found)
     if chosen is None:
         raise ScenarioError(
             [
-                f"data.positive: {data.name} has the classes {listed}; say which one is +1: --set "
+                f"data.positive: {data.name} has the classes {classes}; say which one is +1: --set "
                 f"data.positive={found[0]}."
             ]
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.columns import deviations
+from fedsvm.federation.text import listed
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Table, gaps
@@ -20,7 +21,6 @@ from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
-_MAX_NAMED = 8
 _WAY_OUT = "give the column one name in all files, or add such columns to data.ignore"
 
 
@@ -68,10 +68,9 @@ def require_sites(table: Table, column: str, key: str) -> None:
     blank = np.char.str_len(np.char.strip(values)) == 0 if values.dtype.kind == "U" else gaps(values)
     if blank.any():
         places = [table.place(int(row)) for row in np.flatnonzero(blank)]
-        more = f" and {len(places) - _MAX_NAMED} more" if len(places) > _MAX_NAMED else ""
         raise ScenarioError(
             [
-                f"{key}: column {column!r} of {table.name} has no value in {', '.join(places[:_MAX_NAMED])}{more}; "
+                f"{key}: column {column!r} of {table.name} has no value in {listed(places)}; "
                 "every row must be of a site: fill these in, leave the rows out, or rename the column if it names no "
                 "sites."
             ]
@@ -145,14 +144,9 @@ def _kind_problems(key: str, name: str, tables: Mapping[str, Table]) -> Iterator
     values = tables[text[0]].columns[name].tolist()
     odd = next((row for row, value in enumerate(values) if value and not is_number(value)), 0)
     yield (
-        f"{key}: column {name!r} holds numbers at {_listed(numbers)} and text at {_listed(text)} ({values[odd]!r} in "
+        f"{key}: column {name!r} holds numbers at {listed(numbers)} and text at {listed(text)} ({values[odd]!r} in "
         f"{tables[text[0]].place(odd)}); fix the column, or add it to data.ignore."
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f"{', '.join(names[:_MAX_NAMED])}{more}"
 
 
 def _converted(values: NDArray[Any], kind: str) -> NDArray[Any]:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.text import listed
 from fedsvm.scenarios.data import files, made, openml
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.relabelled import RELABELLED
@@ -396,9 +397,8 @@ def spelling_problem(data: Dataset, label: str, declared: Collection[str] = ()) 
 
 def lacks(table: Table, name: str) -> str:
     """A sentence for a column that a table does not have."""
-    listed = ", ".join(itertools.islice(table.columns, _MAX_LISTED))
-    more = f" and {len(table.columns) - _MAX_LISTED} more" if len(table.columns) > _MAX_LISTED else ""
-    return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {listed}{more}."
+    columns = listed(list(table.columns), _MAX_LISTED)
+    return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {columns}."
 
 
 def _weights(table: Table, column: str) -> FloatArray:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.text import listed
 from fedsvm.scenarios.data.sources import Dataset
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 from fedsvm.scenarios.schema.split import (
@@ -25,9 +26,6 @@ from fedsvm.scenarios.schema.split import (
 )
 
 _SEEDS = 2**32
-
-_MAX_LISTED = 8
-"""Classes that a sentence names."""
 
 
 def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generator) -> list[IntArray]:
@@ -206,8 +204,7 @@ def sites_without_a_class(
     for name, labels in zip(names, labels_of_site, strict=True):
         absent = [repr(each) for number, each in zip(numbers, classes, strict=True) if number not in labels]
         if absent:
-            more = f" and {len(absent) - _MAX_LISTED} more" if len(absent) > _MAX_LISTED else ""
-            sentences.append(f"{name} holds no row of class {', '.join(absent[:_MAX_LISTED])}{more}.")
+            sentences.append(f"{name} holds no row of class {listed(absent)}.")
     return sentences
 
 

@@ -1,7 +1,8 @@
-"""`fedsvm keys`, and what `fedsvm coordinate` and `fedsvm site` have to read before anything begins."""
+"""`fedsvm coordinate`, `fedsvm site`, `fedsvm keys` and `fedsvm policy`."""
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,20 +14,219 @@ from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.messages import is_tcp
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.federation.text import visible
-from fedsvm.scenarios.console import errors
+from fedsvm.scenarios.commands.exits import failing, interrupted_as
+from fedsvm.scenarios.commands.options import Changes, Debug, OptionalScenario, PrintJson, RunFolder, seconds
+from fedsvm.scenarios.commands.presentation import (
+    Presentation,
+    command_line,
+    interrupted_run,
+    new_folder,
+    show_json,
+    show_summary,
+)
+from fedsvm.scenarios.console import errors, say
+from fedsvm.scenarios.interrupts import terminate_as_interrupted
+from fedsvm.scenarios.report.live import PlainView
+from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
 
 if TYPE_CHECKING:
-    from fedsvm.federation.hosts.visit import Visit
     from fedsvm.scenarios.hosts.coordination import Meeting
 
+app = typer.Typer()
 keys_app = typer.Typer(no_args_is_help=True, help="Create and show the keys that identify parties on different hosts.")
-
+app.add_typer(keys_app, name="keys")
 policy_app = typer.Typer(no_args_is_help=True, help="Policies: files that say what a site allows.")
+app.add_typer(policy_app, name="policy")
 
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+@app.command()
+def coordinate(
+    context: typer.Context,
+    listen: Annotated[str, typer.Option(help="Where sites connect to, such as tcp://0.0.0.0:7100.")],
+    key: Annotated[Path, typer.Option(help="The coordinator's own key, NAME.key_secret.")],
+    scenario: OptionalScenario = None,
+    sites: Annotated[
+        Path | None, typer.Option(help="Folder of the sites' public keys, NAME.key each: nobody else is let in.")
+    ] = None,
+    resumed: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN_DIR", help="Go on with a run whose coordinator ended.")
+    ] = None,
+    wait: Annotated[str, typer.Option(help="How long to wait for all of them, such as 90s, 30m or 2h.")] = "1h",
+    rejoin: Annotated[
+        str, typer.Option(help="How long to wait for a site that ended or is silent; without it, not at all.")
+    ] = "",
+    changes: Changes = None,
+    folder: RunFolder = None,
+    as_json: PrintJson = False,
+    debug: Debug = False,
+) -> None:
+    """Run a scenario over sites on other hosts, each with a file of its own: wait until they have joined, and train."""
+    terminate_as_interrupted()
+    shown = Presentation(show_json if as_json else show_summary, context.find_root().obj, as_json, debug)
+    if resumed is not None:
+        if scenario is not None or sites is not None or changes or folder is not None:
+            raise ScenarioError(["--resume takes scenario, sites and folder from the run; remove the other options."])
+        _resume(resumed, listen, key, wait, rejoin, shown)
+    elif scenario is None or sites is None:
+        raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
+    else:
+        _coordinate(scenario, changes or [], _meeting(listen, key, _admitted_in(sites), wait, rejoin), folder, shown)
+
+
+def _coordinate(scenario: str, changes: list[str], meeting: Meeting, folder: Path | None, shown: Presentation) -> None:
+    """Wait for the sites of a meeting, run the scenario over them, and show its result."""
+    from fedsvm.scenarios.hosts import asking, coordination
+
+    chosen = asking.read(scenario, changes, list(meeting.admitted))
+    with coordination.listening(meeting) as endpoint:
+        target = new_folder(chosen, folder)
+        say("coordinator", f"listens at {endpoint.address} for {', '.join(meeting.admitted)}; each runs:")
+        errors.print(
+            f"  {_join_line(meeting, endpoint.address, direct=chosen.protocol.routing == 'direct')}", soft_wrap=True
+        )
+        plain = PlainView(errors, chosen.name)
+        with interrupted_run(target):
+            finished = coordination.coordinate(
+                chosen,
+                meeting,
+                endpoint,
+                target,
+                lambda sentence: say("coordinator", sentence),
+                lambda federation: plain.update(federation, []),
+                min_sites_chosen=spec.says_min_sites(scenario, changes),
+                version=version("fedsvm"),
+                command=command_line(),
+            )
+    shown.conclude(finished, target)
+
+
+def _resume(folder: Path, listen: str, key: Path, wait: str, rejoin: str, shown: Presentation) -> None:
+    """Take the place of a coordinator that ended, whose sites wait."""
+    from fedsvm.scenarios.hosts import coordination
+    from fedsvm.scenarios.run import resume
+    from fedsvm.scenarios.run.runner import Run
+
+    tell = partial(say, "coordinator")
+    with resume.resumed(folder, tell) as (journal, chosen, _):
+        if "tickets" not in journal.header:
+            raise ScenarioError([f"{folder} is a run on one machine; resume it by fedsvm run --resume."])
+        meeting = _meeting(listen, key, journal.header["admitted"], wait, rejoin)
+        with coordination.listening(meeting) as endpoint:
+            say("coordinator", f"listens at {endpoint.address} for {', '.join(journal.header['tickets'])}")
+            plain = PlainView(errors, chosen.name)
+            with interrupted_run(folder):
+                finished = coordination.go_on(
+                    Run(chosen, coordination.dataset_of(chosen), folder, command_line()),
+                    journal,
+                    meeting,
+                    endpoint,
+                    tell,
+                    lambda federation: plain.update(federation, []),
+                    version=version("fedsvm"),
+                )
+    shown.conclude(finished, folder)
+
+
+def _admitted_in(folder: Path) -> dict[str, bytes]:
+    """Return the public keys of a folder, by the names of sites. Raises ScenarioError, and FederationError for keys."""
+    admitted = certificates.admitted(folder)
+    for name in admitted:
+        _require_site_name(f"{folder}/{name}.key", name)
+    return admitted
+
+
+def _meeting(listen: str, key: Path, admitted: dict[str, bytes], wait: str, rejoin: str) -> Meeting:
+    """Return where a coordinator waits, and for whom. Raises ScenarioError, and FederationError for its key."""
+    from fedsvm.scenarios.hosts.coordination import Meeting
+
+    _require_address("--listen", listen)
+    return Meeting(
+        certificates.read_secret(key),
+        listen,
+        admitted,
+        seconds("--wait", wait),
+        wait,
+        seconds("--rejoin", rejoin) if rejoin else 0.0,
+    )
+
+
+def _join_line(meeting: Meeting, address: str, *, direct: bool) -> str:
+    """Return the command of every site, with what only it knows in capitals. direct: sites reach each other."""
+    port = address.rpartition(":")[2]
+    reached = " --listen tcp://0.0.0.0:PORT --advertise tcp://NAME:PORT" if direct else ""
+    return (
+        f"fedsvm site --coordinator tcp://HOST:{port} --coordinator-key {meeting.certificate.name}.key "
+        f"--key NAME.key_secret --data FILE{reached}"
+    )
+
+
+@app.command()
+def site(
+    coordinator: Annotated[str, typer.Option(help="Where the coordinator listens, such as tcp://host:7100.")],
+    coordinator_key: Annotated[Path, typer.Option(help="Its public key, coordinator.key.")],
+    key: Annotated[Path, typer.Option(help="This site's own key, NAME.key_secret.")],
+    data: Annotated[str, typer.Option(help="The file of this site's rows.")],
+    policy: Annotated[Path | None, typer.Option(help="What this site allows: see fedsvm policy template.")] = None,
+    listen: Annotated[str, typer.Option(help="Where other sites connect to, such as tcp://0.0.0.0:7101.")] = "",
+    advertise: Annotated[str, typer.Option(help="Address other sites use to reach it, if not that of --listen.")] = "",
+    wait: Annotated[str, typer.Option(help="How long to wait for a run to begin or be resumed: 90s, 30m, 2h.")] = "1h",
+    patience: Annotated[str, typer.Option(help="How long the coordinator may be silent in mid-run.")] = "10m",
+    faults: Annotated[
+        list[str] | None, typer.Option("--fault", help="To rehearse: kill:phase=train,round=5, or a stall.")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="File for the part of the model that this site keeps; NAME.npz without it.")
+    ] = None,
+) -> None:
+    """Take part in a run with the rows of one file, which stay here."""
+    from threadpoolctl import threadpool_limits
+
+    from fedsvm.algorithms.site_process import INSTALLATION
+    from fedsvm.federation.hosts.visit import Place, Visit
+    from fedsvm.scenarios.hosts.holding import hold
+    from fedsvm.scenarios.schema.policy import read_policy
+
+    terminate_as_interrupted()
+    with failing(), interrupted_as("Interrupted; this site takes no part any more."):
+        _require_address("--coordinator", coordinator)
+        for option, address in {"--listen": listen, "--advertise": advertise}.items():
+            if address:
+                _require_address(option, address)
+        if advertise and not listen:
+            raise ScenarioError(["--advertise: is where others reach what --listen opens; add --listen."])
+        certificate = certificates.read_secret(key)
+        name = certificate.name
+        visit = Visit(
+            Place(certificate, coordinator, certificates.read_public(coordinator_key), listen, advertise),
+            INSTALLATION,
+            version("fedsvm"),
+            lambda terms: hold(name, data, terms),
+            lambda sentence: say(name, sentence),
+            rules=SiteRules() if policy is None else read_policy(policy),
+            settings={"model_path": str((keep if keep is not None else Path(f"{name}.npz")).resolve())},
+            faults=[_fault(name, number, text) for number, text in enumerate(faults or [], start=1)],
+            wait_s=seconds("--wait", wait),
+            patience_s=seconds("--patience", patience),
+        )
+        with threadpool_limits(1):  # as the sites of a simulation: sums come out the same
+            visit.take_part()
+
+
+def _fault(name: str, number: int, text: str) -> dict[str, Any]:
+    """Return a kill or a stall that a site does to itself, as its program takes it. Raises ScenarioError for others."""
+    from fedsvm.scenarios.schema.threats import FaultSpec
+
+    given = spec.fault_fields(text)
+    try:
+        fault = FaultSpec.model_validate({**given, "site": name})
+    except ValidationError as error:
+        said = "; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())
+        raise ScenarioError([f"--fault {text}: {said}."]) from error
+    if fault.on_links:
+        raise ScenarioError([f"--fault {text}: a site can rehearse kill and stall; links are its network's."])
+    return vars(fault.own(number))
 
 
 @keys_app.command("new")
@@ -54,99 +254,6 @@ def policy_template(
     print(policy.template(algorithm, name), end="")
 
 
-def say(who: str, sentence: str) -> None:
-    """Print what happened, for who stands beside."""
-    errors.print(f"{who}: {visible(sentence)}", soft_wrap=True)
-
-
-def admitted_in(folder: Path) -> dict[str, bytes]:
-    """The public keys of a folder, by the names of sites. Raises ScenarioError, and FederationError for keys."""
-    admitted = certificates.admitted(folder)
-    for name in admitted:
-        _require_site_name(f"{folder}/{name}.key", name)
-    return admitted
-
-
-def meeting_of(listen: str, key: Path, admitted: dict[str, bytes], wait: str, rejoin: str = "") -> Meeting:
-    """Where a coordinator waits, and for whom. Raises ScenarioError, and FederationError for its key."""
-    from fedsvm.scenarios.hosts.coordination import Meeting
-
-    _require_address("--listen", listen)
-    return Meeting(
-        certificates.read_secret(key),
-        listen,
-        admitted,
-        seconds("--wait", wait),
-        wait,
-        seconds("--rejoin", rejoin) if rejoin else 0.0,
-    )
-
-
-def visit_of(
-    coordinator: str,
-    coordinator_key: Path,
-    key: Path,
-    data: str,
-    listen: str,
-    advertise: str,
-    faults: list[str],
-    wait: str,
-    patience: str,
-    keep: Path | None,
-    policy: Path | None,
-) -> Visit:
-    """One site's part in a run that is yet to begin. Raises ScenarioError, and FederationError for keys."""
-    from fedsvm.algorithms.site_process import INSTALLATION
-    from fedsvm.federation.hosts.visit import Place, Visit
-    from fedsvm.scenarios.hosts.holding import hold
-    from fedsvm.scenarios.schema.policy import read_policy
-
-    _require_address("--coordinator", coordinator)
-    for option, address in {"--listen": listen, "--advertise": advertise}.items():
-        if address:
-            _require_address(option, address)
-    if advertise and not listen:
-        raise ScenarioError(["--advertise: is where others reach what --listen opens; add --listen."])
-    certificate = certificates.read_secret(key)
-    name = certificate.name
-    place = Place(certificate, coordinator, certificates.read_public(coordinator_key), listen, advertise)
-    kept = (keep if keep is not None else Path(f"{name}.npz")).resolve()
-    return Visit(
-        place,
-        INSTALLATION,
-        version("fedsvm"),
-        lambda terms: hold(name, data, terms),
-        lambda sentence: say(name, sentence),
-        rules=SiteRules() if policy is None else read_policy(policy),
-        settings={"model_path": str(kept)},
-        faults=[_fault(name, number, text) for number, text in enumerate(faults, start=1)],
-        wait_s=seconds("--wait", wait),
-        patience_s=seconds("--patience", patience),
-    )
-
-
-def join_line(meeting: Meeting, address: str, *, direct: bool) -> str:
-    """The line that every site has to run, with what only it knows in capitals. direct: sites reach each other."""
-    port = address.rpartition(":")[2]
-    reached = " --listen tcp://0.0.0.0:PORT --advertise tcp://NAME:PORT" if direct else ""
-    return (
-        f"fedsvm site --coordinator tcp://HOST:{port} --coordinator-key {meeting.certificate.name}.key "
-        f"--key NAME.key_secret --data FILE{reached}"
-    )
-
-
-def seconds(option: str, text: str) -> float:
-    """How long "90", "90s", "30m", "2h" or "1d" is. Raises ScenarioError for other text."""
-    unit = _SECONDS.get(text[-1:])
-    try:
-        found = float(text[:-1] if unit else text) * (unit or 1.0)
-    except ValueError:
-        found = 0.0
-    if not 0 < found <= 30 * _SECONDS["d"]:
-        raise ScenarioError([f"{option}: must be a time such as 90s, 30m or 2h, at most 30d, got {text}."])
-    return found
-
-
 def _require_address(option: str, address: str) -> None:
     if not is_tcp(address):
         raise ScenarioError([f"{option}: must be an address such as tcp://north.example:7101, got {address}."])
@@ -157,19 +264,3 @@ def _require_site_name(what: str, name: str) -> None:
         require_name(name)
     except ValueError as error:
         raise ScenarioError([f"{what}: {error}."]) from error
-
-
-def _fault(name: str, number: int, text: str) -> dict[str, Any]:
-    """A kill or a stall that a site does to itself, as its program takes it. Raises ScenarioError for others."""
-    from fedsvm.scenarios.schema import spec
-    from fedsvm.scenarios.schema.threats import FaultSpec
-
-    given = spec.fault_fields(text)
-    try:
-        fault = FaultSpec.model_validate({**given, "site": name})
-    except ValidationError as error:
-        said = "; ".join(each["msg"].removeprefix("Value error, ") for each in error.errors())
-        raise ScenarioError([f"--fault {text}: {said}."]) from error
-    if fault.on_links:
-        raise ScenarioError([f"--fault {text}: a site can rehearse kill and stall; links are its network's."])
-    return vars(fault.own(number))

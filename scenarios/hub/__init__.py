@@ -17,5 +17,6 @@ messages lie in a database until a participant comes for them. In the order to r
 - `connections`: how many connections are open, and for how long
 - `service`: all of it as one web application
 - `joining`: a participant's visit
-- `commands`: fedsvm hub and fedsvm join
+- `serving`: the application at an address, until it is told to end
+- `commands`: `fedsvm hub` and `fedsvm join`, which alone are used from outside
 """

@@ -11,6 +11,7 @@ from typing import Any
 from fedsvm.algorithms.contract import VerticalAlgorithm
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import Setting, settings
+from fedsvm.protocols.sums.registry import DROPOUT_SUM
 from fedsvm.scenarios.hosts import asking as across_hosts
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -49,7 +50,7 @@ class Wish:
     label: str = "label"
     positive: str = ""
     negative: str = ""
-    sum: str = "masked"
+    sum: str = DROPOUT_SUM
     test_fraction: str = "0.2"
     label_site: str = ""
     identifier: str = ""

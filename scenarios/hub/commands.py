@@ -2,119 +2,75 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import signal
-import socket
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated
 
-from fedsvm.federation.errors import FederationError
+import typer
+
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.scenarios.hosts.commands import say
+from fedsvm.scenarios.commands.exits import failing, interrupted_as
+from fedsvm.scenarios.commands.options import seconds
+from fedsvm.scenarios.console import say
+from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.schema.errors import ScenarioError
 
-if TYPE_CHECKING:
-    from fedsvm.scenarios.hub.joining import Joining
-    from fedsvm.scenarios.hub.mails import Carrier
-
 _STATE = Path("fedsvm-visits")
-_EXTRA = 'fedsvm hub needs additional packages: pip install "fedsvm[hub]".'
+
+app = typer.Typer()
 
 
-def serve(
-    folder: Path, listen: str, url: str, smtp: str, sender: str, database: str, every_s: float, *, demo: bool
+@app.command()
+def hub(
+    folder: Annotated[Path, typer.Option(help="Folder for the hub's key, database, runs, and mails.")],
+    listen: Annotated[str, typer.Option(help="Address to listen at, such as 0.0.0.0:8000.")] = "127.0.0.1:8000",
+    url: Annotated[str, typer.Option(help="Public address of the hub, such as https://hub.example.")] = "",
+    smtp: Annotated[str, typer.Option(help="Mail server as host:port. Without it, mails are written to files.")] = "",
+    sender: Annotated[str, typer.Option(help="Sender address of mails.")] = "fedsvm@localhost",
+    database: Annotated[str, typer.Option(help="Database as an SQLAlchemy URL. Default: SQLite in the folder.")] = "",
+    every: Annotated[float, typer.Option(help="Polling interval in seconds.", min=0.1, max=3600)] = 2.0,
+    demo: Annotated[bool, typer.Option("--demo", help="Create an example task with built-in data.")] = False,
 ) -> None:
-    """Run a hub until it is told to end. Raises ScenarioError for wrong options, FederationError where it cannot."""
-    try:
-        import uvicorn
+    """Run the task service: people create tasks and invite others by mail; each computes when it suits them."""
+    from fedsvm.scenarios.hub.serving import serve
 
-        from fedsvm.scenarios.hub import connections
-        from fedsvm.scenarios.hub.service import Hub, Settings, application
-    except ImportError as error:
-        raise FederationError(f"{_EXTRA} ({error.name} is missing.)") from error
-
-    os.umask(0o077)  # the database and the runs' files are made by libraries, which know no other way
-    host, port = _address("--listen", listen)
-    with _bound(host, port) as bound:
-        port = bound.getsockname()[1]
-        shown = "localhost" if host in ("127.0.0.1", "0.0.0.0", "localhost") else host  # noqa: S104
-        where = (url or f"http://{shown}:{port}").rstrip("/")
-        settings = Settings(
-            folder=folder,
-            url=where,
-            database=database or f"sqlite:///{(folder / 'hub.sqlite').resolve()}",
-            sender=sender,
-            every_s=every_s,
-        )
-        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s: %(message)s")
-        hub = Hub(settings, _carrier(smtp, folder))
-        say("hub", f"listens at {where}; mails go to {smtp or folder / 'mails'}")
-        if demo:
-            from fedsvm.scenarios.hub.demo import prepare
-
-            path = prepare(hub.tasks, folder / "demo")
-            say("hub", f"the example task is ready; sign in at {where}{path}")
-            say("hub", f"the participants' files are in {folder / 'demo'}, and their invitations in {folder / 'mails'}")
-        config = uvicorn.Config(
-            application(hub),
-            http=connections.ConnectionLimits.of_this_process().protocol(),
-            backlog=connections.BACKLOG,
-            log_level="error",  # a warning for every malformed request would let strangers fill the log
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=connections.KEEP_ALIVE_S,
-            timeout_graceful_shutdown=5,
-        )
-
-        async def answer() -> None:
-            loop, server = asyncio.get_running_loop(), uvicorn.Server(config)
-            connections.log_exhaustion_rarely(loop)
-            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` does
-                loop.add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGTERM, None)
-            await server.serve(sockets=[bound])
-
-        asyncio.run(answer())
+    with failing(), interrupted_as("Interrupted; participants can go on when the hub is started again."):
+        serve(folder, listen, url, smtp, sender, database, every, demo=demo)
 
 
-def joining_of(
-    link: str, data: str, policy: Path | None, folder: Path | None, *, watches: bool, wait_s: float
-) -> Joining:
-    """Return one participant's part in a task. Raises ScenarioError for a link that is none and a wrong policy."""
+@app.command()
+def join(
+    link: Annotated[str, typer.Argument(help="Link of the invitation, in single quotes.")],
+    data: Annotated[str, typer.Option(help="Your data file. It stays on this machine.")] = "",
+    policy: Annotated[Path | None, typer.Option(help="Policy file of this site: see fedsvm policy template.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder for state between visits (default: fedsvm-visits).")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay until the task is over.")] = False,
+    decline: Annotated[str | None, typer.Option(help="Decline or withdraw, with this reason.")] = None,
+    wait: Annotated[str, typer.Option(help="How long to retry if the hub cannot be reached.")] = "60s",
+) -> None:
+    """Join a hub task: process pending work, then exit. Nobody else has to be online."""
+    from threadpoolctl import threadpool_limits
+
     from fedsvm.scenarios.hub.joining import Joining, Link
     from fedsvm.scenarios.schema.policy import read_policy
 
-    read = Link.read(link)
-    return Joining(
-        read,
-        data,
-        SiteRules() if policy is None else read_policy(policy),
-        folder if folder is not None else _STATE / read.folder,
-        lambda sentence: say("join", sentence),
-        watches,
-        wait_s,
-    )
-
-
-def _carrier(smtp: str, folder: Path) -> Carrier:
-    from fedsvm.scenarios.hub.mails import Files, Smtp
-
-    return Smtp(*_address("--smtp", smtp)) if smtp else Files(folder / "mails")
-
-
-def _address(option: str, text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise ScenarioError([f"{option}: must be an address such as 127.0.0.1:8000, got {text}."])
-    return host.strip("[]"), int(port)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), backlog=512)
-    except OSError as error:
-        raise FederationError(
-            f"The hub cannot listen at {host}:{port} ({error.strerror}); use another address (--listen)."
-        ) from error
+    terminate_as_interrupted()
+    if not data and decline is None:
+        raise ScenarioError(["--data: is missing; name your data file, or use --decline."])
+    with failing(), interrupted_as("Interrupted; run the same command again to continue."):
+        invitation = Link.read(link)
+        joining = Joining(
+            invitation,
+            data,
+            SiteRules() if policy is None else read_policy(policy),
+            folder if folder is not None else _STATE / invitation.folder,
+            lambda sentence: say("join", sentence),
+            watch,
+            seconds("--wait", wait),
+        )
+        with threadpool_limits(1):
+            if decline is not None:
+                joining.decline(decline)
+            else:
+                joining.visit()

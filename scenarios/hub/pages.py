@@ -22,14 +22,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from fedsvm.algorithms.settings import Setting
-from fedsvm.federation.text import visible
-from fedsvm.protocols.sums.registry import OWN_SUMS
+from fedsvm.protocols.sums.registry import DROPOUT_SUM, OWN_SUMS
 from fedsvm.scenarios.hub import asking, presentation
 from fedsvm.scenarios.hub.asking import Wish
 from fedsvm.scenarios.hub.database import Task, Visitor, day
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.presentation import Measure
 from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address
+from fedsvm.scenarios.report.template import printable
 from fedsvm.scenarios.run.result import read_result
 from fedsvm.scenarios.schema.errors import ScenarioError
 
@@ -276,6 +276,7 @@ class Pages:
             vertical=asking.is_vertical(wish.algorithm),
             settings=asking.fields_of(wish.algorithm),
             sums=list(OWN_SUMS),
+            dropout_sum=DROPOUT_SUM,
         )
         return HTMLResponse(page, 400 if problem else 200)
 
@@ -395,11 +396,7 @@ def _environment() -> Any:
     import jinja2
 
     loader = jinja2.FileSystemLoader(_HERE / "templates")
-    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, finalize=_plain)
-
-
-def _plain(value: Any) -> Any:
-    return visible(value, keep="\n") if type(value) is str else value
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, finalize=printable)
 
 
 def _choices(setting: Setting) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
 from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.hub import asking
 from fedsvm.scenarios.hub.database import Participant, Task
 from fedsvm.scenarios.hub.tasks import scenario_text
@@ -44,6 +45,7 @@ class Disclosures:
     algorithm: str
     summary: str
     sum: str
+    hides_values: bool
     sums: list[str]
     values: list[str]
     releases: bool
@@ -74,6 +76,7 @@ def disclosures_of(task: Task) -> Disclosures:
         algorithm=terms.program,
         summary=algorithm.summary,
         sum=terms.sum_name,
+        hides_values=scenario.protocol.secure_sum.discloses == "sum",
         sums=[_summed(sentence_of(program, name)) for name in summed],
         values=[sentence_of(program, name) for name in terms.gathers if name in offered],
         releases=terms.releases,
@@ -118,10 +121,10 @@ def measures_of(result: RunResult) -> Iterator[Measure]:
     found, whole = result.metrics, result.metrics or result.at_sites
     if whole is None:
         return
-    yield Measure("Accuracy", _percent(whole.accuracy), "Share of test records whose class is predicted correctly.")
+    yield Measure("Accuracy", percent(whole.accuracy, 1), "Share of test records whose class is predicted correctly.")
     if found is not None and found.majority_accuracy is not None:
         always = "Accuracy of always predicting the more frequent class, for comparison."
-        yield Measure("Baseline accuracy", _percent(found.majority_accuracy), always)
+        yield Measure("Baseline accuracy", percent(found.majority_accuracy, 1), always)
     if whole.auc is not None:
         yield Measure("AUC", f"{whole.auc:.3f}", "Area under the ROC curve: 0.5 is chance, 1 is perfect ranking.")
     if found is None:
@@ -133,11 +136,7 @@ def measures_of(result: RunResult) -> Iterator[Measure]:
         ("NPV", found.npv, "Share of records predicted negative that are negative."),
     ):
         if share is not None:
-            yield Measure(name, _percent(share), meaning)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+            yield Measure(name, percent(share, 1), meaning)
 
 
 def _steps_with_value(program: type[Any], offered: Collection[str]) -> list[str]:

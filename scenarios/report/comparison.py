@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedsvm.scenarios.figures import area, human_bytes, percent
 from fedsvm.scenarios.report import template
 from fedsvm.scenarios.report.chart import Axis, Chart, Level, Series, Style, lines, style, whole
-from fedsvm.scenarios.report.live import human_bytes
 from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.report.run_plots import SMALLEST_TOLERANCE, gap_curves, human_seconds
 from fedsvm.scenarios.run.result import RunResult, read_result
@@ -35,35 +35,27 @@ def _plain(value: float) -> str:
     return f"{value:.6g}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
-
-
-def _area(value: float) -> str:
-    return f"{value:.4f}"
-
-
 def _tiny(value: float) -> str:
     return f"{value:.1e}"
 
 
 MEASURES: Mapping[str, Measure] = {
-    "accuracy": Measure("accuracy", "metrics.accuracy", _percent, 1),
-    "auc": Measure("AUC", "metrics.auc", _area, 1),
-    "sensitivity": Measure("sensitivity", "metrics.sensitivity", _percent, 1),
-    "specificity": Measure("specificity", "metrics.specificity", _percent, 1),
-    "ppv": Measure("PPV", "metrics.ppv", _percent, 1),
-    "npv": Measure("NPV", "metrics.npv", _percent, 1),
-    "balanced_accuracy": Measure("balanced accuracy", "metrics.balanced_accuracy", _percent, 1),
-    "f1": Measure("F1", "metrics.f1", _area, 1),
-    "mcc": Measure("MCC", "metrics.mcc", _area, 1),
-    "average_precision": Measure("average precision", "metrics.average_precision", _area, 1),
-    "majority_accuracy": Measure("accuracy of the majority class", "metrics.majority_accuracy", _percent),
-    "brier": Measure("Brier score", "metrics.brier", _area, -1),
-    "binary_accuracy": Measure("accuracy of one class against the others", "metrics.binary_accuracy", _percent),
+    "accuracy": Measure("accuracy", "metrics.accuracy", percent, 1),
+    "auc": Measure("AUC", "metrics.auc", area, 1),
+    "sensitivity": Measure("sensitivity", "metrics.sensitivity", percent, 1),
+    "specificity": Measure("specificity", "metrics.specificity", percent, 1),
+    "ppv": Measure("PPV", "metrics.ppv", percent, 1),
+    "npv": Measure("NPV", "metrics.npv", percent, 1),
+    "balanced_accuracy": Measure("balanced accuracy", "metrics.balanced_accuracy", percent, 1),
+    "f1": Measure("F1", "metrics.f1", area, 1),
+    "mcc": Measure("MCC", "metrics.mcc", area, 1),
+    "average_precision": Measure("average precision", "metrics.average_precision", area, 1),
+    "majority_accuracy": Measure("accuracy of the majority class", "metrics.majority_accuracy", percent),
+    "brier": Measure("Brier score", "metrics.brier", area, -1),
+    "binary_accuracy": Measure("accuracy of one class against the others", "metrics.binary_accuracy", percent),
     "threshold": Measure("threshold", "metrics.threshold", _plain),
-    "pooled_accuracy": Measure("accuracy of pooled rows", "centralised.accuracy", _percent),
-    "pooled_auc": Measure("AUC of pooled rows", "centralised.auc", _area),
+    "pooled_accuracy": Measure("accuracy of pooled rows", "centralised.accuracy", percent),
+    "pooled_auc": Measure("AUC of pooled rows", "centralised.auc", area),
     "objective": Measure("objective", "model.objective", _plain),
     "gap": Measure("certified gap", "model.gap", _tiny, -1),
     "iterations": Measure("iterations", "model.iterations", whole, -1),
@@ -246,7 +238,7 @@ def _bytes_against_accuracy(runs: Sequence[Run]) -> Chart | None:
             [(run.value(carried), run.value(accuracy))],
             styles[run.group],
             line=False,
-            tips=[f"{run.name}: {_percent(run.value(accuracy))} for {human_bytes(run.value(carried))}"],
+            tips=[f"{run.name}: {percent(run.value(accuracy))} for {human_bytes(run.value(carried))}"],
         )
         for run in known
     ]

@@ -11,8 +11,8 @@ from typing import Any
 
 from fedsvm.federation.ledger import CONTROL
 from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.scenarios.figures import human_bytes
 from fedsvm.scenarios.report.chart import EXCHANGE, HUB, PAPER, WIDTH, Chart, Key, element, shortened, text
-from fedsvm.scenarios.report.live import human_bytes
 
 MAX_PARTIES = 26
 """Of more, a picture would show a grey mesh."""

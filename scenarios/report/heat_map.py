@@ -9,8 +9,8 @@ from rich.text import Text
 
 from fedsvm.protocols.analysis.survey import Cell
 from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.scenarios.figures import human_bytes, percent
 from fedsvm.scenarios.report import template
-from fedsvm.scenarios.report.live import human_bytes
 
 _TITLE = "Share of (coalition, victim) pairs in which the coalition learns the victim's input"
 _BY = "by the number of colluding sites"
@@ -62,7 +62,7 @@ def _sizes(cells: Sequence[Cell]) -> list[int]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share else "none"
+    return percent(share, 0) if share else "none"
 
 
 def _style(share: float) -> str:

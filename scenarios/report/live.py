@@ -22,6 +22,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import Change
 from fedsvm.federation.record import Logged
 from fedsvm.federation.text import visible
+from fedsvm.scenarios.figures import human_bytes
 from fedsvm.scenarios.schema.spec import Scenario
 
 _REFRESH_PER_SECOND = 8
@@ -309,12 +310,3 @@ def change_in_words(change: Change) -> str:
 def record_in_words(record: Logged) -> str:
     """Who logged what, such as "site-2: warning in round 3, py.warnings: …"."""
     return f"{record.site}: {record.level} in round {record.round}, {record.logger}: {record.text}"
-
-
-def human_bytes(count: float) -> str:
-    """3 significant digits and a unit: 12.3 kB, 4.56 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
-        count /= 1000
-    raise AssertionError

@@ -13,8 +13,8 @@ from typing import Any
 from fedsvm.algorithms.privacy.accountant import Release
 from fedsvm.federation.report import DisclosureReport, ProtocolCost
 from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.scenarios.figures import area, human_bytes, percent
 from fedsvm.scenarios.report import exchange, template, whole_run
-from fedsvm.scenarios.report.live import human_bytes
 from fedsvm.scenarios.report.run_plots import gap_curves, human_seconds, plots
 from fedsvm.scenarios.report.summary import dealt, fold_names, lines, release_remarks, repeats
 from fedsvm.scenarios.run.audit import Finding
@@ -156,8 +156,8 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
         spread = statistics.stdev(fold.accuracy for fold in metrics.folds) if several else 0.0
         aside = f"± {100 * spread:.2f} over {dealt(result)}" if several else "on the test rows"
         if not several and metrics.majority_accuracy is not None:
-            aside = f"{100 * metrics.majority_accuracy:.2f} % by the majority class"
-        yield {"name": "accuracy", "value": f"{100 * metrics.accuracy:.2f} %", "beside": aside}
+            aside = f"{percent(metrics.majority_accuracy)} by the majority class"
+        yield {"name": "accuracy", "value": percent(metrics.accuracy), "beside": aside}
         if metrics.auc is not None:
             areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
             of = (
@@ -165,7 +165,7 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
             )
             aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else of
             aside += _of_fewer(metrics, "auc")
-            yield {"name": "AUC", "value": f"{metrics.auc:.4f}", "beside": aside}
+            yield {"name": "AUC", "value": area(metrics.auc), "beside": aside}
         if (share := metrics.binary_accuracy) is not None and metrics.f1 is not None:
             aside = f"mean over classes; each against the others right for {100 * share:.1f} %"
             yield {"name": "F1", "value": f"{metrics.f1:.3f}", "beside": aside}
@@ -176,7 +176,7 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
                 yield {"name": name, "value": f"{100 * share:.1f} %", "beside": aside}
     if (pooled := result.centralised) is not None:
         aside = "all rows in one place" if result.alignment is None else "all columns in one place"
-        yield {"name": "pooled", "value": f"{100 * pooled.accuracy:.2f} %", "beside": aside}
+        yield {"name": "pooled", "value": percent(pooled.accuracy), "beside": aside}
     if result.privacy is not None:
         yield {"name": "epsilon", "value": f"{result.privacy.epsilon:g}", "beside": result.privacy.mechanism}
     if result.model is not None and result.model.gap is not None:
@@ -295,7 +295,7 @@ def _measures(result: RunResult) -> list[tuple[str, str, str]]:
     metrics = result.metrics
     if metrics is None or metrics.majority_accuracy is None:
         return []
-    return [*_measured(metrics, _SHARES, _percent), *_measured(metrics, _SCORES, _area)]
+    return [*_measured(metrics, _SHARES, percent), *_measured(metrics, _SCORES, area)]
 
 
 def _measured(
@@ -314,10 +314,6 @@ def _of_fewer(metrics: Metrics, name: str) -> str:
     return f", of the {known} of {folds} folds that have it" if known < folds else ""
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
-
-
 def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:
     """What came of each fold, and in the end their mean and deviation; nothing of a single model."""
     folds = result.metrics.folds if result.metrics else ()
@@ -329,15 +325,13 @@ def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:
     for number, fold in enumerate(folds, start=1):
         last = gaps.get(name_of(number))
         certified = ([f"{last[0]:.0f}", f"{last[1]:.1e}"] if last else ["", ""]) if gaps else []
-        rows.append(
-            [name_of(number).removeprefix("fold "), f"{100 * fold.accuracy:.2f} %", _area(fold.auc), *certified]
-        )
+        rows.append([name_of(number).removeprefix("fold "), percent(fold.accuracy), area(fold.auc), *certified])
     spread = statistics.stdev(fold.accuracy for fold in folds)
     empty = ["", ""] if gaps else []
-    mean = ["mean", f"{100 * result.metrics.accuracy:.2f} %", _area(result.metrics.auc), *empty]
+    mean = ["mean", percent(result.metrics.accuracy), area(result.metrics.auc), *empty]
     areas = [fold.auc for fold in folds if fold.auc is not None]
-    deviation = _area(statistics.stdev(areas)) if len(areas) > 1 else ""
-    return [head, *rows, mean, ["deviation", f"{100 * spread:.2f} %", deviation, *empty]]
+    deviation = area(statistics.stdev(areas)) if len(areas) > 1 else ""
+    return [head, *rows, mean, ["deviation", percent(spread), deviation, *empty]]
 
 
 _MAX_RANKED = 200
@@ -380,10 +374,6 @@ def _removals(selection: SelectionResult) -> Iterator[list[str]]:
         gap = "" if step.gap is None else f"{step.gap:.1e}"
         told = f"{names} and {more} more" if more > 0 else names
         yield [str(number), told, step.decided_by, _CERTAIN[step.certain], gap, str(step.rounds), str(step.sites)]
-
-
-def _area(auc: float | None) -> str:
-    return "" if auc is None else f"{auc:.4f}"
 
 
 def _victim(victim: Finding) -> list[Any]:

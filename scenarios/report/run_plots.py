@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedsvm.federation.ledger import CONTROL
+from fedsvm.scenarios.figures import human_bytes
 from fedsvm.scenarios.report import exchange
 from fedsvm.scenarios.report.chart import (
     EXCHANGE,
@@ -29,7 +30,6 @@ from fedsvm.scenarios.report.chart import (
     style,
     whole,
 )
-from fedsvm.scenarios.report.live import human_bytes
 from fedsvm.scenarios.report.summary import dealt, fold_names, reading_line
 from fedsvm.scenarios.run.result import RunResult
 

@@ -16,8 +16,8 @@ from fedsvm.federation.report import CostReport, DisclosureReport
 from fedsvm.federation.text import visible
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
+from fedsvm.scenarios.figures import counted, human_bytes, percent
 from fedsvm.scenarios.report import whole_run
-from fedsvm.scenarios.report.live import human_bytes
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
 from fedsvm.scenarios.run.result import ModelResult, RunResult, Timing
@@ -135,7 +135,7 @@ def _baselines(result: RunResult) -> str:
     if result.scenario["compare"]["baselines"] is True:
         known = [f"{each.phrase} {each.auc:.4f}" for each in others if each.auc is not None]
         return f"AUC of {', '.join(known)}"
-    listed = ", ".join(f"{each.phrase} {100 * each.accuracy:.2f} %" for each in others)
+    listed = ", ".join(f"{each.phrase} {percent(each.accuracy)}" for each in others)
     own = ", each at its own threshold of 0" if result.metrics is not None and result.metrics.threshold else ""
     return f"on pooled rows {listed}{own}"
 
@@ -201,7 +201,7 @@ def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
     found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
     if (ledger := privacy.ledger) is not None:
         budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
-        runs = f"{_counted(ledger.releases, 'release')} of all runs that {ledger.path} knows"
+        runs = f"{counted(ledger.releases, 'release')} of all runs that {ledger.path} knows"
         found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
     if privacy.not_covered:
         found.append(("not covered", f"{'; '.join(privacy.not_covered)}. The model may be released, and these may not"))
@@ -273,14 +273,14 @@ def repeats(result: RunResult) -> int:
 def _metrics(metrics: Metrics, folds: str) -> str:
     where = f"mean of {folds}" if folds else "on the test rows"
     auc = f", AUC {metrics.auc:.4f}{_deviation(metrics, 'auc')}" if metrics.auc is not None else ""
-    return f"{100 * metrics.accuracy:.2f} %{_deviation(metrics, 'accuracy', 100)} {where}{auc}"
+    return f"{percent(metrics.accuracy)}{_deviation(metrics, 'accuracy', 100)} {where}{auc}"
 
 
 def _at_sites(found: SiteMetrics) -> str:
     auc = f", AUC {found.auc:.4f} to within {found.auc_resolution:.1g}" if found.auc is not None else ""
     rows = sum(map(sum, found.confusion_matrix)) if found.confusion_matrix else 0
     rows += sum(asdict(found.confusion).values()) if found.confusion else 0
-    return f"{100 * found.accuracy:.2f} % of {rows} rows that they hold out{auc}, by secure sums"
+    return f"{percent(found.accuracy)} of {rows} rows that they hold out{auc}, by secure sums"
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:
@@ -307,8 +307,8 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
         others.append(f"Brier score {metrics.brier:.4f}")
     balanced = ""
     if metrics.balanced_accuracy is not None:
-        balanced = f"accuracy {100 * metrics.balanced_accuracy:.2f} %, "
-    majority = f"{100 * metrics.majority_accuracy:.2f} % by the majority class alone"
+        balanced = f"accuracy {percent(metrics.balanced_accuracy)}, "
+    majority = f"{percent(metrics.majority_accuracy)} by the majority class alone"
     at = f" from {metrics.threshold:.4g} on" if metrics.threshold else ""
     if at and metrics.deviations.get("threshold"):
         at += " (mean over folds, each has its own)"
@@ -327,7 +327,7 @@ def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str
     )
     listed = ", ".join(f"{classes[i]!r} for {classes[j]!r} ({count})" for count, i, j in mistaken[:_MAX_MISTAKEN])
     shares = [
-        f"{said} {100 * share:.2f} %{_deviation(metrics, name, 100)}"
+        f"{said} {percent(share)}{_deviation(metrics, name, 100)}"
         for name, said in (("balanced_accuracy", "accuracy"), ("binary_accuracy", "each against the others"))
         if (share := getattr(metrics, name)) is not None
     ]
@@ -344,13 +344,11 @@ def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str
 
 def _pooled(pooled: PooledMetrics, result: RunResult) -> str:
     if result.privacy is not None:
-        return f"{100 * pooled.accuracy:.2f} % without noise, on all rows together"
+        return f"{percent(pooled.accuracy)} without noise, on all rows together"
     accuracy, together = 100 * pooled.accuracy, "columns" if result.alignment is not None else "rows"
     found = f"{accuracy:.2f} % with all {together} together"
     if pooled.exact_kernel is not None:
-        found = (
-            f"{accuracy:.2f} % in the same features, {100 * pooled.exact_kernel.accuracy:.2f} % with the exact kernel"
-        )
+        found = f"{accuracy:.2f} % in the same features, {percent(pooled.exact_kernel.accuracy)} with the exact kernel"
     return f"{found}; decision values differ by {pooled.max_decision_difference:.1e} at most"
 
 
@@ -375,10 +373,10 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
         parameters = len({(each.step, each.detail) for each in shown if each.kind == "parameter"})
         others = len({each.detail for each in shown if each.kind != "parameter" and each.detail})
         counts = [
-            *([f"sums of {_counted(sums, 'step')}"] if sums else []),
+            *([f"sums of {counted(sums, 'step')}"] if sums else []),
             *([f"each site's {', '.join(values)}"] if values else []),
-            *([_counted(parameters, "parameter")] if parameters else []),
-            *([f"{_counted(others, 'thing')} more by design"] if others else []),
+            *([counted(parameters, "parameter")] if parameters else []),
+            *([f"{counted(others, 'thing')} more by design"] if others else []),
         ]
         parties.append(f"to {'the ' if party in ('coordinator', 'sites') else ''}{party} {', '.join(counts)}")
     return "; ".join(parties) or "nothing"
@@ -398,14 +396,10 @@ def _logged(by_site: Mapping[str, Mapping[str, int]]) -> str:
     """How many records of each level came from each site, such as "site-1 2 warnings, 1 error"."""
     levels = {"info": "message", "debug": "debugging message"}
     told = {
-        site: ", ".join(_counted(count, levels.get(level, level)) for level, count in counts.items())
+        site: ", ".join(counted(count, levels.get(level, level)) for level, count in counts.items())
         for site, counts in by_site.items()
     }
     return "; ".join(f"{site} {counts}" for site, counts in told.items())
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count} {name}" if count == 1 else f"{count} {name}s"
 
 
 def _seconds(timing: Timing, cost: CostReport) -> str:

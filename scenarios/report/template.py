@@ -18,7 +18,9 @@ def render(template: str, title: str, **parts: Any) -> str:
     import jinja2  # slow to import
 
     loader = jinja2.FileSystemLoader(_FOLDER)
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, finalize=printable
+    )
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template(template).render(
@@ -31,5 +33,6 @@ def render(template: str, title: str, **parts: Any) -> str:
     )
 
 
-def _shown(value: Any) -> Any:
+def printable(value: Any) -> Any:
+    """Return a value of a template, of which text has no letters that no page can show but line ends."""
     return visible(value, keep="\n") if type(value) is str else value

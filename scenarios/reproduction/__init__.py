@@ -8,5 +8,6 @@ judge       measured against printed: same, better, differs, or why it cannot be
 provenance  the data files and states of the code that the runs of a folder were made with
 pictures    figures drawn from what was measured
 page        the page, JSON and tables of values that come of it
-commands    `fedsvm reproduce`
+chosen      entries that were asked for, listed or run and judged
+commands    `fedsvm reproduce`, which alone is used from outside
 """

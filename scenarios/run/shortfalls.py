@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics, class_table
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -27,13 +28,13 @@ def shortfalls(
     why = _NOISE if scenario.is_private else ""
     if metrics.majority_accuracy is not None and metrics.accuracy <= metrics.majority_accuracy:
         yield (
-            f"Accuracy, {_percent(metrics.accuracy)}, is not above the {_percent(metrics.majority_accuracy)} of "
+            f"Accuracy, {percent(metrics.accuracy)}, is not above the {percent(metrics.majority_accuracy)} of "
             f"calling every row {_majority(metrics, classes)}: look at {_instead(metrics)}.{why}"
         )
     alone = sum(each.accuracy for each in public) / max(1, len(public))
     if public and metrics.accuracy < alone:
         yield (
-            f"Accuracy, {_percent(metrics.accuracy)}, is below the {_percent(alone)} of {public[0].phrase}, "
+            f"Accuracy, {percent(metrics.accuracy)}, is below the {percent(alone)} of {public[0].phrase}, "
             f"which spend no privacy.{why}"
         )
 
@@ -47,7 +48,3 @@ def _majority(metrics: Metrics, classes: tuple[str, ...]) -> str:
     """Return the most frequent class of the rows tested on."""
     table = class_table(metrics)
     return "by one class" if table is None else repr(classes[int(table.sum(axis=1).argmax())])
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2f} %"

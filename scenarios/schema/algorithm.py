@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, create_model
@@ -46,7 +47,7 @@ def table_of(name: str) -> type[AlgorithmTable]:
 
     Raises FederationError where it is of another package and cannot be loaded.
     """
-    keys: dict[str, Any] = {setting.name: (_validated(setting), setting.default) for setting in _settings(name)}
+    keys = fields(_settings(name))
     return create_model("AlgorithmTable", __base__=AlgorithmTable, name=(Literal[name], name), **keys)  # type: ignore[arg-type]
 
 
@@ -54,8 +55,13 @@ def _settings(name: str) -> list[Setting]:
     return settings(ALGORITHMS[name].Settings)
 
 
+def fields(listed: Iterable[Setting]) -> dict[str, Any]:
+    """Return the fields of a table that has these settings as its keys."""
+    return {setting.name: (_validated(setting), setting.default) for setting in listed}
+
+
 def _validated(setting: Setting) -> Any:
-    """What the setting may be, said by the setting itself; the annotation is there for editors."""
+    """Return the type of a key. The setting checks its values itself; the annotation is for editors."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         return setting.checked(value)

@@ -9,13 +9,12 @@ from fedsvm.algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
 from fedsvm.algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT
-from fedsvm.protocols.sums.registry import OWN_SUMS
 from fedsvm.scenarios.schema.algorithm import AlgorithmTable
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL, DataSpec
 from fedsvm.scenarios.schema.federation import FederationSpec
 from fedsvm.scenarios.schema.policy import PolicySpec
-from fedsvm.scenarios.schema.protocol import ProtocolSpec
+from fedsvm.scenarios.schema.protocol import ProtocolSpec, hiding_sum
 from fedsvm.scenarios.schema.split import (
     BY_FEATURE,
     BY_VALUE,
@@ -54,7 +53,7 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield (
             f"protocol.sum: a {protocol.secure_sum.described} sum needs {protocol.secure_sum.min_sites} sites or more "
             f"and there are {federation.sites}; with fewer it hides nothing. Add sites, or set protocol.sum = "
-            f'"{_sum_for(federation.sites)}".'
+            f'"{hiding_sum(federation.sites)}".'
         )
     if federation and protocol:
         yield from _threats(tables, federation, protocol)
@@ -83,12 +82,6 @@ def impossible(tables: Tables) -> Iterator[str]:
 def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:
     """Whether its model is of columns that it has chosen."""
     return algorithm.implementation.chooses_columns and data.partition == "horizontal"
-
-
-def _sum_for(sites: int) -> str:
-    """A sum that so many sites can run: one that hides their inputs, if there is one."""
-    possible = [name for name, make in OWN_SUMS.items() if make().min_sites <= sites]
-    return next((name for name in possible if OWN_SUMS[name]().discloses == "sum"), possible[0])
 
 
 def _on_a_cluster(tables: Tables) -> Iterator[str]:

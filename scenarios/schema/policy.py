@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT, settings
 from fedsvm.federation.site.rules import MIN_SITES, SiteRules
-from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.registry import CAREFUL_SUMS, SUMS
 from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.base import Number, Part, SiteRef
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
@@ -150,13 +150,7 @@ release = true
 [algorithms.{algorithm}]
 {settings}
 # Only secure sums with a table are allowed. The site refuses to join a sum over fewer than min_sites sites.
-[sums.masked]
-min_sites = 3
-threshold = {{ min = 0.6 }}
-
-[sums.k-secure]
-min_sites = 4
-segments = {{ min = 3 }}
+{sums}
 """
 
 _WIDTH = 118
@@ -175,7 +169,20 @@ def template(algorithm: str, name: str) -> str:
     """A policy file to begin with, for a site of this name that is to train one algorithm."""
     known = [setting.name for setting in settings(ALGORITHMS[algorithm].Settings)]
     lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in _CAREFUL.items() if setting in known]
-    return _TEMPLATE.format(name=name, algorithm=algorithm, settings="".join(lines), leakage=_leakage(algorithm))
+    return _TEMPLATE.format(
+        name=name,
+        algorithm=algorithm,
+        settings="".join(lines),
+        leakage=_leakage(algorithm),
+        sums="\n\n".join("\n".join([f"[sums.{sum_name}]", *_least(least)]) for sum_name, least in CAREFUL_SUMS.items()),
+    )
+
+
+def _least(values: Mapping[str, float]) -> Iterator[str]:
+    """Yield the lines of a table that sets a minimum for each key; that of the sites is a plain number."""
+    yield from (
+        f"{key} = {value}" if key == MIN_SITES else f"{key} = {{ min = {value} }}" for key, value in values.items()
+    )
 
 
 def _leakage(algorithm: str) -> str:

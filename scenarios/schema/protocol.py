@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-from pydantic import Field, field_validator
+from pydantic import Field, create_model, field_validator
 
+from fedsvm.algorithms.settings import parameters
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.terms import Routing
-from fedsvm.protocols.sums.changing_neighbours import DEFAULT_RINGS
 from fedsvm.protocols.sums.contract import SecureSum
-from fedsvm.protocols.sums.k_secure import DEFAULT_SEGMENTS
-from fedsvm.protocols.sums.masked import DEFAULT_THRESHOLD
-from fedsvm.protocols.sums.registry import OWN_SUMS, SUMS
+from fedsvm.protocols.sums.registry import DEFAULT_SUM, OWN_SUMS, SUMS
+from fedsvm.scenarios.schema.algorithm import fields
 from fedsvm.scenarios.schema.base import Part
-from fedsvm.scenarios.schema.federation import MAX_SITES
 
 
 def _require_loads(name: str) -> None:
@@ -26,24 +24,11 @@ def _require_loads(name: str) -> None:
         raise ValueError(str(error).rstrip(".")) from error
 
 
-class ProtocolSpec(Part):
-    """How sums are kept secret.
-
-    `segments` is of k-secure, `rings` of changing-neighbours, `threshold` (the share of sites that must remain) of
-    masked.
-    """
-
-    sum: str = "ring"
-    """The secure sum: plain, ring, k-secure, changing-neighbours, masked, or one of an installed package."""
-    segments: Annotated[int, Field(ge=2, le=MAX_SITES)] = DEFAULT_SEGMENTS
-    """Of k-secure: into how many segments a site cuts its vector."""
-    rings: Annotated[int, Field(ge=1, le=MAX_SITES)] = DEFAULT_RINGS
-    """Of changing-neighbours: r rings that share no edge, for 2 r + 1 sites or more."""
-    threshold: Annotated[float, Field(gt=0.5, le=1)] = DEFAULT_THRESHOLD
-    """Of masked: the share of sites that must remain."""
-
-    routing: Routing = "direct"
-    """How sites reach each other: directly, or by the coordinator, which passes sealed messages on unread."""
+class _NamedSum(Part):
+    sum: str = Field(
+        default=DEFAULT_SUM,
+        description=f"The secure sum: {', '.join(OWN_SUMS)}, or one of an installed package.",
+    )
 
     @field_validator("sum")
     @classmethod
@@ -54,12 +39,32 @@ class ProtocolSpec(Part):
             _require_loads(name)
         return name
 
+
+if TYPE_CHECKING:
+    _SumTable = _NamedSum
+else:
+    _SETTINGS = fields(setting for make in OWN_SUMS.values() for setting in parameters(make))
+    _SumTable = create_model("_SumTable", __base__=_NamedSum, **_SETTINGS)
+
+
+class ProtocolSpec(_SumTable):
+    """How sums are kept secret: `sum`, and the settings of each secure sum, which others ignore."""
+
+    routing: Routing = "direct"
+    """How sites reach each other: directly, or by the coordinator, which passes sealed messages on unread."""
+
     @property
     def secure_sum(self) -> SecureSum:
-        """The protocol that is named, with those of the keys that are its options."""
+        """The protocol that is named, with its settings."""
         make = SUMS[self.sum]
         return make(**{name: getattr(self, name) for name in inspect.signature(make).parameters})
 
     def min_sites(self, sites: int) -> int:
-        """How many of `sites` sites must remain for the sums to go on."""
+        """Return how many of `sites` sites must remain for the sums to go on."""
         return max(self.secure_sum.min_sites, self.secure_sum.min_remaining(sites))
+
+
+def hiding_sum(sites: int) -> str:
+    """Return the first sum that so many sites can run and that hides their inputs, or else one that does not."""
+    possible = [name for name, make in OWN_SUMS.items() if make().min_sites <= sites]
+    return next((name for name in possible if OWN_SUMS[name]().discloses == "sum"), possible[0])

@@ -49,7 +49,7 @@ class Axis:
         key, equals, listed = text.partition("=")
         values = _SEPARATOR.split(listed)
         if not equals or not key.strip() or not all(value.strip() for value in values) or not values:
-            raise ScenarioError([f"--vary {text}: write it as key.path=v1,v2,…, such as protocol.sum=plain,ring."])
+            raise ScenarioError([f"--vary {text}: write it as key.path=v1,v2,…, such as federation.sites=5,10."])
         return cls(key.strip(), tuple(value.strip() for value in values))
 
 

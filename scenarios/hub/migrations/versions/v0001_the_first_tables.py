@@ -75,7 +75,7 @@ def upgrade() -> None:
         sql.Column("participant_id", sql.Integer, sql.ForeignKey("participants.id"), nullable=False),
         sql.Column("way", sql.String(8), nullable=False),
         sql.Column("number", sql.Integer, nullable=False),
-        sql.Column("round", sql.Integer, nullable=False),
+        sql.Column("round", sql.BigInteger, nullable=False),
         sql.Column("place", sql.Integer, nullable=False),
         sql.Column("body", sql.LargeBinary, nullable=False),
         sql.UniqueConstraint("participant_id", "way", "number"),
@@ -89,6 +89,7 @@ def upgrade() -> None:
         sql.Column("subject", sql.String(300), nullable=False),
         sql.Column("sealed", sql.LargeBinary, nullable=False),
         sql.Column("made_at", sql.Float, nullable=False),
+        sql.Column("try_at", sql.Float, nullable=False),
         sql.Column("sent_at", sql.Float),
         sql.Column("problem", sql.Text, nullable=False),
     )

@@ -1,0 +1,93 @@
+"""`fedsvm data` and `fedsvm new`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsvm.federation.text import visible
+from fedsvm.scenarios.commands.options import Label, complete_data
+from fedsvm.scenarios.commands.outputs import write_new
+from fedsvm.scenarios.console import out, print_table
+from fedsvm.scenarios.schema.errors import ScenarioError
+
+app = typer.Typer()
+data_app = typer.Typer(invoke_without_command=True, help="List data sets, or describe one.")
+app.add_typer(data_app, name="data")
+
+
+@data_app.callback()
+def list_data(context: typer.Context) -> None:
+    """List the built-in data sets, and where others are looked for."""
+    if context.invoked_subcommand is not None:
+        return
+    from fedsvm.scenarios.data import sources  # needs pyarrow and scikit-learn
+
+    rows: list[tuple[str, ...]] = [("name", "rows", "columns", "classes", "where")]
+    for item in sources.available():
+        figures = [str(figure) if figure is not None else "" for figure in (item.rows, item.columns, item.classes)]
+        rows.append((item.name, *figures, item.place))
+    print_table(rows)
+    folder = sources.data_folder()
+    place = str(folder) if folder else "is not set"
+    out.print(f"{sources.FOLDER_VARIABLE} {place}: files there can be named without path and ending.")
+
+
+@data_app.command("describe")
+def describe_data(
+    source: Annotated[str, typer.Argument(help="A file, or the name of a data set.", autocompletion=complete_data)],
+    label: Label = "label",
+    sites: Annotated[int, typer.Option(min=1, help="Into how many sites it would be split.")] = 5,
+    split: Annotated[str, typer.Option(help="As data.split of a scenario: random, label-skew, …")] = "random",
+    site: Annotated[str | None, typer.Option(help="The column that says whose a row is, in place of a split.")] = None,
+) -> None:
+    """Show a data set's columns, classes and missing values, and what sites would hold of it."""
+    from fedsvm.scenarios.data import describe
+
+    found = describe.describe(source, label, split, sites, Path(), site)
+    out.print(f"{visible(source)}: {found.rows} rows, {found.width} columns\n")
+    for table in (found.columns, found.classes, found.sites):
+        print_table(table)
+        out.print()
+    for warning in found.warnings:
+        out.print(f"note {visible(warning)}", soft_wrap=not out.is_terminal)
+
+
+@app.command("new")
+def new_scenario(
+    target: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The scenario to write.")],
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help="A file, or the name of a data set; SITE=FILE for each site that has its own.",
+            autocompletion=complete_data,
+        ),
+    ],
+    label: Label = "label",
+    positive: Annotated[str | None, typer.Option(help="Which class is +1.")] = None,
+    site: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
+) -> None:
+    """Look at a data set, and write a first scenario for it, with comments."""
+    from fedsvm.scenarios import draft
+
+    if target.suffix != ".toml":
+        raise ScenarioError([f"{target}: the name of a scenario ends in .toml."])
+    made = draft.draft(target, _source(data), label, site=site, positive=positive)
+    write_new(target, made.text)
+    for ask in made.asks:
+        out.print(f"note {visible(ask)}", soft_wrap=True)
+    print(target)
+
+
+def _source(data: list[str]) -> str | dict[str, str]:
+    """Return one source, or those of sites by their names. Raises ScenarioError."""
+    if len(data) == 1 and ("=" not in data[0] or Path(data[0]).is_file()):
+        return data[0]
+    named = dict(each.partition("=")[::2] for each in data)
+    if len(named) < len(data) or not all(named.values()) or len(named) < 2:
+        raise ScenarioError(
+            ["--data: name one table, or of each site its file, such as --data north=n.csv --data south=s.csv."]
+        )
+    return named

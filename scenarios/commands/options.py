@@ -1,0 +1,67 @@
+"""Arguments and options that several commands have, and the words that a shell completes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedsvm.scenarios.schema.errors import ScenarioError
+
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def complete_scenario(incomplete: str) -> list[tuple[str, str]]:
+    """Return the scenarios of the catalogue that begin so, each with its meaning."""
+    from fedsvm.scenarios.schema import spec
+
+    return [(name, line) for name, line in spec.catalogue().items() if name.startswith(incomplete)]
+
+
+def complete_data(incomplete: str) -> Iterable[str]:
+    """Return the data sets that begin so."""
+    from fedsvm.scenarios.data import sources
+
+    return [item.name for item in sources.available() if item.name.startswith(incomplete)]
+
+
+def complete_algorithm(incomplete: str) -> Iterable[str]:
+    """Return the algorithms that begin so."""
+    from fedsvm.algorithms.registry import ALGORITHMS
+
+    return [name for name in ALGORITHMS if name.startswith(incomplete)]
+
+
+def complete_sum(incomplete: str) -> Iterable[str]:
+    """Return the secure sums that begin so."""
+    from fedsvm.protocols.sums.registry import SUMS
+
+    return [name for name in SUMS if name.startswith(incomplete)]
+
+
+_SCENARIO = typer.Argument(
+    help="A TOML file, or the name of a scenario in the catalogue.", autocompletion=complete_scenario
+)
+
+Scenario = Annotated[str, _SCENARIO]
+OptionalScenario = Annotated[str | None, _SCENARIO]
+Changes = Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")]
+RunFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")]
+PrintJson = Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
+Label = Annotated[str, typer.Option(help="The column of the classes.")]
+
+
+def seconds(option: str, text: str) -> float:
+    """Return the seconds of "90", "90s", "30m", "2h" or "1d". Raises ScenarioError for other text."""
+    unit = _SECONDS.get(text[-1:])
+    try:
+        found = float(text[:-1] if unit else text) * (unit or 1.0)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 30 * _SECONDS["d"]:
+        raise ScenarioError([f"{option}: must be a time such as 90s, 30m or 2h, at most 30d, got {text}."])
+    return found

@@ -1,0 +1,103 @@
+"""`fedsvm report`, `fedsvm predict-cost` and `fedsvm predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedsvm.federation.text import visible
+from fedsvm.scenarios.commands.exits import interrupted_as
+from fedsvm.scenarios.commands.options import Changes, Scenario, complete_data
+from fedsvm.scenarios.commands.outputs import write_new
+from fedsvm.scenarios.console import errors, print_table
+from fedsvm.scenarios.figures import human_bytes
+from fedsvm.scenarios.interrupts import terminate_as_interrupted
+from fedsvm.scenarios.schema.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from fedsvm.scenarios.forecast import Total
+
+app = typer.Typer()
+
+
+@app.command()
+def report(
+    run_folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN_DIR…", help="Folders of runs; of several, to compare.")
+    ],
+    target: Annotated[Path | None, typer.Option("--out", help="File to write, of several runs.")] = None,
+) -> None:
+    """Write the HTML report of a run anew, or compare several side by side."""
+    from fedsvm.scenarios.report import comparison, page
+
+    if len(run_folders) == 1 and target is None:
+        print(page.write_report(run_folders[0]))
+        return
+    path = target or Path("comparison.html")
+    write_new(path, page.render(run_folders[0]) if len(run_folders) == 1 else comparison.render(run_folders))
+    print(path)
+
+
+@app.command("predict-cost")
+def predict_cost(
+    scenario: Scenario,
+    sites: Annotated[int, typer.Option(min=2, help="Number of sites to predict for.")],
+    changes: Changes = None,
+    measured: Annotated[
+        str, typer.Option("--measure", metavar="N,N,…", help="Numbers of sites to run it with first, three or more.")
+    ] = "5,20,60",
+) -> None:
+    """Predict the cost of a scenario with more sites than one machine can run, from small runs."""
+    from fedsvm.scenarios import forecast
+
+    terminate_as_interrupted()
+    try:
+        numbers = sorted({int(each) for each in measured.split(",")})
+    except ValueError:
+        raise ScenarioError([f"--measure {measured}: list numbers of sites, such as 5,20,60."]) from None
+    forecast.check(sites, numbers)
+    runs = []
+    for number in numbers:
+        with interrupted_as("Interrupted; nothing is kept of what was measured."):
+            runs.append(forecast.measure(scenario, number, changes or []))
+        errors.print(f"{number} sites measured")
+    totals = [run.total for run in runs]
+    totals.append(forecast.predict(runs, forecast.secure_sum_of(scenario, changes or []), sites))
+    counts, seconds = ("sites", "rounds", "hops", "messages"), ("launch", "rounds take", "between")
+    head = ("", *counts, "payload", "wire", "orders", *seconds, "memory")
+    print_table([head, *(_cost_row("predicted" if each is totals[-1] else "measured", each) for each in totals)])
+
+
+def _cost_row(how: str, total: Total) -> tuple[str, ...]:
+    carried = (human_bytes(each) for each in (total.payload_bytes, total.wire_bytes, total.control_bytes))
+    seconds = (f"{each:.3g} s" for each in (total.launch_s, total.rounds_s, total.own_s))
+    counts = (f"{total.sites}", f"{total.rounds}", f"{total.hops:.0f}", f"{total.messages:.0f}")
+    return (how, *counts, *carried, *seconds, human_bytes(total.sites * total.site_bytes))
+
+
+@app.command()
+def predict(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")],
+    rows: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="A file, or the name of a data set.", autocompletion=complete_data),
+    ],
+    target: Annotated[Path | None, typer.Option("--out", help="File to write; standard output without it.")] = None,
+    identifier: Annotated[
+        str | None,
+        typer.Option("--id", metavar="COLUMN", help="Column to use as row identifier instead of the row number."),
+    ] = None,
+) -> None:
+    """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
+    from fedsvm.scenarios import predict
+
+    predicted = predict.predict(run_folder, rows, identifier)
+    text = "\n".join(predicted.lines()) + "\n"
+    for doubt in predicted.doubts:
+        errors.print(f"note {visible(rows)}: {visible(doubt)}", soft_wrap=True, markup=False)
+    if target is None:
+        print(text, end="")
+    else:
+        write_new(target, text)

@@ -1,0 +1,98 @@
+"""A task service that runs until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedsvm.federation.errors import FederationError
+from fedsvm.scenarios.console import say
+from fedsvm.scenarios.schema.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from fedsvm.scenarios.hub.mails import Carrier
+
+_EXTRA = 'fedsvm hub needs additional packages: pip install "fedsvm[hub]".'
+
+
+def serve(
+    folder: Path, listen: str, url: str, smtp: str, sender: str, database: str, every_s: float, *, demo: bool
+) -> None:
+    """Run a hub until it is told to end. Raises ScenarioError for wrong options, FederationError where it cannot."""
+    try:
+        import uvicorn
+
+        from fedsvm.scenarios.hub import connections
+        from fedsvm.scenarios.hub.service import Hub, Settings, application
+    except ImportError as error:
+        raise FederationError(f"{_EXTRA} ({error.name} is missing.)") from error
+
+    os.umask(0o077)  # the database and the runs' files are made by libraries, which know no other way
+    host, port = _address("--listen", listen)
+    with _bound(host, port) as bound:
+        port = bound.getsockname()[1]
+        shown = "localhost" if host in ("127.0.0.1", "0.0.0.0", "localhost") else host  # noqa: S104
+        where = (url or f"http://{shown}:{port}").rstrip("/")
+        settings = Settings(
+            folder=folder,
+            url=where,
+            database=database or f"sqlite:///{(folder / 'hub.sqlite').resolve()}",
+            sender=sender,
+            every_s=every_s,
+        )
+        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s: %(message)s")
+        hub = Hub(settings, _carrier(smtp, folder))
+        say("hub", f"listens at {where}; mails go to {smtp or folder / 'mails'}")
+        if demo:
+            from fedsvm.scenarios.hub.demo import prepare
+
+            path = prepare(hub.tasks, folder / "demo")
+            say("hub", f"the example task is ready; sign in at {where}{path}")
+            say("hub", f"the participants' files are in {folder / 'demo'}, and their invitations in {folder / 'mails'}")
+        config = uvicorn.Config(
+            application(hub),
+            http=connections.ConnectionLimits.of_this_process().protocol(),
+            backlog=connections.BACKLOG,
+            log_level="error",  # a warning for every malformed request would let strangers fill the log
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=connections.KEEP_ALIVE_S,
+            timeout_graceful_shutdown=5,
+        )
+
+        async def answer() -> None:
+            loop, server = asyncio.get_running_loop(), uvicorn.Server(config)
+            connections.log_exhaustion_rarely(loop)
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` does
+                loop.add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGTERM, None)
+            await server.serve(sockets=[bound])
+
+        asyncio.run(answer())
+
+
+def _carrier(smtp: str, folder: Path) -> Carrier:
+    from fedsvm.scenarios.hub.mails import Files, Smtp
+
+    return Smtp(*_address("--smtp", smtp)) if smtp else Files(folder / "mails")
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ScenarioError([f"{option}: must be an address such as 127.0.0.1:8000, got {text}."])
+    return host.strip("[]"), int(port)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=512)
+    except OSError as error:
+        raise FederationError(
+            f"The hub cannot listen at {host}:{port} ({error.strerror}); use another address (--listen)."
+        ) from error

@@ -1,0 +1,62 @@
+"""`fedsvm sweep`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedsvm.scenarios.commands.exits import FAILED, interrupted_as
+from fedsvm.scenarios.commands.options import Changes, Jobs, Scenario
+from fedsvm.scenarios.console import complain, errors, print_table
+from fedsvm.scenarios.interrupts import terminate_as_interrupted
+from fedsvm.scenarios.schema import spec
+
+app = typer.Typer()
+
+
+@app.command()
+def sweep(
+    scenario: Scenario,
+    vary: Annotated[list[str], typer.Option("--vary", help="key.path=v1,v2,…; may be repeated.")],
+    changes: Changes = None,
+    plots: Annotated[
+        list[str] | None,
+        typer.Option("--plot", help="measure:axis[:group], such as gap:round:algorithm.cut_groups."),
+    ] = None,
+    jobs: Jobs = 1,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder of the sweep; sweeps/NAME without it.")] = None,
+) -> None:
+    """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
+    from fedsvm.scenarios.sweep import grid
+
+    terminate_as_interrupted()
+    axes = tuple(grid.Axis.read(each) for each in vary)
+    named, _ = spec.read(scenario, overrides=changes or [])
+    chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
+    chosen.check()
+    drawn = [grid.read_plot(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
+    chosen.prepare()
+    with interrupted_as(f"Interrupted; the same command does what is missing in {chosen.folder}."):
+        chosen.run(
+            jobs, lambda point, said: errors.print(f"{point.name} {said or 'done'}", soft_wrap=True, markup=False)
+        )
+    rows = chosen.write()
+    charts = [chart for plot in drawn if (chart := chosen.draw(plot, rows)) is not None]
+    chosen.write_page(charts)
+    _print_table(rows, [axis.key for axis in axes])
+    print(chosen.folder)
+    if chosen.missing():
+        complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv says why.")
+        raise typer.Exit(FAILED)
+
+
+def _print_table(rows: list[dict[str, Any]], keys: list[str]) -> None:
+    shown = [*keys, "status", "accuracy", "rounds", "payload_bytes", "total_s"]
+    head = tuple(name.rpartition(".")[2].removesuffix("_bytes").removesuffix("_s") for name in shown)
+    print_table([head, *(tuple(_cell(row[name]) for name in shown) for row in rows)])
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
