@@ -363,7 +363,7 @@ class _Binary:
         return FederatedOracle(federation, groups, *_extent(federation), on_cuts)
 
     def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
-        """The first cuts by sums of each class."""
+        """Return what opens the first cuts, by sums of each class."""
         scheme, intercept = self.settings.multiclass, self.intercept
         return lambda: oracle.first(self.features, self.classes, scheme, intercept=intercept)
 
@@ -395,7 +395,7 @@ class _Joint(_Binary):
         return JointOracle(federation, groups, rows, lengths + rows * int(self.settings.intercept), on_cuts)
 
     def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
-        """The first cuts as all others."""
+        """Return None: the first cuts are opened as all others."""
         return None
 
     def disclose(self, federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:
