@@ -136,9 +136,12 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
 
 def solver_parts(terms: Terms) -> tuple[type[SitePart], ...]:
     """Return the parts of the agreed solver, or of both where one is to be chosen."""
-    cuts = JointHingeCuts if terms.settings.get("multiclass") == "joint" else HingeCuts
-    parts = {"interior-point": (NewtonPath,), "cutting-plane": (cuts,)}
-    return parts.get(_solver_of(terms), (NewtonPath, cuts))
+    multiclass, solver = terms.settings.get("multiclass"), _solver_of(terms)
+    cuts: list[type[SitePart]] = [] if multiclass == "joint" else [HingeCuts]
+    cuts += [JointHingeCuts] if multiclass in ("joint", None) else []
+    if solver == "interior-point":
+        return (NewtonPath,)
+    return tuple(cuts) if solver == "cutting-plane" else (NewtonPath, *cuts)
 
 
 def _solver_of(terms: Terms) -> str:
