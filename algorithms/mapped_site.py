@@ -1,4 +1,4 @@
-"""Algorithms that train in features which all sites share: their site half, and what their settings have in common."""
+"""The site half of algorithms that train in features which all sites share, and the checks of their settings."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ class MappedAlgorithm(HorizontalAlgorithm[S, M]):
     }
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, kernels that they do not have, and thresholds without rows."""
+        """Yield settings of other features, kernels that the features do not have, and thresholds without rows."""
         yield from settings.feature_problems()
         if isinstance(settings, ThresholdSettings):
             yield from settings.threshold_problems(calibrated=outline.calibrated)
 
     def can_calibrate(self, settings: S) -> bool:
-        """Whether the settings have a threshold."""
+        """Return whether the settings have a threshold."""
         return isinstance(settings, ThresholdSettings)
 
     def takes_weights(self, settings: S) -> bool:
-        """Whether the settings have weights of classes, which rows may have as well."""
+        """Return whether the settings have weights of classes; then rows may have weights, too."""
         return isinstance(settings, ClassWeightSettings)
 
     def class_problems(self, settings: S, classes: tuple[str, ...]) -> Iterator[str]:
-        """Weights of classes that there are not."""
+        """Yield weights of unknown classes."""
         if isinstance(settings, ClassWeightSettings):
             yield from settings.class_problems(classes)
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
-        """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has."""
+        """Return what a coalition learns of landmarks."""
         return settings.landmark_remarks(coalition)

@@ -16,7 +16,7 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import NO_TERMS, SitePart, SiteProgram, open_steps, step, steps_of
 from fedsvm.federation.site.terms import Terms
 
-MOST_METHODS = 25
+MAX_METHODS = 25
 
 
 class Till(SitePart):
@@ -99,7 +99,7 @@ def test_parts_create_their_state_in_constructors() -> None:
 
 def test_parts_are_small() -> None:
     for part in parts_of_algorithms():
-        assert len([name for name in dir(part) if not hasattr(object, name)]) <= MOST_METHODS
+        assert len([name for name in dir(part) if not hasattr(object, name)]) <= MAX_METHODS
 
 
 def _assigned(method: Any) -> Iterator[str]:

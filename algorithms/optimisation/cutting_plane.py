@@ -118,10 +118,6 @@ class Penalty:
         """Of weights (m,)."""
         return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * w @ w)
 
-    def maximiser(self, v: FloatArray) -> FloatArray:
-        """(m,) w where v.w less the penalty is largest: 0 wherever |v| is at most l1."""
-        return np.asarray(np.sign(v) * np.maximum(np.abs(v) - self.l1, 0.0) / self.l2)
-
     def conjugate(self, v: FloatArray) -> float:
         """The most that v.w less the penalty comes to, for v (m,)."""
         beyond = np.maximum(np.abs(v) - self.l1, 0.0)

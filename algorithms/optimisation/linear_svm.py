@@ -136,9 +136,12 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
 
 def solver_parts(terms: Terms) -> tuple[type[SitePart], ...]:
     """Return the parts of the agreed solver, or of both where one is to be chosen."""
-    cuts = JointHingeCuts if terms.settings.get("multiclass") == "joint" else HingeCuts
-    parts = {"interior-point": (NewtonPath,), "cutting-plane": (cuts,)}
-    return parts.get(_solver_of(terms), (NewtonPath, cuts))
+    multiclass, solver = terms.settings.get("multiclass"), _solver_of(terms)
+    cuts: list[type[SitePart]] = [] if multiclass == "joint" else [HingeCuts]
+    cuts += [JointHingeCuts] if multiclass in ("joint", None) else []
+    if solver == "interior-point":
+        return (NewtonPath,)
+    return tuple(cuts) if solver == "cutting-plane" else (NewtonPath, *cuts)
 
 
 def _solver_of(terms: Terms) -> str:
@@ -363,7 +366,7 @@ class _Binary:
         return FederatedOracle(federation, groups, *_extent(federation), on_cuts)
 
     def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
-        """The first cuts by sums of each class."""
+        """Return what opens the first cuts, by sums of each class."""
         scheme, intercept = self.settings.multiclass, self.intercept
         return lambda: oracle.first(self.features, self.classes, scheme, intercept=intercept)
 
@@ -395,7 +398,7 @@ class _Joint(_Binary):
         return JointOracle(federation, groups, rows, lengths + rows * int(self.settings.intercept), on_cuts)
 
     def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
-        """The first cuts as all others."""
+        """Return None: the first cuts are opened as all others."""
         return None
 
     def disclose(self, federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:

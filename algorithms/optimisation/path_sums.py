@@ -52,7 +52,7 @@ class _Start:
 
     @property
     def layout(self) -> Layout:
-        """Of each problem."""
+        """The layout of each problem."""
         features = self.prior.shape[-1]
         return Layout(features + int(self.lever > 0), features)
 
@@ -124,7 +124,7 @@ class NewtonPath(SitePart):
 
     @step
     def share_path(self, holders: list[str]) -> None:
-        """Learn the common seed and the point from the first of `holders` that is there; where nobody stood, at 0."""
+        """Take the common seed and the points from the first of `holders` that is there; new points are 0."""
         holder = next((site for site in holders if site in self._site.channel.sites), None)
         if holder is None:
             raise StepRefused("no site is left that knows where training stands; run again")
@@ -144,7 +144,7 @@ class NewtonPath(SitePart):
             self.paths.hand_over(points)
 
     def _own_path(self) -> Residues:
-        """The seed, and of each problem the round, the point and the best point, as residues."""
+        """Return the seed, and of each problem the round, the point and the best point, as residues."""
         seed = self._site.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
         if self.paths is None:
             told = np.zeros(len(self.start.labels) * (1 + 2 * self.start.layout.dimensions))
@@ -153,7 +153,7 @@ class NewtonPath(SitePart):
         return np.hstack([seed, told.view(np.uint64)[None, :]])
 
     def _draw(self, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]) -> list[Mask | None]:
-        """The masks of a round, the same at every site."""
+        """Draw the masks of a round, which are the same at every site."""
         if self.seed is None:
             raise StepRefused("the sites have no common seed yet")
         pairs = zip(problems, sizes, strict=True)
@@ -161,7 +161,10 @@ class NewtonPath(SitePart):
 
     @step
     def newton(self, **order: Any) -> FloatArray:
-        """(k, length) this site's part of a round of k problems, see `RoundOrder`; zeros where it knows no path."""
+        """Return (k, length), this site's part of a round of k problems, or zeros if it knows no path.
+
+        order: the fields of a `RoundOrder`.
+        """
         round_ = RoundOrder(**order)
         if self.paths is None:
             return np.zeros((len(round_.problems), self.start.layout.length))
@@ -193,7 +196,7 @@ class NewtonPath(SitePart):
         replace_private(path, lambda file: np.savez(file, w=best[:, :-1], b=best[:, -1]))
 
     def best(self, keep: IntArray, constants: IntArray) -> FloatArray:
-        """(K, m + 1) the best weights and intercepts; see `released`. Raises StepRefused where no path is known."""
+        """Return (K, m + 1), the best weights and intercepts. Raises StepRefused if no path is known."""
         if self.paths is None:
             raise StepRefused("the site lost the path when it was restarted; run again")
         return np.stack(self.paths.best(keep, constants))

@@ -138,7 +138,7 @@ class ColumnSubsets(SitePart):
 
     @step
     def subset_cuts(self, problems: IntArray, w: FloatArray, b: FloatArray, **posed: Any) -> FloatArray:
-        """(sum of g (m + 2),): grouped cuts of problems at points w, b, one behind the other. posed: see `pose`."""
+        """Return grouped cuts of problems at points w, b, one behind the other. posed: see `pose`."""
         self.pose(**posed)
         points = zip(problems.tolist(), self._points(problems, w), b, strict=True)
         cuts = [self._sums(problem).cuts(_FIRST, Points(at_w[None], at_b[None])) for problem, at_w, at_b in points]
@@ -277,7 +277,7 @@ class SubsetOracle(FederatedOracle):
         return cuts
 
     def _summed(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
-        """The sum of a step at points without their zeros, with the problems if sites do not know them yet."""
+        """Order the sum of a step at points without their zeros, with the problems if sites do not know them yet."""
         lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.told()
         self._is_posed = True
         order: dict[str, Any] = {
