@@ -30,7 +30,8 @@ from fedsvm.algorithms.settings import MAX_COUNT, Share, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
 MARKS = np.linspace(-4.0, 4.0, 129)
@@ -129,14 +130,6 @@ class CalibratedSite(HorizontalSite):
 
     features_apart: FloatArray
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that calibrate where rows are set apart for it, and the one that a threshold needs."""
-        unused = set[str]() if terms.reading.get("calibration") else set(steps_in(CalibratedSite))
-        if terms.settings.get("threshold") in ("zero", "half"):
-            unused |= {"called_positive"}
-        return super().offered_steps(terms) - unused
-
     @step
     def score_apart(self, w: FloatArray, b: float) -> None:
         """Take the decision values of the rows set apart."""
@@ -174,6 +167,16 @@ class CalibratedMappedSite(MappedSite, CalibratedSite):
         super().receive_map(**feature_map)
         if self.is_scaled:
             self.features_apart = self.map(self.rows_apart)
+
+
+def calibration(terms: Terms) -> Script:
+    """Return the script of `calibrate`, if the terms set rows apart for it and the coordinator gets the weights."""
+    if not terms.reading.get("calibration") or terms.settings.get("release", "everyone") != "everyone":
+        return seq()
+    counted = [] if terms.settings.get("threshold") in ("zero", "half") else ["called_positive"]
+    halvings = math.ceil(-math.log2(_MIN_STEP)) + 1
+    fitted = repeat("sigmoid_sums", 1, 1 + _MAX_POINTS * halvings)
+    return maybe(stage("score_apart", "classes_apart", fitted, *counted))
 
 
 def likelihood(

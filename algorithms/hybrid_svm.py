@@ -52,7 +52,7 @@ from fedsvm.algorithms.contract import (
 )
 from fedsvm.algorithms.data.classes import above_others, members, one_against_rest
 from fedsvm.algorithms.data.columns import Labelled
-from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.horizontal import count_rows, each_model
 from fedsvm.algorithms.data.partition import agreed_folds
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
 from fedsvm.algorithms.data.scaling import Scale
@@ -65,9 +65,8 @@ from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
 from fedsvm.algorithms.optimisation.joint_hinge import JointOracle, JointSite, JointSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen, newton_path
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
-from fedsvm.algorithms.optimisation.weighting import WeightedSite
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.discrete_noise import gaussian_share, laplace_share
@@ -77,7 +76,8 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
 from fedsvm.federation.errors import FederationError, MembershipChanged, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, maybe, once, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -187,6 +187,26 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
     return above_others(values) if jointly else np.asarray(values)
 
 
+def _training(terms: Terms) -> Script:
+    """Return the script of `_trained`."""
+    settings = terms.settings
+    if settings["variant"] == "one-shot":
+        return once("train_alone")
+    if settings["solver"] == "interior-point":
+        return newton_path(terms, "take_best")
+    joint = settings["multiclass"] == "joint"
+    deal, cuts, line = ("deal_joint_groups", "joint_cuts", "joint_line") if joint else ("deal_groups", "cuts", "line")
+    return seq(deal, cuts, repeat(seq(line, maybe(cuts)), 0, settings["max_iterations"]))
+
+
+def _release_script(terms: Terms) -> Script:
+    """Return the script of `_released`: noise that sites draw, or the model, unless cuts showed it already."""
+    if terms.settings["mechanism"] in ("laplace", "gaussian"):
+        return stage("noisy_part")
+    seen = terms.settings["variant"] == "joint" and terms.settings["solver"] == "cutting-plane"
+    return seq() if seen else once("own_part")
+
+
 class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     """The site half. noise_key: what its shares of noise follow from, and summed: what it put into sums with them.
 
@@ -205,26 +225,10 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     rows_of_all: int
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed variant and solver, and of those that release the model the one it takes.
-
-        Without noise, or with noise that the coordinator draws, that is the model as it is; otherwise shares of noise.
-        """
-        if "variant" not in terms.settings:
-            return super().offered_steps(terms)
-        settings, drawn_here = terms.settings, terms.settings.get("mechanism") in ("laplace", "gaussian")
-        by_path = steps_in(PathSite) | {"squared_norms", "take_best"}
-        by_cuts = steps_in(HingeSite) | steps_in(JointSite)
-        unused = steps_in(WeightedSite) | {"released", "keep_best", "starting_sums"}
-        unused |= {"own_part" if drawn_here else "noisy_part"}
-        if settings.get("variant") == "one-shot":
-            unused |= by_path | by_cuts
-        elif settings.get("solver") == "cutting-plane":
-            joint = settings.get("multiclass") == "joint"
-            unused |= by_path | steps_in(HingeSite if joint else JointSite) | {"own_part", "train_alone"}
-        else:
-            unused |= by_cuts | {"train_alone"}
-        return super().offered_steps(terms) - unused
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `HybridSvm.fit`: training by the agreed variant and solver, and one release."""
+        trained = stage("row_count", "receive_frequencies", _training(terms))
+        return each_model(terms, "encode_known", trained, _release_script(terms))
 
     def check_problem(self, prior: FloatArray, price: float) -> None:
         """Raise OrderRefused for a prior where none was agreed on, or a price that is not C over a number of rows."""

@@ -34,7 +34,7 @@ from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
 from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate
+from fedsvm.algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate, calibration
 from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
@@ -54,12 +54,12 @@ from fedsvm.algorithms.data.classes import (
     ranked_by_votes,
 )
 from fedsvm.algorithms.data.conditions import Conditions
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.inversion import NystromInverse
-from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import joint_hinge, libsvm
@@ -71,11 +71,14 @@ from fedsvm.algorithms.optimisation.linear_svm import (
     pooled_prices,
     pooled_solution,
     train_linear,
+    training,
 )
 from fedsvm.algorithms.optimisation.weighting import Weighting
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.script import Script, stage
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 
@@ -214,6 +217,12 @@ def with_calibration(
 
 class PanSite(CalibratedMappedSite, LinearSvmSite):
     """The site half."""
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `PanSvm.fit`."""
+        mapped = stage(preparation(terms), mapping(terms))
+        return each_model(terms, mapped, training(terms), calibration(terms))
 
 
 class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):

@@ -54,11 +54,11 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.dual_points import DualPoints
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings
+from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings, calibration
 from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
-from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.solution import relative_gap
@@ -68,6 +68,8 @@ from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, repeat, stage
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 _ROOM = 1 + 1e-9
@@ -159,6 +161,13 @@ class AdmmSite(CalibratedMappedSite):
     duals: FloatArray
     value: FloatArray
     _sent: FloatArray
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `SvmAdmm.fit`."""
+        iterations = repeat("consensus", 1, terms.settings["max_iterations"])
+        trained = stage("squared_norms", iterations, "dual_sums", "dual_vector")
+        return each_model(terms, stage(preparation(terms), mapping(terms)), trained, calibration(terms))
 
     @step
     def consensus(

@@ -503,6 +503,7 @@ class Federation:
             raise
         if journal is not None:
             journal.write(order, value, changed=False)
+        self._admission.note_completed(self.progress.round, order.step)
         return value
 
     def _replayed(self, order: Order, told: Told) -> Any:
@@ -522,6 +523,7 @@ class Federation:
         self._on_progress(self)
         if told.changed:
             raise MembershipChanged
+        self._admission.note_completed(self.progress.round, order.step)
         return told.value
 
     def _replay_attempt(self, order: Order, tried: Tried, value: Any) -> None:
@@ -664,6 +666,8 @@ class Federation:
             self.membership.change(self.progress.round, self.progress.phase, left, joined, self._dispatcher.label)
         finally:
             self._on_progress(self)
+        if joined:
+            self._admission.announce(tuple(site for site in self.sites if site not in joined))
         if self._is_fixed:
             raise MembershipChanged
 

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.data.columns import Schema
+from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.hybrid_svm import noise_of
@@ -77,9 +79,17 @@ NOISY: Mapping[str, Any] = {"mechanism": "laplace", "epsilon": 1.0, "variant": "
 BUDGETED = SiteRules(max_epsilon=1.0)
 
 
+def encoded(federation: Federation) -> None:
+    """Have the columns agreed on."""
+    federation.run("encode", values=[])
+
+
 def prepared(federation: Federation) -> None:
     """Have the rows encoded and scaled, as honest rounds do."""
-    federation.run("encode", values=[])
+    encoded(federation)
+    federation.gather("row_count", shape=())
+    federation.sum("column_sums", shape=(COLUMNS,), bound=np.inf)
+    federation.sum("column_squares", shape=(COLUMNS,), bound=np.inf, mean=np.zeros(COLUMNS))
     federation.run("rescale", offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS))
 
 
@@ -87,6 +97,44 @@ def mapped(federation: Federation) -> None:
     """Have features ready, too."""
     prepared(federation)
     federation.run("receive_map", features="identity", dimensions=COLUMNS)
+
+
+def measured(federation: Federation) -> None:
+    """Have features ready, and their lengths known."""
+    mapped(federation)
+    federation.sum("squared_norms", shape=(2,), bound=np.inf)
+
+
+def balanced(federation: Federation) -> None:
+    """Have the rows of each class counted, too."""
+    measured(federation)
+    federation.sum("class_counts", shape=(2,), bound=1e6)
+
+
+def clustered(federation: Federation) -> None:
+    """Have landmarks agreed on, but the map not yet told."""
+    prepared(federation)
+    federation.run("agree_secret")
+    federation.run("cluster", quotas=[2, 2, 2], min_cluster_size=3)
+    federation.sum("local_landmarks", shape=(6, COLUMNS + 1), bound=np.inf, quotas=[2, 2, 2])
+    federation.sum("records_exposed", shape=(), bound=6.0)
+
+
+def aligned(federation: Federation) -> None:
+    """Have records aligned by their positions."""
+    federation.gather("record_count", shape=())
+
+
+def encoded_as_public(federation: Federation) -> None:
+    """Have private rows in the columns of public ones, and counted."""
+    federation.run("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None)
+    federation.gather("row_count", shape=())
+
+
+def fitted(federation: Federation) -> None:
+    """Train the first of two folds as an honest coordinator does."""
+    task = HorizontalTask(Schema([f"x{j}" for j in range(COLUMNS)]), "standard", 1, fold=0)
+    ALGORITHMS["pan-svm"].fit(federation, task, ALGORITHMS["pan-svm"].Settings(**PAN))
 
 
 def summed(step: str, shape: tuple[int, ...] = (1,), bound: float = 1e6, **params: Any) -> Orders:
@@ -111,8 +159,14 @@ ONE_SHOT = terms("hybrid-svm", mechanism="laplace", epsilon=1.0, variant="one-sh
 
 def with_frequencies(federation: Federation) -> None:
     """Have private rows mapped by one frequency."""
-    federation.run("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None)
+    encoded_as_public(federation)
     federation.run("receive_frequencies", rho=np.ones((1, COLUMNS)))
+
+
+def with_measured_frequencies(federation: Federation) -> None:
+    """Have the lengths of these features known, too."""
+    with_frequencies(federation)
+    federation.sum("squared_norms", shape=(2,), bound=np.inf)
 
 
 def trained_alone(federation: Federation, rows: int = 60) -> None:
@@ -162,35 +216,35 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a path around a point of its choice": (
         terms("pan-svm", **PAN),
         STRICT,
-        mapped,
+        measured,
         ran("begin_path", prior=W, price=1.0, lever=1.0, masking="congruence"),
         "the prior of begin_path must be 0",
     ),
     "a path without the agreed masks": (
         terms("pan-svm", **PAN),
         SiteRules(),
-        mapped,
+        measured,
         ran("begin_path", prior=0 * W, price=1.0, lever=1.0, masking="none"),
         'masking must be "congruence", as agreed, got "none"',
     ),
     "a kernel so narrow that it sees single rows": (
         terms("svm-admm"),
         SiteRules(),
-        prepared,
+        clustered,
         ran("receive_map", features="landmarks", landmarks=W[None], map=np.eye(1), **{**RBF, "gamma": 1e7}),
         'gamma must be "auto", as agreed, got 10000000.0',
     ),
     "training rows as held-out rows": (
         terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
         STRICT,
-        prepared,
+        encoded,
         ran("hold_out", fold=-1),
         "fold must be one of the 2 that were agreed on",
     ),
     "training on the rows of all folds": (
         terms("pan-svm", {"folds": 2}, **PAN),
         STRICT,
-        prepared,
+        encoded,
         ran("hold_out", fold=None),
         "fold must be one of the 2 that were agreed on",
     ),
@@ -204,7 +258,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "columns scaled by the test's records": (
         terms("dpp-svm", {"test_fraction": 0.2}),
         SiteRules(),
-        nothing,
+        aligned,
         ran("prepare_fold", fold=None, scale="standard"),
         "fold must be one of the 1 that were agreed on",
     ),
@@ -247,28 +301,28 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "more landmarks than an agreed count": (
         terms("pan-svm", landmarks=2, gamma=0.25),
         SiteRules(),
-        prepared,
+        clustered,
         ran("receive_map", features="landmarks", landmarks=np.ones((3, COLUMNS)), map=np.eye(3), **RBF),
         "landmarks must be 2 or fewer, as agreed, got 3",
     ),
     "factors of classes without class weights": (
         terms("pan-svm", **PAN),
         STRICT,
-        mapped,
+        measured,
         ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
         "factors must be those of class_weight = null, as agreed",
     ),
     "other factors than the agreed ones": (
         terms("pan-svm", **PAN, class_weight={"ill": 3.0}),
         STRICT,
-        mapped,
+        measured,
         ran("begin_path", **BEGUN, factors=[3.0, 1e6]),
         'factors must be those of class_weight = {"ill": 3.0}, as agreed',
     ),
     "balanced factors that balance nothing": (
         terms("pan-svm", **PAN, class_weight="balanced"),
         STRICT,
-        mapped,
+        balanced,
         ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
         'factors must be those of class_weight = "balanced", as agreed',
     ),
@@ -282,14 +336,14 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "Newton sums of one class": (
         terms("logistic-regression", **PAN),
         SiteRules(),
-        mapped,
+        measured,
         summed("newton_sums", (1, 21), points=np.zeros((1, 5)), scales=np.ones(3), intercept=True, factors=[0.0, 1.0]),
         "factors must be those of class_weight = null, as agreed",
     ),
     "a path of other problems": (
         terms("pan-svm", **PAN),
         STRICT,
-        mapped,
+        measured,
         ran("begin_path", **BEGUN, scheme="ovo"),
         "scheme must be 'ovr', as agreed, got 'ovo'",
     ),
@@ -310,7 +364,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a histogram without bins": (
         terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
         STRICT,
-        prepared,
+        fitted,
         summed("score_counts", (2004,), model=ONE, bins=-1, threshold=0.0, kept=False),
         "bins must be a whole number from 1 to 1000, got -1",
     ),
@@ -333,7 +387,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "frequencies in a run without": (
         terms("dp-erm", epsilon=1.0),
         BUDGETED,
-        nothing,
+        encoded_as_public,
         ran("take_rows", rho=np.ones((1, COLUMNS)), longest=1.0, clip=True),
         "features must be 0, as agreed, got 1",
     ),
@@ -389,7 +443,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "private rows at a price of its choice": (
         terms("hybrid-svm", **{**NOISY, "mechanism": "gaussian", "delta": 1e-6}, features=1),
         BUDGETED,
-        with_frequencies,
+        with_measured_frequencies,
         ran("begin_path", prior=np.zeros(2), price=7e3, lever=0.0, masking="congruence"),
         "price must be C = 300 over the number of rows, got 7000",
     ),
@@ -437,7 +491,7 @@ def test_steps_of_frozen_runs_are_offered_and_few_others(tmp_path: Path) -> None
     known = json.loads(frozen.PATH.read_text())["cases"]
     for case in frozen.CASES:
         scenario, _ = frozen.scenario_of(case, tmp_path)
-        offered = scenario.algorithm.implementation.Site.offered_steps(terms_of(scenario))
+        offered = scenario.algorithm.implementation.Site.script(terms_of(scenario)).steps
         taken = known[case]["steps"].keys() - {"join"}
         assert taken <= offered, case
         unused = {"agree_secret", "category_tables", "class_counts", "column_count", "record_count"}
@@ -447,8 +501,8 @@ def test_steps_of_frozen_runs_are_offered_and_few_others(tmp_path: Path) -> None
 
 def test_a_program_of_one_class_offers_all_its_steps() -> None:
     program = ALGORITHMS["naive-bayes"].Site
-    assert {"class_counts", "class_sums"} <= program.offered_steps(terms("naive-bayes"))
-    assert program.offered_steps(terms("naive-bayes")) < steps_of(program)
+    named = program.script(terms("naive-bayes")).steps
+    assert {"class_counts", "class_sums"} <= named < steps_of(program)
 
 
 def test_the_frequencies_that_the_agreed_seed_draws_are_taken() -> None:
@@ -460,13 +514,12 @@ def test_the_frequencies_that_the_agreed_seed_draws_are_taken() -> None:
     assert rows == 60
 
 
-def test_each_model_beyond_the_agreed_ones_is_charged(tmp_path: Path) -> None:
-    """Three sites are each charged 1 when they join, and again for a second model, though frequencies came anew."""
-    rules = SiteRules(max_epsilon=1.0, budget=3.0, ledger=str(tmp_path / "ledger"))
+def test_a_model_beyond_the_agreed_ones_is_refused(tmp_path: Path) -> None:
+    """Three sites are each charged 1 when they join, and refuse to train a second model."""
+    rules = SiteRules(max_epsilon=1.0, budget=30.0, ledger=str(tmp_path / "ledger"))
     with sites(ONE_SHOT, rules) as federation:
         trained_alone(federation)
         assert np.isfinite(federation.sum("noisy_part", shape=(2,), bound=np.inf, **FOR_EPSILON)).all()
-        trained_alone(federation)
-        said = refusals(federation, summed("noisy_part", (2,), np.inf, **FOR_EPSILON))
-    assert all("all runs together may spend epsilon 3; 3 is spent" in why for why in said.values())
+        said = refusals(federation, encoded_as_public)
+    assert all("step 'encode_known' is out of place" in why for why in said.values())
     assert len((tmp_path / "ledger").read_text().splitlines()) == len(SITES)

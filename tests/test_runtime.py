@@ -593,7 +593,7 @@ def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_eith
         "class Gone:\n"
         "    def __del__(self):\n"
         "        time.sleep(60)\n"
-        f"main(Installation({{}}, {{}}, {busy}), int(sys.argv[1]))"
+        f"main(Installation({{}}, {{}}, warm_up={busy}), int(sys.argv[1]))"
     )
     (tmp_path / "busy_site_process.py").write_text(script)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")

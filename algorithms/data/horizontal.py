@@ -28,7 +28,8 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.federation.site.program import SiteProgram, step, steps_of
+from fedsvm.federation.site.script import Script, any_order, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.common_seed import common_seed
@@ -45,7 +46,11 @@ FOLDS_DISCLOSE = (
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 
 
-_SCALE_STEPS = {"standard": ("column_sums", "column_squares"), "minmax": ("column_extremes",), "none": ()}
+_SCALE_STEPS = {
+    "standard": ("column_sums", "column_squares"),
+    "minmax": ("agree_secret", "column_extremes"),
+    "none": (),
+}
 """What each common scale is agreed on by."""
 
 
@@ -82,18 +87,13 @@ class HorizontalSite(SiteProgram):
         self.indicators = 0
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that the scale, missing values and folds of the terms imply, and those of the algorithm."""
-        reading, unused = terms.reading, set[str]()
-        if (scale := reading.get("scale")) is not None:
-            unused |= {step for name, steps in _SCALE_STEPS.items() for step in steps if name != scale}
-        if reading.get("missing") != "mean":
-            unused |= {"missing_values", "known_values", "fill"}
-        if not agreed_folds(reading):
-            unused |= {"hold_out", "score_counts"}
-        elif reading.get("tested_by") != "sites":
-            unused |= {"score_counts"}
-        return super().offered_steps(terms) - unused
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of an algorithm that says none: the rows are prepared, and its own steps come in any order.
+
+        An algorithm of this package says more. See `each_model` and `preparation`.
+        """
+        own = steps_of(cls) - steps_of(HorizontalSite) | {"agree_secret", "row_count"}
+        return each_model(terms, stage(stage(preparation(terms)), any_order(own)))
 
     def held(self) -> tuple[int, list[str]]:
         """All rows, and the columns of the source."""
@@ -233,6 +233,33 @@ class HorizontalSite(SiteProgram):
         self.rows_apart = (self.encoded[self.calibrating] - offset) / scale
         self.rows_tested = (self.encoded[self.tested] - offset) / scale
         self.is_scaled = True
+
+
+# What may be ordered.
+
+
+def preparation(terms: Terms) -> Script:
+    """Return the script of `HorizontalTask.prepare`; values of categories are agreed on once in a run."""
+    reading = terms.reading
+    scales = [reading["scale"]] if "scale" in reading else list(_SCALE_STEPS)
+    return seq(
+        maybe(repeat("category_tables"), "encode"),
+        *(["hold_out"] if agreed_folds(reading) else []),
+        "row_count",
+        *([maybe("missing_values", "known_values", "fill")] if reading.get("missing") == "mean" else []),
+        either(*(seq(*_SCALE_STEPS[scale]) for scale in scales)),
+        "rescale",
+    )
+
+
+def each_model(terms: Terms, *parts: Script | str) -> Script:
+    """Return the script of a run that trains a model for each agreed fold, and has sites test it where that is agreed.
+
+    parts: how each is trained, in their order.
+    """
+    folds = agreed_folds(terms.reading)
+    is_tested = folds and terms.reading.get("tested_by") == "sites"
+    return repeat(seq(*parts, *(["score_counts"] if is_tested else [])), 1, max(1, folds))
 
 
 # What the sites agree on.

@@ -15,17 +15,11 @@ from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
-from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.site.program import step
 
 
 class PubliclyScaledSite(HorizontalSite):
     """The rows of one site, in columns and on a scale that were chosen without it."""
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of an algorithm whose columns and scale come from public rows: sites agree on none."""
-        return super().offered_steps(terms) - (steps_in(HorizontalSite) - {"row_count", "score_counts"})
 
     @step
     def encode_known(self, values: list[list[str]], offset: FloatArray, scale: FloatArray, fold: int | None) -> None:

@@ -20,7 +20,7 @@ equals. The other sites see the centres of every round, without the sizes of the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -33,18 +33,12 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.passing_on import pass_on
 from fedsvm.protocols.secret_order import secret_order
 
 LandmarkMethod = Literal["local", "global", "gaussian"]
-
-_STEPS: Mapping[LandmarkMethod, Sequence[str]] = {
-    "local": ("cluster", "local_landmarks", "records_exposed"),
-    "global": ("take_centres", "cluster_sums", "last_centres", "rows_isolated"),
-    "gaussian": ("row_sums", "outer_products"),
-}
-"""Those that each kind of landmarks takes."""
 
 ROUNDS_OPENED = (
     "sums over every cluster of every round of k-means: less its own rows they are of the other sites', and where a "
@@ -83,16 +77,19 @@ def landmark_count(wanted: float, rows: int) -> int:
     return count
 
 
+def landmark_script(terms: Terms) -> Script:
+    """Return the script of `choose_landmarks` by the agreed method."""
+    method, wanted = terms.settings["landmark_method"], terms.settings["landmarks"]
+    if method == "local":
+        return seq("agree_secret", "cluster", "local_landmarks", "records_exposed")
+    if method == "gaussian":
+        return seq("row_sums", "outer_products")
+    most = len(k_means.rounds(wanted if type(wanted) is int else MAX_DIMENSION))
+    return seq(repeat(seq("take_centres", "cluster_sums"), 1, most), "last_centres", "rows_isolated")
+
+
 class LandmarkSite(HorizontalSite):
     """What a site does towards the landmarks."""
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that the agreed landmarks take, if any, and not those of others."""
-        settings = terms.settings
-        method = settings.get("landmark_method") if settings.get("features") == "landmarks" else None
-        unused = {step for name, steps in _STEPS.items() for step in steps if name != method}
-        return super().offered_steps(terms) - (unused if "features" in settings else set())
 
     # Local: of its own rows.
 

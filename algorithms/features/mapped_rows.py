@@ -11,11 +11,13 @@ import numpy as np
 from fedsvm.algorithms.data.horizontal import HorizontalSite, Prepared
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
 from fedsvm.algorithms.features.fourier import FourierMap
-from fedsvm.algorithms.features.landmarks import LandmarkSite
+from fedsvm.algorithms.features.landmarks import LandmarkSite, landmark_script
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, seq
+from fedsvm.federation.site.terms import Terms
 
 
 class FeatureSite(HorizontalSite):
@@ -68,6 +70,12 @@ class MappedSite(LandmarkSite, FeatureSite):
         if self.terms.settings.get("gamma") == "auto" and gamma == 1.0 / self.rows.shape[1]:
             return
         self.check_agreed(gamma=gamma)
+
+
+def mapping(terms: Terms) -> Script:
+    """Return the script of `map_rows`."""
+    landmarks = [landmark_script(terms)] if terms.settings["features"] == "landmarks" else []
+    return seq(*landmarks, "receive_map")
 
 
 def map_rows(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:

@@ -23,9 +23,9 @@ from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Taken
 from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
 from fedsvm.algorithms.optimisation.joint_hinge import JointOracle, JointSite
-from fedsvm.algorithms.optimisation.line_search import line_search
+from fedsvm.algorithms.optimisation.line_search import MAX_STEPS, line_search
 from fedsvm.algorithms.optimisation.masking import Dither, Masking, dither_seed
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, PathSite, Release
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, PathSite, Release, newton_path
 from fedsvm.algorithms.optimisation.predicted import Work
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Weighting
@@ -35,7 +35,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.disclosures import Kind
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import steps_in
+from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -141,19 +141,6 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
 class LinearSvmSite(PathSite, HingeSite, JointSite):
     """The site half of both solvers."""
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed solver, or of both where one is to be chosen, and the agreed release."""
-        settings, unused = terms.settings, {"keep_best"}
-        if settings.get("release") == "sites":
-            unused = {"released"}
-        solver = _solver_of(terms)
-        if solver == "interior-point":
-            return super().offered_steps(terms) - unused - steps_in(HingeSite) - steps_in(JointSite)
-        unused |= steps_in(PathSite) if solver == "cutting-plane" else set()
-        unused |= steps_in(HingeSite if settings.get("multiclass") == "joint" else JointSite)
-        return (super().offered_steps(terms) | {"class_counts"}) - unused
-
     def check_problem(self, prior: FloatArray, price: float) -> None:
         """Raise OrderRefused for another penalty than was agreed on, or for a prior.
 
@@ -171,6 +158,29 @@ def _solver_of(terms: Terms) -> str:
     if settings.get("solver") == "auto" and (settings.get("release") == "sites" or weighted):
         return "interior-point"
     return str(settings.get("solver"))
+
+
+def training(terms: Terms) -> Script:
+    """Return the script of `train_linear` by the agreed solver, or by the one that is found to be faster."""
+    settings, solver = terms.settings, _solver_of(terms)
+    by_path = newton_path(terms, "keep_best" if settings["release"] == "sites" else "released")
+    counted = maybe("class_counts")
+    by_cuts = seq(counted, _cutting_planes(terms))
+    if solver == "auto":
+        return seq(counted, "squared_norms", either(by_path, by_cuts))
+    return by_path if solver == "interior-point" else by_cuts
+
+
+def _cutting_planes(terms: Terms) -> Script:
+    """Return the script of `_by_cutting_planes`: of each iteration a search along a line, and then perhaps cuts."""
+    settings = terms.settings
+    tried = MAX_STEPS if settings["line_search"] == "fixed-step" else 1
+    if settings["multiclass"] == "joint":
+        deal, first, line, cuts = "deal_joint_groups", repeat("joint_cuts", 1, 2), "joint_line", "joint_cuts"
+    else:
+        deal, first, line, cuts = "deal_groups", seq("starting_sums", maybe("cuts")), "line", "cuts"
+    iteration = seq(repeat(line, 1, tried), maybe(cuts))
+    return seq(deal, stage("squared_norms", first, repeat(iteration, 0, settings["max_iterations"])))
 
 
 @dataclass(frozen=True)

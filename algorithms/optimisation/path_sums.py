@@ -24,12 +24,14 @@ from fedsvm.algorithms.features.mapped_rows import FeatureSite
 from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
 from fedsvm.algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimisation.weighting import Factors, WeightedSite, Weighting
+from fedsvm.algorithms.optimisation.weighting import Factors, WeightedSite, Weighting, agreement_on_factors
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
+from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
@@ -274,6 +276,18 @@ class PathSite(FeatureSite, WeightedSite):
         points = [at.v if last else at.best for at, last in zip(latest, keep.tolist(), strict=True)]
         ends = zip(self.problems, points, constants.tolist(), strict=True)
         return np.stack([problem.weights(point, constant) for problem, point, constant in ends])
+
+
+def newton_path(terms: RunTerms, end: str) -> Script:
+    """Return the script of a `FederatedPath`, which a step `end` concludes.
+
+    Rounds that certify nothing do not count among `max_iterations`: the first, one whose matrix is beyond what was
+    expected, and some for each change of membership.
+    """
+    begun = stage("squared_norms", agreement_on_factors(terms), "begin_path", "share_path")
+    handed_on = stage("share_path", maybe("squared_norms"))
+    along = repeat(either("newton", handed_on), 1, terms.settings["max_iterations"] + 4, per_change=6)
+    return stage(begun, repeat(seq(along, end), 1, 1, per_change=1))
 
 
 def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:

@@ -17,6 +17,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, seq
 from fedsvm.federation.site.terms import Terms
 
 EXPONENTS = np.arange(-64, 65)
@@ -85,13 +86,6 @@ class ClassWeightSettings:
 class WeightedSite(HorizontalSite):
     """A site whose rows may count for more or less than others."""
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that agree on the weights of classes and rows, where there are some."""
-        balanced, weighted = terms.settings.get("class_weight") == "balanced", terms.reading.get("weight")
-        unused = ({"class_counts"} if not balanced else set()) | ({"largest_weight"} if not weighted else set())
-        return super().offered_steps(terms) - unused
-
     @step
     def class_counts(self) -> FloatArray:
         """(K,): how many rows are of each class, of two the negative one first."""
@@ -124,6 +118,12 @@ class WeightedSite(HorizontalSite):
     def prices(self, price: float, factors: Sequence[float]) -> FloatArray:
         """(n,) of the rows, at `price` each, times its class's factor, all 1 where there are none, and its weight."""
         return row_prices(price, numbers(self.labels), factors or [1.0] * max(2, len(self.labels)), self.weights)
+
+
+def agreement_on_factors(terms: Terms) -> Script:
+    """Return the script of `Factors.agreed`."""
+    balanced, weighted = terms.settings.get("class_weight") == "balanced", terms.reading.get("weight")
+    return seq(*(["class_counts"] if balanced else []), *(["largest_weight"] if weighted else []))
 
 
 @dataclass(frozen=True)

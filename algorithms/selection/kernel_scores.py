@@ -18,13 +18,15 @@ from __future__ import annotations
 import numpy as np
 
 from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.landmarks import landmark_script
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation.path_sums import PathSite
-from fedsvm.algorithms.selection.subset_path import SVM_STEPS, SelectionSite, has_curve
+from fedsvm.algorithms.optimisation.path_sums import newton_path
+from fedsvm.algorithms.selection.subset_path import MOMENTS, SelectionSite, has_curve
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
 
@@ -32,17 +34,15 @@ class KernelScoreSite(SelectionSite):
     """A site that also adds up what its rows' dual variables say of columns."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
-        offered, weights = super().offered_steps(terms), terms.settings.get("weights")
-        if weights != "linear":
-            offered |= steps_in(PathSite) - {"keep_best"}
-            offered -= frozenset() if has_curve(terms) else SVM_STEPS
-        return (
-            offered
-            - ({"dual_columns"} if weights != "input" else set())
-            - ({"dual_kernels"} if weights != "kernel" else set())
-        )
+    def choosing(cls, terms: Terms) -> Script:
+        """Return the script of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
+        weights = terms.settings["weights"]
+        if weights == "linear":
+            return super().choosing(terms)
+        scored = {"kernel": ["dual_kernels"], "input": ["dual_columns"]}.get(weights, [])
+        step = stage("keep_columns", "receive_map", newton_path(terms, "released"), *scored)
+        curve = super().choosing(terms) if has_curve(terms) else seq()
+        return seq(stage(*MOMENTS), stage(landmark_script(terms)), repeat(step), curve)
 
     @step
     def dual_columns(self) -> FloatArray:

@@ -18,9 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from fedsvm.algorithms.calibration import calibration
+from fedsvm.algorithms.data.horizontal import each_model, preparation
+from fedsvm.algorithms.features.mapped_rows import mapping
 from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
 from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms, opened_by
+from fedsvm.algorithms.optimisation.linear_svm import training
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_masks
 from fedsvm.algorithms.optimisation.path_sums import (
     MASKED_SHOWS,
@@ -36,15 +40,19 @@ from fedsvm.algorithms.selection.subsets import Posed, Subset, SubsetSite
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, any_order, seq, stage
 from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
 
 RELEASED = "weights of SVMs on the way to the columns that are kept"
 
 
-SVM_STEPS = frozenset({"subset_newton", "subset_weights", "subset_cuts", "subset_line", "held_out_rows"})
-"""Those of SVMs on columns, by either solver."""
+MOMENTS = ("class_sizes", "class_moments")
+"""The steps of `class_moments`."""
+
+CUTS = frozenset({"subset_cuts", "subset_line"})
+"""The steps of cutting planes on columns."""
 
 
 def has_curve(terms: RunTerms) -> bool:
@@ -72,6 +80,13 @@ def _without(problem: Problem, standing: Standing, kept: IntArray) -> tuple[Prob
     return fewer, replace(standing, v=v, best=v, residuals=residuals, slopes=still, lag=still, iteration=0)
 
 
+def svms(terms: RunTerms) -> frozenset[str]:
+    """Return the steps that train SVMs on columns and, where a curve is measured, count on rows that they leave out."""
+    by_path = frozenset({"agree_secret", "subset_newton", "subset_weights"})
+    trained = by_path if terms.settings["select_solver"] == "interior-point" else CUTS
+    return trained | ({"held_out_rows"} if has_curve(terms) else frozenset())
+
+
 class SelectionSite(SubsetSite):
     """A site that also goes the paths of problems of columns."""
 
@@ -79,19 +94,19 @@ class SelectionSite(SubsetSite):
     trails: list[list[Standing]]
 
     @classmethod
-    def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
-        """Return the steps of the agreed solver and statistic, with counts of held-out rows where a curve is measured.
+    def script(cls, terms: RunTerms) -> Script:
+        """Return the script of `SelectionAlgorithm.fit`: columns are chosen and kept, and then a model is trained.
 
-        A method that counts them for another reason adds `held_out_rows`.
+        How many rounds the choice takes depends on the number of columns, which the terms do not say.
         """
-        settings = terms.settings
-        unused = set(steps_in(SelectionSite))
-        if settings.get("select_solver") == "interior-point":
-            unused = {"subset_cuts", "subset_line"}
-        unused |= set() if settings.get("statistic") == "mi" else {"class_bins"}
-        unused |= set() if settings.get("statistic") == "mrmr" else {"column_products"}
-        unused |= set() if has_curve(terms) else {"held_out_rows"}
-        return super().offered_steps(terms) - unused
+        chosen = seq(cls.choosing(terms), "keep_columns")
+        mapped = stage(mapping(terms))
+        return each_model(terms, stage(preparation(terms)), chosen, mapped, training(terms), calibration(terms))
+
+    @classmethod
+    def choosing(cls, terms: RunTerms) -> Script:
+        """Return the script of what comes before columns are kept: here SVMs on columns, in any order."""
+        return any_order({*MOMENTS, *svms(terms)})
 
     @step
     def subset_newton(

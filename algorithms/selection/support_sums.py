@@ -28,6 +28,7 @@ from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -45,12 +46,12 @@ class SupportSite(SelectionSite):
     """A site that also tells of its rows that support a model."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed criteria; a vote may end by counts of held-out rows."""
-        criteria, offered = terms.settings.get("criteria"), super().offered_steps(terms)
-        if criteria == "vote":
-            return offered | {"held_out_rows"}
-        return offered if criteria == "svm-t" else offered - steps_in(SupportSite)
+    def choosing(cls, terms: Terms) -> Script:
+        """Return the script of SVMs and, by the agreed criteria, of sums over support rows and of a vote's tests."""
+        criteria = terms.settings["criteria"]
+        counted = {"held_out_rows"} if criteria == "vote" else set[str]()
+        supported = steps_in(SupportSite) if criteria in ("vote", "svm-t") else frozenset[str]()
+        return any_order(super().choosing(terms).steps | counted | supported)
 
     @step
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:

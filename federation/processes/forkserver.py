@@ -158,7 +158,7 @@ class _ForkServer:
             self._tell(order)
         else:
             try:
-                policies = [self._offering(SitePolicy.from_fields(fields)) for fields in order["policies"]]
+                policies = [self._scripted(SitePolicy.from_fields(fields)) for fields in order["policies"]]
                 with limits.refused_tasks_explained():
                     needed = limits.TASKS_PER_SITE * len(order["start"]) + order["spare_tasks"]
                     limits.require_tasks(needed, f"Starting {len(order['start'])} of the sites")
@@ -166,14 +166,14 @@ class _ForkServer:
             except (LaunchError, Malformed) as error:
                 self._tell({"error": str(error)})
 
-    def _offering(self, policy: SitePolicy) -> SitePolicy:
-        """Return the policy with the steps that its program offers, so that no site has to look through its classes.
+    def _scripted(self, policy: SitePolicy) -> SitePolicy:
+        """Return the policy with the script of its program, so that no site has to derive it.
 
-        That would write to the pages of all their methods. Where the program cannot be had, the site says why.
+        That would write to the pages of all its classes. If the program cannot be had, the site says why.
         """
         with contextlib.suppress(Exception):
             program = self._installation.programs[policy.terms.program]
-            return replace(policy, offered=tuple(sorted(program.offered_steps(policy.terms))))
+            return replace(policy, script=program.script(policy.terms))
         return policy
 
     def _empty_workspace(self) -> None:

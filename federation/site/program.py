@@ -1,8 +1,8 @@
 """What a site can be asked to do: the programs and secure sums that its own installation registers.
 
 The coordinator names a program and a step; it can send neither code nor an import path. Only methods marked with
-`@step` can be named, of these only the ones that the agreed terms imply, and what they return leaves the site in a sum
-only, unless they say otherwise.
+`@step` can be named, of these only the ones that the agreed terms imply, in the order of the program's script (see
+`script`), and what they return leaves the site in a sum only, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -134,13 +135,12 @@ class SiteProgram:
         self.charge_again: Callable[[], None] = lambda: None
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the names of the steps that a run on these terms may order; here all.
+    def script(cls, terms: Terms) -> Script:
+        """Return what a run on these terms may order, in which order and how often; here all steps in any order.
 
-        A site refuses every other step. A class whose steps depend on settings removes those that the terms rule out
-        from what its base offers.
+        A site refuses every other order. It derives the script by itself, from the terms that it agreed to.
         """
-        return steps_of(cls)
+        return any_order(steps_of(cls))
 
     def check_agreed(self, **arguments: Any) -> None:
         """Raise OrderRefused for an argument of a step that differs from the agreed setting of this name."""
@@ -229,10 +229,13 @@ class Installation:
         By name, what sites can run.
     sums : mapping of str to callable
         By name, what makes a secure sum, given its options.
+    setting_names : callable, optional
+        Returns the names that the settings of agreed terms must have, given a program's name; None if any will do.
     warm_up : callable, optional
         Does once what sites will do, before they are forked: what it loads, they share.
     """
 
     programs: Mapping[str, type[SiteProgram]]
     sums: Mapping[str, Callable[..., SumProtocol]]
+    setting_names: Callable[[str], frozenset[str] | None] = lambda program: None
     warm_up: Callable[[], None] = lambda: None

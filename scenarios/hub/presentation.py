@@ -68,7 +68,7 @@ def disclosures_of(task: Task) -> Disclosures:
     terms = terms_of(scenario)
     algorithm = ALGORITHMS[terms.program]
     program = algorithm.Site
-    offered = program.offered_steps(terms)
+    offered = program.script(terms).steps
     summed = [name for name in _steps_with_value(program, offered) if name not in terms.gathers]
     return Disclosures(
         algorithm=terms.program,
