@@ -47,8 +47,8 @@ from fedsvm.algorithms.contract import (
 )
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.columns import Labelled
-from fedsvm.algorithms.data.horizontal import count_rows, each_model
-from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
+from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
 from fedsvm.algorithms.privacy.accountant import Once, Release
@@ -209,7 +209,7 @@ class ErmSite(PubliclyScaledSite):
         """
         joint = terms.settings["multiclass"] == "joint"
         steps = repeat("joint_erm_sums" if joint else "erm_sums", 1, 1 + _MAX_STEPS)
-        return each_model(terms, "encode_known", stage("row_count", "take_rows", steps))
+        return each_private_model(terms, stage("row_count", "take_rows", steps))
 
     @step
     def take_rows(self, rho: FloatArray, longest: float, clip: bool) -> None:

@@ -52,9 +52,9 @@ from fedsvm.algorithms.contract import (
 )
 from fedsvm.algorithms.data.classes import above_others, members, one_against_rest
 from fedsvm.algorithms.data.columns import Labelled
-from fedsvm.algorithms.data.horizontal import count_rows, each_model
+from fedsvm.algorithms.data.horizontal import count_rows
 from fedsvm.algorithms.data.partition import agreed_folds
-from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
+from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
 from fedsvm.algorithms.features.kernels import Kernel
@@ -228,7 +228,7 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     def script(cls, terms: Terms) -> Script:
         """Return the script of `HybridSvm.fit`: training by the agreed variant and solver, and one release."""
         trained = stage("row_count", "receive_frequencies", _training(terms))
-        return each_model(terms, "encode_known", trained, _release_script(terms))
+        return each_private_model(terms, trained, _release_script(terms))
 
     def check_problem(self, prior: FloatArray, price: float) -> None:
         """Raise OrderRefused for a prior where none was agreed on, or a price that is not C over a number of rows."""
