@@ -307,12 +307,10 @@ class Place:
         """
         changed = self._changed or (bool(self._members) and self._members != members)
         is_repeated = (step, told) == self._last and (changed or self._repeats < MAX_REPEATS)
-        before, may = self._may, _after(self._may, step)
+        before = _distinct((*self._may, *self._started_again())) if changed else self._may
+        may = _after(before, step)
         if is_repeated:  # or, if the script has the step twice in a row, its second time
             before, may = _distinct((*before, *self._before)), _distinct((*may, *self._may))
-        elif not may and changed:
-            before = self._started_again()
-            may = _after(before, step)
         if not may:
             raise OrderRefused(self._reason(step))
         if changed:
@@ -346,7 +344,7 @@ class Place:
             if number <= self._round:
                 continue
             again = may if step == last else ()
-            started = tuple(left for each in (*before, *may) for left in each.anew())
+            started = tuple(begun for each in (*before, *may) for begun in each.anew())
             left = _distinct((*_after(may, step), *again, *_after(started, step)))
             if not left:
                 left = _after(_grown(may), step)
