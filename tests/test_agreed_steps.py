@@ -20,8 +20,9 @@ from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap
-from fedsvm.algorithms.hybrid_svm import noise_of
+from fedsvm.algorithms.hybrid_svm import HybridSettings, _by_interior_point, noise_of
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
@@ -131,10 +132,43 @@ def encoded_as_public(federation: Federation) -> None:
     federation.gather("row_count", shape=())
 
 
-def fitted(federation: Federation) -> None:
-    """Train the first of two folds as an honest coordinator does."""
-    task = HorizontalTask(Schema([f"x{j}" for j in range(COLUMNS)]), "standard", 1, fold=0)
-    ALGORITHMS["pan-svm"].fit(federation, task, ALGORITHMS["pan-svm"].Settings(**PAN))
+def fit(program: str, fold: int | None = None, **settings: Any) -> Orders:
+    """Have a model trained as an honest coordinator does."""
+    task = HorizontalTask(Schema([f"x{j}" for j in range(COLUMNS)]), "standard", 1, fold=fold)
+    return lambda federation: ALGORITHMS[program].fit(federation, task, ALGORITHMS[program].Settings(**settings))
+
+
+def tested(bins: int) -> Orders:
+    """Have the sites test a model; they hold no rows out."""
+    shape, model = (4 + 2 * bins,), {"model": ONE, "bins": bins, "threshold": 0.0, "kept": False}
+    return lambda federation: federation.sum("score_counts", shape=shape, bound=1e6, **model)
+
+
+def after(*orders: Orders) -> Orders:
+    """Give orders one after the other."""
+
+    def give(federation: Federation) -> None:
+        for each in orders:
+            each(federation)
+
+    return give
+
+
+def losses(times: int) -> Orders:
+    """Have the losses of private rows summed at so many points."""
+
+    def give(federation: Federation) -> None:
+        for number in range(times):
+            f = np.full((1, COLUMNS), 0.01 * number)
+            federation.sum("erm_sums", shape=(1, 21), bound=1e6, f=f, loss="logistic", half_width=0.5)
+
+    return give
+
+
+def trained_for_one_step(federation: Federation) -> None:
+    """End the joint training of private rows after one iteration, whatever its gap is."""
+    settings = HybridSettings(**{**NOISY, "mechanism": "spherical"}, max_iterations=1)
+    _by_interior_point(federation, settings, np.zeros(2), 60)
 
 
 def summed(step: str, shape: tuple[int, ...] = (1,), bound: float = 1e6, **params: Any) -> Orders:
@@ -364,7 +398,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a histogram without bins": (
         terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
         STRICT,
-        fitted,
+        fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (2004,), model=ONE, bins=-1, threshold=0.0, kept=False),
         "bins must be a whole number from 1 to 1000, got -1",
     ),
@@ -451,6 +485,123 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
 }
 
 
+TREE: Mapping[str, Any] = {"max_depth": 2}
+LEAF: Mapping[str, Any] = {
+    "column": np.array([-1]),
+    "bin": np.array([0]),
+    "children": np.array([[0, 0]]),
+    "nodes": np.array([0]),
+}
+TESTED: Mapping[str, Any] = {"test_fraction": 0.2, "tested_by": "sites"}
+TAKEN = ran("take_rows", rho=np.zeros((0, COLUMNS)), longest=9.0, clip=True)
+SPHERICAL = terms("hybrid-svm", **{**NOISY, "mechanism": "spherical"}, features=1)
+OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
+    "a second path, around a point of its choice": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        fit("pan-svm", **PAN),
+        ran("begin_path", **{**BEGUN, "prior": W}),
+        "begin_path",
+    ),
+    "a path begun again in mid-training": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        after(measured, ran("begin_path", **BEGUN), ran("share_path", holders=list(SITES))),
+        ran("begin_path", **{**BEGUN, "lever": 2.0}),
+        "begin_path",
+    ),
+    "Newton's system before there is a path": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        measured,
+        summed("newton", (1, 24), iteration=1),
+        "newton",
+    ),
+    "weights before training": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        after(measured, ran("begin_path", **BEGUN), ran("share_path", holders=list(SITES))),
+        summed("released", (1, 6), np.inf, keep=ONE, constants=ONE, holder="site-1"),
+        "released",
+    ),
+    "columns on another scale after training": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        fit("pan-svm", **PAN),
+        ran("rescale", offset=np.zeros(COLUMNS), scale=np.full(COLUMNS, 1e-4)),
+        "rescale",
+    ),
+    "a second test with other bins": (
+        terms("pan-svm", TESTED, **PAN),
+        STRICT,
+        after(fit("pan-svm", fold=0, **PAN), tested(1000)),
+        tested(500),
+        "score_counts",
+    ),
+    "training after the last test": (
+        terms("pan-svm", TESTED, **PAN),
+        STRICT,
+        after(fit("pan-svm", fold=0, **PAN), tested(1000)),
+        summed("newton", (1, 24), iteration=99),
+        "newton",
+    ),
+    "the models of all sites twice": (
+        terms("voting-ensemble", **PAN),
+        SiteRules(),
+        fit("voting-ensemble", **PAN),
+        summed("model_table", (3, 7), np.inf),
+        "model_table",
+    ),
+    "bins of a tree of its own": (
+        terms("decision-tree", **TREE),
+        SiteRules(),
+        fit("decision-tree", **TREE),
+        ran("receive_edges", edges=np.zeros((COLUMNS, 31))),
+        "receive_edges",
+    ),
+    "more levels than a tree has": (
+        terms("decision-tree", **TREE),
+        SiteRules(),
+        after(
+            prepared,
+            summed("column_moments", (2 * COLUMNS + 2,)),
+            ran("receive_edges", edges=np.tile(np.linspace(-1, 1, 31), (COLUMNS, 1))),
+            *(summed("cross_tables", (1, COLUMNS, 32, 2), **{**LEAF, "bin": np.array([n])}) for n in (0, 1)),
+        ),
+        summed("cross_tables", (1, COLUMNS, 32, 2), **{**LEAF, "bin": np.array([2])}),
+        "cross_tables",
+    ),
+    "rows mapped anew while a model is trained": (
+        terms("dp-erm", epsilon=1.0),
+        BUDGETED,
+        after(encoded_as_public, TAKEN, losses(2)),
+        ran("take_rows", rho=np.zeros((0, COLUMNS)), longest=99.0, clip=True),
+        "take_rows",
+    ),
+    "losses at more points than training takes": (
+        terms("dp-erm", epsilon=1.0),
+        BUDGETED,
+        after(encoded_as_public, TAKEN, losses(1 + _MAX_STEPS)),
+        summed("erm_sums", (1, 21), f=np.ones((1, COLUMNS)), loss="logistic", half_width=0.5),
+        "erm_sums",
+    ),
+    "joint private training that ended early and starts again": (
+        SPHERICAL,
+        BUDGETED,
+        after(with_frequencies, trained_for_one_step),
+        trained_for_one_step,
+        "squared_norms",
+    ),
+    "a model of private rows without its release": (
+        SPHERICAL,
+        BUDGETED,
+        after(with_frequencies, trained_for_one_step, summed("own_part", (2,), np.inf, joint=True)),
+        summed("own_part", (2,), np.inf, joint=True, again=True),
+        "own_part",
+    ),
+}
+
+
 def refusals(federation: Federation, orders: Orders) -> dict[str, str]:
     """Give orders that the sites refuse, and return what each says; an honest coordinator ends with the first."""
     with pytest.raises(SiteFailed, match=r"^site-\d failed in round \d+ ") as caught:
@@ -478,6 +629,39 @@ def test_an_order_outside_the_agreed_steps_is_refused_by_every_site(lie: str) ->
         assert federation.final_reports[site].refused[REFUSED] == 1
         sent = sum(link.sender == site and traffic.messages for link, traffic in last_round(federation))
         assert sent == 0, "something left the site"
+
+
+@pytest.mark.parametrize("lie", OUT_OF_PLACE)
+def test_an_order_out_of_place_is_refused_by_every_site(lie: str) -> None:
+    agreed, rules, before, orders, step = OUT_OF_PLACE[lie]
+    with sites(agreed, rules) as federation:
+        before(federation)
+        said = refusals(federation, orders)
+    for site in SITES:
+        assert said[site] == (
+            f"it refuses the order: step {step!r} is out of place: by the agreed terms it may not be ordered now, or "
+            "not once more"
+        )
+        assert federation.final_reports[site].refused[REFUSED] == 1
+        sent = sum(link.sender == site and traffic.messages for link, traffic in last_round(federation))
+        assert sent == 0, "something left the site"
+
+
+@pytest.mark.parametrize("changed", [{}, {"solver": "interior-point"}])
+def test_terms_without_the_settings_of_the_program_are_refused(changed: dict[str, Any]) -> None:
+    lacking = replace(terms("pan-svm", **PAN), settings=changed)
+    with (
+        pytest.raises(SiteFailed, match=r"the terms must have all settings of pan-svm: C is missing; "),
+        sites(lacking),
+    ):
+        raise AssertionError("sites took part")
+
+
+def test_terms_with_a_setting_that_the_program_does_not_have_are_refused() -> None:
+    agreed = terms("naive-bayes")
+    more = replace(agreed, settings={**agreed.settings, "solver": "cutting-plane"})
+    with pytest.raises(SiteFailed, match=r"'solver' is none of them"), sites(more, SiteRules()):
+        raise AssertionError("sites took part")
 
 
 def last_round(federation: Federation) -> list[Any]:
