@@ -138,7 +138,7 @@ def fit(program: str, fold: int | None = None, **settings: Any) -> Orders:
     return lambda federation: ALGORITHMS[program].fit(federation, task, ALGORITHMS[program].Settings(**settings))
 
 
-def tested(bins: int) -> Orders:
+def scored(bins: int) -> Orders:
     """Have the sites test a model; they hold no rows out."""
     shape, model = (4 + 2 * bins,), {"model": ONE, "bins": bins, "threshold": 0.0, "kept": False}
     return lambda federation: federation.sum("score_counts", shape=shape, bound=1e6, **model)
@@ -534,14 +534,14 @@ OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a second test with other bins": (
         terms("pan-svm", TESTED, **PAN),
         STRICT,
-        after(fit("pan-svm", fold=0, **PAN), tested(1000)),
-        tested(500),
+        after(fit("pan-svm", fold=0, **PAN), scored(1000)),
+        scored(500),
         "score_counts",
     ),
     "training after the last test": (
         terms("pan-svm", TESTED, **PAN),
         STRICT,
-        after(fit("pan-svm", fold=0, **PAN), tested(1000)),
+        after(fit("pan-svm", fold=0, **PAN), scored(1000)),
         summed("newton", (1, 24), iteration=99),
         "newton",
     ),
@@ -582,7 +582,7 @@ OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         terms("dp-erm", epsilon=1.0),
         BUDGETED,
         after(encoded_as_public, TAKEN, losses(1 + _MAX_STEPS)),
-        summed("erm_sums", (1, 21), f=np.ones((1, COLUMNS)), loss="logistic", half_width=0.5),
+        summed("erm_sums", (1, 21), f=np.full((1, COLUMNS), 7.0), loss="logistic", half_width=0.5),
         "erm_sums",
     ),
     "joint private training that ended early and starts again": (
