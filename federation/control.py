@@ -34,6 +34,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import msgpack
 import numpy as np
 
 from fedsvm.federation.errors import Malformed
@@ -271,9 +272,10 @@ class Order:
     @property
     def digest(self) -> bytes:
         """A digest of all that the order says of its step but who takes part, and when."""
-        found = hashlib.blake2b(repr((self.step, self.protocol, self.terms, self.parameters)).encode(), digest_size=16)
-        for name, array in self.arrays.items():
-            found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        arrays = [(name, array.dtype.str, array.shape) for name, array in self.arrays.items()]
+        plain = self.step, self.protocol, self.verb, _terms_to_fields(self.terms), self.parameters, arrays
+        found = hashlib.blake2b(msgpack.packb(plain), digest_size=16)
+        for array in self.arrays.values():
             found.update(np.ascontiguousarray(array).data)
         return found.digest()
 

@@ -140,8 +140,7 @@ def fit(program: str, fold: int | None = None, **settings: Any) -> Orders:
 
 def scored(bins: int) -> Orders:
     """Have the sites test a model; they hold no rows out."""
-    shape, model = (4 + 2 * bins,), {"model": ONE, "bins": bins, "threshold": 0.0, "kept": False}
-    return lambda federation: federation.sum("score_counts", shape=shape, bound=1e6, **model)
+    return summed("score_counts", (4 + 2 * bins,), model=ONE, bins=bins, threshold=0.0, kept=False)
 
 
 def after(*orders: Orders) -> Orders:

@@ -307,14 +307,16 @@ class Place:
         """
         changed = self._changed or (bool(self._members) and self._members != members)
         is_repeated = (step, told) == self._last and (changed or self._repeats < MAX_REPEATS)
-        before = _distinct((*self._may, *self._started_again())) if changed else self._may
+        last, now = self._before, self._may
+        anew: Scripts = ()
+        if changed:
+            last, now, anew = _grown(last), _grown(now), _grown(self._started_again())
+        before = _distinct((*now, *anew))
         may = _after(before, step)
         if is_repeated:  # or, if the script has the step twice in a row, its second time
-            before, may = _distinct((*before, *self._before)), _distinct((*may, *self._may))
+            before, may = _distinct((*before, *last)), _distinct((*may, *now))
         if not may:
             raise OrderRefused(self._reason(step))
-        if changed:
-            before, may = _grown(before), _grown(may)
         self._repeats = self._repeats + 1 if is_repeated and not changed else 0
         self._before, self._may, self._last = before, may, (step, told)
         self._members, self._changed, self._round = members, False, round_number
