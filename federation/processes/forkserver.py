@@ -169,10 +169,12 @@ class _ForkServer:
     def _scripted(self, policy: SitePolicy) -> SitePolicy:
         """Return the policy with the script of its program, so that no site has to derive it.
 
-        That would write to the pages of all its classes. If the program cannot be had, the site says why.
+        That would write to the pages of all its classes. If the program cannot be had, or the terms lack settings of
+        it, the site says why.
         """
         with contextlib.suppress(Exception):
             program = self._installation.programs[policy.terms.program]
+            policy.check_settings(self._installation.setting_names(policy.terms.program))
             return replace(policy, script=program.script(policy.terms))
         return policy
 

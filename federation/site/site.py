@@ -373,7 +373,8 @@ class Site:
             self._endpoint.stay_reachable(COORDINATOR, hello, Deadline(_REACH_S))
         if self._program is None:
             program = self._installation.programs[self._assignment.program]
-            self._policy.check_settings(self._installation.setting_names(self._assignment.program))
+            if self._policy.script is None:  # else whoever derived it has checked them
+                self._policy.check_settings(self._installation.setting_names(self._assignment.program))
             joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
             joined.terms = self._policy.terms
             self._script = self._policy.script or program.script(self._policy.terms)
