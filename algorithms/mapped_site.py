@@ -13,8 +13,6 @@ from fedsvm.algorithms.features.landmarks import LandmarkSums
 from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, RowWeights
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart
-from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 S = TypeVar("S", bound=FeatureSettings)
@@ -24,17 +22,14 @@ M = TypeVar("M", bound=Model)
 class MappedSite(HorizontalSite):
     """A site that maps its rows as all sites do, and may have rows set apart to calibrate a model by."""
 
+    part_types = (*HorizontalSite.part_types, LandmarkSums, MappedRows, CalibrationRows, RowWeights)
+
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.landmarks = LandmarkSums(self)
         self.mapped = MappedRows(self, self.check_gamma)
         self.calibration = CalibrationRows(self, self.mapped)
         self.row_weights = RowWeights(self)
-
-    @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the parts that map rows, calibrate a model, and agree on weights; each offers what the terms imply."""
-        return (*super().agreed_parts(terms), LandmarkSums, MappedRows, CalibrationRows, RowWeights)
 
     def check_gamma(self, gamma: float) -> None:
         """Raise OrderRefused for another gamma than was agreed on: a narrow kernel sees single rows."""

@@ -22,12 +22,13 @@ from fedsvm.algorithms.optimisation.barrier import Problem, Standing
 from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
-from fedsvm.algorithms.optimisation.weighting import Factors, RowWeights, Weighting
+from fedsvm.algorithms.optimisation.weighting import Factors, RowWeights, Weighting, agreement_on_factors
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
@@ -88,11 +89,6 @@ class NewtonPath(SitePart):
         self.start = _Start(np.zeros(0), np.zeros((0, 0)), np.zeros(0), 0.0, "none")
         # the iteration and the problems of the last round, as long as no masks are drawn for the next one
         self._last_round: tuple[int, Sequence[int]] | None = None
-
-    @classmethod
-    def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
-        """Return the steps of the path, and of those that end it the one of the agreed release."""
-        return steps_of(cls) - {"released" if terms.settings.get("release") == "sites" else "keep_best"}
 
     @step
     def begin_path(
@@ -200,6 +196,18 @@ class NewtonPath(SitePart):
         if self.paths is None:
             raise StepRefused("the site lost the path when it was restarted; run again")
         return np.stack(self.paths.best(keep, constants))
+
+
+def newton_path(terms: RunTerms, end: str) -> Script:
+    """Return the script of a `FederatedPath`, which a step `end` concludes.
+
+    Rounds that certify nothing do not count among `max_iterations`: the first, one whose matrix is beyond what was
+    expected, and some for each change of membership.
+    """
+    begun = stage("squared_norms", agreement_on_factors(terms), "begin_path", "share_path")
+    handed_on = stage("share_path", maybe("squared_norms"))
+    along = repeat(either("newton", handed_on), 1, terms.settings["max_iterations"] + 4, per_change=6)
+    return stage(begun, repeat(seq(along, end), 1, 1, per_change=1))
 
 
 def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:

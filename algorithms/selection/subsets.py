@@ -27,8 +27,7 @@ from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
 from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.program import SitePart, step, steps_of
-from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 ALL_ROWS = -1
@@ -87,13 +86,6 @@ class ClassSums(SitePart):
 
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed statistic, and those of every method."""
-        statistic = terms.settings.get("statistic")
-        unused = set() if statistic == "mi" else {"class_bins"}
-        return steps_of(cls) - unused - (set() if statistic == "mrmr" else {"column_products"})
 
     @step
     def keep_columns(self, columns: IntArray) -> None:

@@ -27,8 +27,7 @@ from fedsvm.algorithms.selection.moments import MIN_OF_CLASS
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step, steps_of
-from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 SLACK = 1e-3
@@ -48,11 +47,6 @@ class SupportSets(SitePart):
         self._site = site
         self._released: list[dict[int, BoolArray]] = []
         self._supporting: list[BoolArray] = []
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps if the agreed criteria score columns by support rows."""
-        return steps_of(cls) if terms.settings.get("criteria") in ("vote", "svm-t") else frozenset()
 
     @step
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
