@@ -45,7 +45,7 @@ class SupportSets(SitePart):
 
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
-        self._released: list[dict[int, BoolArray]] = []
+        self.released: list[dict[int, BoolArray]] = []
         self._supporting: list[BoolArray] = []
 
     @step
@@ -56,14 +56,14 @@ class SupportSets(SitePart):
         other rows, where another fold was held out. releases: r, the most there are of a class.
         """
         if number == 1:
-            self._released = [{0: member > 0} for member in members(self._site.labels)]
+            self.released = [{0: member > 0} for member in members(self._site.labels)]
         margins = self._site.labels[0] * (self._site.scaled[:, columns] @ w + b)
         found = np.zeros((2, releases + 1))
         self._supporting = []
         for kind, member in enumerate(members(self._site.labels)):
             now = (member > 0) & (margins <= 1 + SLACK)
             self._supporting.append(now)
-            before = [mask for told, mask in self._released[kind].items() if told < number]
+            before = [mask for told, mask in self.released[kind].items() if told < number]
             found[kind, 0] = now.sum()
             found[kind, 1 : len(before) + 1] = [(now ^ mask).sum() for mask in before]
         return found
@@ -75,7 +75,7 @@ class SupportSets(SitePart):
         for kind, is_released in enumerate(released):
             if is_released:
                 now = self._supporting[kind]
-                self._released[kind][number] = now
+                self.released[kind][number] = now
                 rows = self._site.scaled[np.ix_(now, columns)]
                 found[kind] = ClassMoments.of(rows, np.ones((1, len(rows)))).packed()[0]
         return found
@@ -84,7 +84,7 @@ class SupportSets(SitePart):
     def support_overlaps(self, releases: int) -> FloatArray:
         """(2, r, r): of each class how many rows are in each two of the sets that were released."""
         found = np.zeros((2, releases, releases))
-        for kind, masks in enumerate(self._released):
+        for kind, masks in enumerate(self.released):
             sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self._site.scaled))
             found[kind, : len(masks), : len(masks)] = sets @ sets.T
         return found
@@ -93,7 +93,7 @@ class SupportSets(SitePart):
     def rows_determined(self, inverses: FloatArray) -> FloatArray:
         """How many rows' unit vectors are combinations of the released sets. inverses (2, r, r): of the overlaps."""
         count = 0
-        for masks, inverse in zip(self._released, inverses, strict=True):
+        for masks, inverse in zip(self.released, inverses, strict=True):
             sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self._site.scaled))
             shares = np.einsum("in,ij,jn->n", sets, inverse[: len(masks), : len(masks)], sets)
             count += int((np.abs(shares - 1.0) < _ONE_WITHIN).sum())
