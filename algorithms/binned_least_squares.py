@@ -39,13 +39,15 @@ from fedsvm.algorithms.contract import (
     TrainingReport,
 )
 from fedsvm.algorithms.data.classes import one_against_rest
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.random_bins import RandomBins, added_up, to_matrix, values
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.settings import Count, Dimension, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, repeat, stage
+from fedsvm.federation.site.terms import Terms
 
 BIN_SUMS = (
     "of every bin of every grid the sum of its rows' labels, and products that say how many they are: of few possible "
@@ -108,6 +110,12 @@ class BinnedSite(HorizontalSite):
 
     features: IntArray
     dimensions: int
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `BinnedLeastSquares.fit`."""
+        directions = repeat("products", 0, terms.settings["max_iterations"])
+        return each_model(terms, stage(preparation(terms), "receive_grids", "label_sums", directions))
 
     @step
     def receive_grids(self, pitches: FloatArray, shifts: FloatArray, keys: IntArray, places: int) -> None:

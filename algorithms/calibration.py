@@ -30,7 +30,8 @@ from fedsvm.algorithms.settings import MAX_COUNT, Share, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.script import Script, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
 MARKS = np.linspace(-4.0, 4.0, 129)
@@ -131,14 +132,6 @@ class CalibrationRows(SitePart):
         self._site, self._mapped = site, mapped
         self._decisions: FloatArray = np.zeros(0)
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that calibrate where rows are set apart for it, and the one that a threshold needs."""
-        if not terms.reading.get("calibration"):
-            return frozenset()
-        unused = {"called_positive"} if terms.settings.get("threshold") in ("zero", "half") else set()
-        return steps_of(cls) - unused
-
     @step
     def score_apart(self, w: FloatArray, b: float) -> None:
         """Take the decision values of the rows set apart."""
@@ -169,6 +162,16 @@ class CalibrationRows(SitePart):
     def _labels(self) -> FloatArray:
         """(n,) of +1 and -1."""
         return np.asarray(self._site.partition.arrays["labels"][0, self._site.calibrating])
+
+
+def calibration(terms: Terms) -> Script:
+    """Return the script of `calibrate`, if the terms set rows apart for it and the coordinator gets the weights."""
+    if not terms.reading.get("calibration") or terms.settings.get("release", "everyone") != "everyone":
+        return seq()
+    counted = [] if terms.settings.get("threshold") in ("zero", "half") else ["called_positive"]
+    halvings = math.ceil(-math.log2(_MIN_STEP)) + 1
+    fitted = repeat("sigmoid_sums", 1, 1 + _MAX_POINTS * halvings)
+    return maybe(stage("score_apart", "classes_apart", fitted, *counted))
 
 
 def likelihood(

@@ -39,13 +39,15 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
 from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.settings import Count, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, repeat, stage
+from fedsvm.federation.site.terms import Terms
 
 LEAF = -1
 """In place of the column of a node that is not split."""
@@ -132,6 +134,12 @@ def cross_tables(
 
 class TreeSite(HorizontalSite):
     """The site half."""
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `DecisionTree.fit`: one tree, level by level."""
+        levels = repeat("cross_tables", 1, terms.settings["max_depth"])
+        return each_model(terms, stage(preparation(terms), "column_moments", "receive_edges", levels))
 
     @step
     def column_moments(self) -> FloatArray:

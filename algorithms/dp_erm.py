@@ -48,7 +48,7 @@ from fedsvm.algorithms.contract import (
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import count_rows
-from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
+from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
 from fedsvm.algorithms.privacy.accountant import Once, Release
@@ -60,6 +60,7 @@ from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
 LossName = Literal["logistic", "huber"]
@@ -206,10 +207,14 @@ class ErmSite(PubliclyScaledSite):
         self.points: FloatArray = np.zeros((0, 0))
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of one problem of all classes, or of each against the others."""
-        joint = terms.settings.get("multiclass") == "joint"
-        return super().offered_steps(terms) - {"erm_sums" if joint else "joint_erm_sums"}
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `DpErm.fit`.
+
+        Training takes a sum at the start and one for each of Newton's steps. After the model there is nothing to order.
+        """
+        joint = terms.settings["multiclass"] == "joint"
+        steps = repeat("joint_erm_sums" if joint else "erm_sums", 1, 1 + _MAX_STEPS)
+        return each_private_model(terms, stage("row_count", "take_rows", steps))
 
     @step
     def take_rows(self, rho: FloatArray, longest: float, clip: bool) -> None:

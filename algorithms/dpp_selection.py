@@ -43,10 +43,11 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.contract import EvaluationRows, Outline, Pooled, TrainingReport, VerticalAlgorithm
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
-from fedsvm.algorithms.data.vertical import Records, VerticalTask, max_squared_norm
+from fedsvm.algorithms.data.vertical import Records, VerticalTask, aligned, max_squared_norm
 from fedsvm.algorithms.dpp_svm import (
     COEFFICIENTS_DISCLOSE,
     EXCHANGED,
+    FOLD,
     DppModel,
     DppSettings,
     DppSite,
@@ -56,6 +57,8 @@ from fedsvm.algorithms.dpp_svm import (
     check_memory,
     decision_values,
     exchange_kernel,
+    kernel_test,
+    kernel_training,
     train,
 )
 from fedsvm.algorithms.features.kernels import Kernel
@@ -69,6 +72,7 @@ from fedsvm.algorithms.settings import Positive, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, once, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
@@ -140,6 +144,14 @@ class ChosenDppModel(DppModel):
         return {"selected_": self.selected, **super().attributes(scale)}
 
 
+def _choosing(terms: Terms) -> Script:
+    """Return the script of `_by_filter`, or of `_by_elimination`."""
+    if terms.settings["method"] == "filter":
+        return once("shares_between")
+    removed = seq("weigh_columns", repeat("columns_below"), "which_below")
+    return repeat(seq("keep_columns", "longest", repeat(EXCHANGED, 1), removed))
+
+
 class DppSelectionSite(DppSite):
     """A site whose columns may become fewer."""
 
@@ -147,11 +159,11 @@ class DppSelectionSite(DppSite):
     strengths: FloatArray
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed way to choose columns; elimination exchanges kernel rows whatever follows."""
-        if terms.settings.get("method") == "filter":
-            return super().offered_steps(terms) - {"weigh_columns", "columns_below", "which_below"}
-        return (super().offered_steps(terms) | {EXCHANGED}) - {"shares_between"}
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `DppSelection.fit` and its test; how long elimination takes is up to the columns."""
+        return aligned(
+            terms, *FOLD, "column_count", _choosing(terms), "keep_columns", kernel_training(terms), kernel_test(terms)
+        )
 
     @step
     def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:

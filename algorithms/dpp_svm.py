@@ -35,7 +35,14 @@ from fedsvm.algorithms.contract import (
 )
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.scaling import Scale
-from fedsvm.algorithms.data.vertical import VerticalSite, VerticalTask, column_names, count_columns, max_squared_norm
+from fedsvm.algorithms.data.vertical import (
+    VerticalSite,
+    VerticalTask,
+    aligned,
+    column_names,
+    count_columns,
+    max_squared_norm,
+)
 from fedsvm.algorithms.features.kernels import Kernel, KernelSettings, squared_distances
 from fedsvm.algorithms.features.landmarks import landmark_count
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
@@ -60,6 +67,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.memory import available_bytes
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, maybe, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
@@ -162,18 +170,32 @@ class DppModel(VerticalModel):
         return shown | scaling.linear(weights @ self.reference, self.intercept) if linear else shown
 
 
+FOLD = ("prepare_fold", "fold_counts", "labels_of")
+"""The steps of `VerticalTask.prepare`."""
+
+
+def kernel_training(terms: Terms) -> Script:
+    """Return the script of `train`, exactly or with landmarks."""
+    begun = seq(maybe("column_count"), "longest")
+    if terms.settings["landmarks"] is None:
+        return seq(begun, repeat(EXCHANGED, 1), "set_reference", "set_dual_coef")
+    return seq(begun, "set_reference", repeat("reference_kernel", 1), "set_dual_coef")
+
+
+def kernel_test(terms: Terms) -> Script:
+    """Return the script of the scores of held-out records."""
+    if terms.settings["kernel"] == "linear":
+        return maybe("labels_of", "partial_scores")
+    return maybe("labels_of", repeat(seq("reference_kernel", maybe("scores_of_opened"))))
+
+
 class DppSite(VerticalSite):
     """The site half."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of exact training or of landmarks, and those that score held-out records by the kernel."""
-        if "kernel" not in terms.settings:
-            return super().offered_steps(terms)
-        exact, linear = terms.settings.get("landmarks") is None, terms.settings["kernel"] == "linear"
-        unused = {"scores_of_opened"} if linear else {"partial_scores"}
-        unused |= set() if exact else {EXCHANGED}
-        return super().offered_steps(terms) - unused - ({"reference_kernel"} if exact and linear else set())
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `DppSvm.fit` and its test."""
+        return aligned(terms, *FOLD, kernel_training(terms), kernel_test(terms))
 
     @step
     def kernel_rows(self, first: int, last: int, distances: bool) -> FloatArray:

@@ -37,11 +37,12 @@ from fedsvm.algorithms.selection.model import (
     chosen_count,
 )
 from fedsvm.algorithms.selection.moments import class_moments
-from fedsvm.algorithms.selection.site import SVM_STEPS, SelectionSite, has_curve
+from fedsvm.algorithms.selection.site import MOMENTS, SelectionSite, has_curve
 from fedsvm.algorithms.selection.training import SubsetTraining
 from fedsvm.algorithms.settings import Count, Share, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.script import Script, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -89,9 +90,11 @@ class FilterSite(SelectionSite):
     """The site half: no SVM is trained to choose columns, unless a curve says how many."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the statistic, and of the curve if there is one."""
-        return super().offered_steps(terms) - (frozenset() if has_curve(terms) else SVM_STEPS)
+    def choosing(cls, terms: Terms) -> Script:
+        """Return the script of the statistic, and of the curve if there is one."""
+        by = {"mi": seq("class_bins"), "mrmr": repeat("column_products", 0, terms.settings["mrmr_columns"])}
+        scored = by.get(terms.settings["statistic"], seq())
+        return seq(stage(*MOMENTS, scored), super().choosing(terms) if has_curve(terms) else seq())
 
 
 class Filter(SelectionAlgorithm[FilterSettings]):

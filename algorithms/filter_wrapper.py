@@ -39,6 +39,7 @@ from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from fedsvm.algorithms.settings import Count, Share, doc
 from fedsvm.federation.arrays import IntArray
+from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 
 
@@ -60,9 +61,9 @@ class FilterWrapperSite(SelectionSite):
     """The site half."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed solver, and the counts by which columns are removed."""
-        return super().offered_steps(terms) | {"held_out_rows"}
+    def choosing(cls, terms: Terms) -> Script:
+        """Return the script of SVMs, and of the counts by which columns are removed."""
+        return any_order(super().choosing(terms).steps | {"held_out_rows"})
 
 
 class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):

@@ -54,7 +54,7 @@ from fedsvm.algorithms.data.classes import above_others, members, one_against_re
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import HorizontalSite, count_rows
 from fedsvm.algorithms.data.partition import agreed_folds
-from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
+from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
 from fedsvm.algorithms.features.kernels import Kernel
@@ -66,7 +66,7 @@ from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeCuts
 from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOracle, JointSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, chosen
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, chosen, newton_path
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
 from fedsvm.algorithms.optimisation.weighting import RowWeights
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
@@ -80,6 +80,7 @@ from fedsvm.federation.errors import FederationError, MembershipChanged, OrderRe
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.script import Script, maybe, once, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -187,6 +188,26 @@ class HybridModel(Model):
 def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
     """(n,) or (n, K) decision values from w.f; of a joint problem each less the largest of the others."""
     return above_others(values) if jointly else np.asarray(values)
+
+
+def _training(terms: Terms) -> Script:
+    """Return the script of `_trained`."""
+    settings = terms.settings
+    if settings["variant"] == "one-shot":
+        return once("train_alone")
+    if settings["solver"] == "interior-point":
+        return newton_path(terms, "take_best")
+    joint = settings["multiclass"] == "joint"
+    deal, cuts, line = ("deal_joint_groups", "joint_cuts", "joint_line") if joint else ("deal_groups", "cuts", "line")
+    return seq(deal, cuts, repeat(seq(line, maybe(cuts)), 0, settings["max_iterations"]))
+
+
+def _release_script(terms: Terms) -> Script:
+    """Return the script of `_released`: noise that sites draw, or the model, unless cuts showed it already."""
+    if terms.settings["mechanism"] in ("laplace", "gaussian"):
+        return stage("noisy_part")
+    seen = terms.settings["variant"] == "joint" and terms.settings["solver"] == "cutting-plane"
+    return seq() if seen else once("own_part")
 
 
 class ModelRelease(SitePart):
@@ -347,6 +368,15 @@ class ModelRelease(SitePart):
 class HybridSite(PubliclyScaledSite):
     """The site half: rows in the agreed frequencies, the parts of both solvers, and the release."""
 
+    part_types = (
+        *PubliclyScaledSite.part_types,
+        FeatureRows,
+        ModelRelease,
+        NewtonPath,
+        HingeCuts,
+        JointHingeCuts,
+    )
+
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.mapped = FeatureRows()
@@ -356,32 +386,10 @@ class HybridSite(PubliclyScaledSite):
         self.joint = JointHingeCuts(self, self.mapped)
 
     @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the release, and the parts of the agreed solver where sites train together."""
-        settings, parts = terms.settings, (*super().agreed_parts(terms), ModelRelease)
-        if settings.get("variant") == "one-shot":
-            return parts
-        if settings.get("solver") == "interior-point":
-            return (*parts, FeatureRows, NewtonPath)
-        if settings.get("solver") == "cutting-plane":
-            return (*parts, JointHingeCuts if settings.get("multiclass") == "joint" else HingeCuts)
-        return (*parts, FeatureRows, NewtonPath, HingeCuts, JointHingeCuts)
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed parts, and of those that release the model the one that the settings imply.
-
-        Without noise, or with noise that the coordinator draws, that is the model as it is; otherwise shares of noise.
-        """
-        settings, drawn_here = terms.settings, terms.settings.get("mechanism") in ("laplace", "gaussian")
-        unused = {"released", "keep_best", "starting_sums"}
-        if "variant" in settings:
-            alone, by_path = settings["variant"] == "one-shot", settings["solver"] == "interior-point"
-            unused |= {"own_part" if drawn_here else "noisy_part"}
-            unused |= set() if alone else {"train_alone"}
-            unused |= set() if by_path and not alone else {"take_best"}
-            unused |= set() if by_path or alone else {"own_part"}
-        return super().offered_steps(terms) - unused
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `HybridSvm.fit`: training by the agreed variant and solver, and one release."""
+        trained = stage("row_count", "receive_frequencies", _training(terms))
+        return each_private_model(terms, trained, _release_script(terms))
 
     @step
     def receive_frequencies(self, rho: FloatArray) -> None:

@@ -34,21 +34,22 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
-from fedsvm.algorithms.calibration import ThresholdSettings
+from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
 from fedsvm.algorithms.data.classes import one_against_rest
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
-from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
-from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors
+from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, agreement_on_factors
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, stage
 from fedsvm.federation.site.terms import Terms
 
 MOMENTS = (
@@ -106,9 +107,10 @@ class LeastSquaresSite(MappedSite):
     """The site half."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of features and weights; no bound on the features is asked for."""
-        return super().offered_steps(terms) - {"squared_norms"}
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `LeastSquares.fit`."""
+        summed = stage(preparation(terms), mapping(terms), agreement_on_factors(terms), "moments")
+        return each_model(terms, summed, calibration(terms))
 
     @step
     def moments(self, intercept: bool, factors: Sequence[float] = ()) -> FloatArray:

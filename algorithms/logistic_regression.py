@@ -31,22 +31,29 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
-from fedsvm.algorithms.calibration import ThresholdSettings
+from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
-from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.least_squares import moments_leakage, with_ones
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, Weighting
+from fedsvm.algorithms.optimisation.weighting import (
+    ClassWeightSettings,
+    Factors,
+    Weighting,
+    agreement_on_factors,
+)
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, repeat, stage
+from fedsvm.federation.site.terms import Terms
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
@@ -87,6 +94,13 @@ def newton_terms(
 
 class LogisticSite(MappedSite):
     """The site half."""
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `LogisticRegression.fit`."""
+        steps = repeat("newton_sums", 0, terms.settings["max_iterations"])
+        trained = stage("squared_norms", agreement_on_factors(terms), steps)
+        return each_model(terms, stage(preparation(terms), mapping(terms)), trained, calibration(terms))
 
     @step
     def newton_sums(

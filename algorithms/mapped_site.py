@@ -1,4 +1,4 @@
-"""Algorithms that train in features which all sites share: their site half, and what their settings have in common."""
+"""The site half of algorithms that train in features which all sites share, and the checks of their settings."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from fedsvm.algorithms.features.landmarks import LandmarkSums
 from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, RowWeights
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart
-from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 S = TypeVar("S", bound=FeatureSettings)
@@ -24,17 +22,14 @@ M = TypeVar("M", bound=Model)
 class MappedSite(HorizontalSite):
     """A site that maps its rows as all sites do, and may have rows set apart to calibrate a model by."""
 
+    part_types = (*HorizontalSite.part_types, LandmarkSums, MappedRows, CalibrationRows, RowWeights)
+
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.landmarks = LandmarkSums(self)
         self.mapped = MappedRows(self, self.check_gamma)
         self.calibration = CalibrationRows(self, self.mapped)
         self.row_weights = RowWeights(self)
-
-    @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the parts that map rows, calibrate a model, and agree on weights; each offers what the terms imply."""
-        return (*super().agreed_parts(terms), LandmarkSums, MappedRows, CalibrationRows, RowWeights)
 
     def check_gamma(self, gamma: float) -> None:
         """Raise OrderRefused for another gamma than was agreed on: a narrow kernel sees single rows."""
@@ -56,24 +51,24 @@ class MappedAlgorithm(HorizontalAlgorithm[S, M]):
     }
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, kernels that they do not have, and thresholds without rows."""
+        """Yield settings of other features, kernels that the features do not have, and thresholds without rows."""
         yield from settings.feature_problems()
         if isinstance(settings, ThresholdSettings):
             yield from settings.threshold_problems(calibrated=outline.calibrated)
 
     def can_calibrate(self, settings: S) -> bool:
-        """Whether the settings have a threshold."""
+        """Return whether the settings have a threshold."""
         return isinstance(settings, ThresholdSettings)
 
     def takes_weights(self, settings: S) -> bool:
-        """Whether the settings have weights of classes, which rows may have as well."""
+        """Return whether the settings have weights of classes; then rows may have weights, too."""
         return isinstance(settings, ClassWeightSettings)
 
     def class_problems(self, settings: S, classes: tuple[str, ...]) -> Iterator[str]:
-        """Weights of classes that there are not."""
+        """Yield weights of unknown classes."""
         if isinstance(settings, ClassWeightSettings):
             yield from settings.class_problems(classes)
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
-        """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has."""
+        """Return what a coalition learns of landmarks."""
         return settings.landmark_remarks(coalition)

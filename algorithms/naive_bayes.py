@@ -29,13 +29,15 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members
 from fedsvm.algorithms.data.columns import Columns
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, stage
+from fedsvm.federation.site.terms import Terms
 
 MIN_CLASS_ROWS = 3
 MODEL_SHOWS = (
@@ -171,6 +173,11 @@ class NaiveBayesModel(Model):
 
 class NaiveBayesSite(HorizontalSite):
     """The site half."""
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `NaiveBayes.fit`."""
+        return each_model(terms, stage(preparation(terms), "class_counts", "class_sums"))
 
     @step
     def class_counts(self) -> FloatArray:

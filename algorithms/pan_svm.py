@@ -34,7 +34,7 @@ from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
 from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.calibration import Calibration, ThresholdSettings, calibrate
+from fedsvm.algorithms.calibration import Calibration, ThresholdSettings, calibrate, calibration
 from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
@@ -53,12 +53,12 @@ from fedsvm.algorithms.data.classes import (
     ranked_by_votes,
 )
 from fedsvm.algorithms.data.conditions import Conditions
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.inversion import NystromInverse
-from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
@@ -71,8 +71,8 @@ from fedsvm.algorithms.optimisation.linear_svm import (
     RowsTold,
     pooled_prices,
     pooled_solution,
-    solver_parts,
     train_linear,
+    training,
 )
 from fedsvm.algorithms.optimisation.path_sums import NewtonPath
 from fedsvm.algorithms.optimisation.weighting import Weighting
@@ -81,7 +81,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart
+from fedsvm.federation.site.script import Script, stage
 from fedsvm.federation.site.terms import Terms
 
 
@@ -221,6 +221,8 @@ def with_calibration(
 class PanSite(MappedSite):
     """The site half: rows in common features, and the parts of both solvers."""
 
+    part_types = (*MappedSite.part_types, NewtonPath, HingeCuts, JointHingeCuts)
+
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.path = NewtonPath(self, self.mapped, self.row_weights, self._check_problem)
@@ -228,15 +230,10 @@ class PanSite(MappedSite):
         self.joint = JointHingeCuts(self, self.mapped)
 
     @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the parts of features and calibration, and of the agreed solver."""
-        return (*super().agreed_parts(terms), *solver_parts(terms))
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed parts; cutting planes also count the rows of each class."""
-        counted = {"class_counts"} if {HingeCuts, JointHingeCuts} & {*solver_parts(terms)} else set()
-        return super().offered_steps(terms) | counted
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `PanSvm.fit`."""
+        mapped = stage(preparation(terms), mapping(terms))
+        return each_model(terms, mapped, training(terms), calibration(terms))
 
     def _check_problem(self, prior: FloatArray, price: float) -> None:
         """Raise OrderRefused for another penalty than was agreed on, or for a prior.

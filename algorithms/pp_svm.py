@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
 from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared, each_model, preparation
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
@@ -45,6 +45,7 @@ from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, maybe, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.sets.records import compare_records, encrypt_records
@@ -137,10 +138,12 @@ class PpSite(HorizontalSite):
     """The site half."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that release weights of a linear kernel, or keep support rows of another."""
-        linear = terms.settings.get("kernel") == "linear"
-        return super().offered_steps(terms) - ({"keep_support", "partial_scores"} if linear else {"coefficients"})
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `PpSvm.fit`, and of scores where the sites keep support rows."""
+        linear = terms.settings["kernel"] == "linear"
+        compared = ("item_count", "receive_size", "class_labels", "encrypt_records")
+        trained = stage(preparation(terms), *compared, "coefficients" if linear else "keep_support")
+        return each_model(terms, trained, seq() if linear else maybe("partial_scores"))
 
     @property
     def sets(self) -> FloatArray:

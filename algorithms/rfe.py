@@ -37,10 +37,11 @@ import numpy as np
 from fedsvm.algorithms.contract import EvaluationRows, Outline
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.features.choice import choose_features
+from fedsvm.algorithms.features.landmarks import landmark_script
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.linear_svm import train_linear
-from fedsvm.algorithms.optimisation.path_sums import NewtonPath
+from fedsvm.algorithms.optimisation.path_sums import newton_path
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.ranking import RankingStep
 from fedsvm.algorithms.selection.elimination import TOLERANCES, Remove, is_certain, lowest, removed_count
@@ -54,12 +55,12 @@ from fedsvm.algorithms.selection.model import (
     SelectionSettings,
 )
 from fedsvm.algorithms.selection.moments import class_moments
-from fedsvm.algorithms.selection.site import SVM_STEPS, SelectionSite, has_curve
+from fedsvm.algorithms.selection.site import MOMENTS, SelectionSite, has_curve
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining, strengths
 from fedsvm.algorithms.settings import doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import steps_of
+from fedsvm.federation.site.script import Script, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
 
@@ -85,13 +86,15 @@ class KernelScoreSite(SelectionSite):
     """The site half."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
-        offered = super().offered_steps(terms)
-        if terms.settings.get("weights") == "linear":
-            return offered
-        offered |= steps_of(NewtonPath) - {"keep_best"}
-        return offered - (frozenset() if has_curve(terms) else SVM_STEPS)
+    def choosing(cls, terms: Terms) -> Script:
+        """Return the script of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
+        weights = terms.settings["weights"]
+        if weights == "linear":
+            return super().choosing(terms)
+        scored = {"kernel": ["dual_kernels"], "input": ["dual_columns"]}.get(weights, [])
+        trained = stage("keep_columns", "receive_map", newton_path(terms, "released"), *scored)
+        curve = super().choosing(terms) if has_curve(terms) else seq()
+        return seq(stage(*MOMENTS), stage(landmark_script(terms)), repeat(trained), curve)
 
     def check_gamma(self, gamma: float) -> None:
         """Raise OrderRefused for another gamma than was agreed on; other weights than linear ones change it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 
 import numpy as np
 
@@ -93,7 +94,12 @@ class _Programs(Mapping[str, type[SiteProgram]]):
         return len(ALGORITHMS) + 1
 
 
-INSTALLATION = Installation(_Programs(), SUMS, _warm_up)
+def _setting_names(program: str) -> frozenset[str] | None:
+    """Return the names of an algorithm's settings; None of sets, which have none."""
+    return None if program == SETS else frozenset(field.name for field in fields(ALGORITHMS[program].Settings))
+
+
+INSTALLATION = Installation(_Programs(), SUMS, _setting_names, _warm_up)
 
 if __name__ == "__main__":
     main(INSTALLATION, int(sys.argv[1]))

@@ -45,11 +45,12 @@ from fedsvm.algorithms.selection.model import (
     size_of,
 )
 from fedsvm.algorithms.selection.moments import class_moments
-from fedsvm.algorithms.selection.site import SelectionSite
+from fedsvm.algorithms.selection.site import CUTS, MOMENTS, SelectionSite
 from fedsvm.algorithms.selection.subsets import ALL_ROWS, Subset, half_sample
 from fedsvm.algorithms.selection.training import SubsetTraining
 from fedsvm.algorithms.settings import Positive, Share, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 
 
@@ -99,10 +100,10 @@ class SparseSite(SelectionSite):
     """The site half."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of cutting planes, and on a path the counts by which one net is taken."""
-        counted = terms.settings.get("l1") == "path"
-        return super().offered_steps(terms) - {"held_out_rows"} | ({"held_out_rows"} if counted else set())
+    def choosing(cls, terms: Terms) -> Script:
+        """Return the script of nets, by cutting planes, and of counts along a path."""
+        counted = {"held_out_rows"} if terms.settings["l1"] == "path" else set[str]()
+        return any_order({*MOMENTS, *CUTS, *counted})
 
 
 class SparseSvm(SelectionAlgorithm[SparseSettings]):

@@ -54,11 +54,11 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.dual_points import DualPoints
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.calibration import ThresholdSettings
+from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
-from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
@@ -70,6 +70,8 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, repeat, stage
+from fedsvm.federation.site.terms import Terms
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
@@ -160,6 +162,13 @@ class AdmmSite(MappedSite):
         super().__init__(site, partition, settings)
         self.iteration = 0
         self.duals = self.value = self._sent = np.zeros((0, 0))
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `SvmAdmm.fit`."""
+        iterations = repeat("consensus", 1, terms.settings["max_iterations"])
+        trained = stage("squared_norms", iterations, "dual_sums", "dual_vector")
+        return each_model(terms, stage(preparation(terms), mapping(terms)), trained, calibration(terms))
 
     @step
     def consensus(

@@ -52,10 +52,12 @@ from fedsvm.algorithms.selection.held_out import held_out, removal_of
 from fedsvm.algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.site import SelectionSite
-from fedsvm.algorithms.selection.support_sums import SupportSums
+from fedsvm.algorithms.selection.support_sums import SupportSets, SupportSums
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from fedsvm.algorithms.settings import Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.program import steps_of
+from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 
 Criterion = Literal["rfe", "rsvm", "svm-t"]
@@ -105,10 +107,12 @@ class SupportSite(SelectionSite):
     """The site half."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed parts; a vote may end by counts of held-out rows."""
-        voted = terms.settings.get("criteria") == "vote"
-        return super().offered_steps(terms) | ({"held_out_rows"} if voted else set())
+    def choosing(cls, terms: Terms) -> Script:
+        """Return the script of SVMs and, by the agreed criteria, of sums over support rows and of a vote's tests."""
+        criteria = terms.settings["criteria"]
+        counted = {"held_out_rows"} if criteria == "vote" else set[str]()
+        supported = steps_of(SupportSets) if criteria in ("vote", "svm-t") else frozenset[str]()
+        return any_order(super().choosing(terms).steps | counted | supported)
 
 
 class VotedWrappers(SelectionAlgorithm[VotedSettings]):

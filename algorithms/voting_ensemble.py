@@ -46,10 +46,10 @@ from fedsvm.algorithms.contract import (
     Pooled,
     TrainingReport,
 )
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
-from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
@@ -65,6 +65,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, maybe, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.secret_order import secret_order
 
@@ -147,10 +148,15 @@ class EnsembleSite(MappedSite):
         self.models: FloatArray | None = None
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that release the sites' models, or those that keep them and vote."""
-        unused = {"model_table"} if terms.settings.get("release") == "sites" else {"keep_model", "cast_votes"}
-        return super().offered_steps(terms) - unused - {"squared_norms"}
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `VotingEnsemble.fit`, and of votes where the sites keep their models."""
+        if terms.settings["release"] == "sites":
+            ends: tuple[Script | str, ...] = ("keep_model",)
+        else:
+            ends = ("agree_secret", "model_table")
+        trained = stage(preparation(terms), mapping(terms), "train_alone", *ends)
+        voted = maybe("cast_votes") if terms.settings["release"] == "sites" else seq()
+        return each_model(terms, trained, voted)
 
     @step
     def train_alone(self, C: float) -> None:

@@ -56,4 +56,4 @@ def warm_up() -> None:
 if __name__ == "__main__":
     arguments = parser("benchmarks.site_process", __doc__)
     arguments.add_argument("descriptor", type=int, metavar="DESCRIPTOR", help="socket of the process that starts sites")
-    main(Installation({"numbers": Numbers}, SUMS, warm_up), arguments.parse_args().descriptor)
+    main(Installation({"numbers": Numbers}, SUMS, warm_up=warm_up), arguments.parse_args().descriptor)

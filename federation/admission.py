@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from fedsvm.federation.control import Abort, Done, Order, RosterUpdate
+from fedsvm.federation.control import Abort, Done, Missed, Order, RosterUpdate
 from fedsvm.federation.disclosures import Disclosures
 from fedsvm.federation.errors import DeadlineExpired
 from fedsvm.federation.exchange import Dispatcher, Exchange
@@ -70,10 +70,23 @@ class Admission:
         self._disclosures = disclosures
         self._round_timeout_s = round_timeout_s
         self._public_state: dict[str, Order] = {}
+        self._rounds: list[int] = []
+        self._steps: list[str] = []
+
+    def note_completed(self, round_number: int, step: str) -> None:
+        """Take note of a round that is complete: a site that was not there is told that it missed the step."""
+        self._rounds.append(round_number)
+        self._steps.append(step)
 
     def remember(self, order: Order) -> None:
-        """From now on a site that joins carries out this order first; of each step the last is remembered."""
-        self._public_state.pop(order.step, None)
+        """Have a site that joins from now on carry out this order first.
+
+        A step that comes again, as in the next fold, replaces itself and all that was built on it.
+        """
+        if order.step in self._public_state:
+            known = list(self._public_state)
+            for later in known[known.index(order.step) :]:
+                del self._public_state[later]
         self._public_state[order.step] = order
 
     def assemble(self, work_s: float = 0.0) -> dict[str, str]:
@@ -168,15 +181,25 @@ class Admission:
         deadline = Deadline(self._round_timeout_s)
         if not isinstance(self._introduce((site,), deadline).answers.get(site), Done):
             return False
+        if not self._tell(site, Missed(tuple(self._rounds), tuple(self._steps)), deadline):
+            return False
         for remembered in self._public_state.values():
             order = replace(remembered, sites=(site,), phase="", phase_round=0, everyone=False)
             self._disclosures.record_parameters(order)
-            exchange = Exchange(self._dispatcher, (site,))
-            exchange.say(order, Deadline(self._round_timeout_s))
-            self._wait_for_answers(exchange, deadline)
-            if not isinstance(exchange.answers.get(site), Done):
+            if not self._tell(site, order, deadline):
                 return False
         return True
+
+    def announce(self, sites: tuple[str, ...]) -> None:
+        """Send sites the roster again, since others have joined: the stage that they are in starts again."""
+        self._introduce(sites, Deadline(self._round_timeout_s))
+
+    def _tell(self, site: str, message: Missed | Order, deadline: Deadline) -> bool:
+        """Send a message to one site, and return whether it took it in."""
+        exchange = Exchange(self._dispatcher, (site,))
+        exchange.say(message, Deadline(self._round_timeout_s))
+        self._wait_for_answers(exchange, deadline)
+        return isinstance(exchange.answers.get(site), Done)
 
     def _introduce(self, sites: tuple[str, ...], deadline: Deadline) -> Exchange:
         """Tell sites who takes part, each with the addresses that it reaches the others by, and wait for answers."""

@@ -4,6 +4,7 @@
     -------------  -----------  ----------------------------------  ----------------------------------------------------
     RosterUpdate   coordinator  at launch, and when a site was      the site admits exactly these parties, takes in its
                                 restarted or joins again            partition if it has not yet, and answers Done
+    Missed         coordinator  a site joins that missed orders     the site moves on in its script, and answers Done
     Order          coordinator  a round begins                      the site runs the step and its part of the protocol,
                                                                     and answers Done, Failed or Aborted
     Done           site         its part of the order is complete   the coordinator waits for the others
@@ -27,11 +28,13 @@ message is believed. No other module spells the name of a field.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import msgpack
 import numpy as np
 
 from fedsvm.federation.errors import Malformed
@@ -91,6 +94,46 @@ class RosterUpdate:
             raise Malformed("each party of the roster must be listed once")
         public_keys, agreement_keys = (message.arrays[name].tobytes() for name in ("public_keys", "agreement_keys"))
         return cls(Roster.from_columns(names, addresses, public_keys, agreement_keys))
+
+
+@dataclass(frozen=True)
+class Missed:
+    """The rounds that a run has completed, for a site that was not there for all of them.
+
+    Parameters
+    ----------
+    rounds, steps : tuple of int, tuple of str
+        Their numbers and steps, in their order.
+    """
+
+    kind: ClassVar[str] = "missed"
+
+    rounds: tuple[int, ...]
+    steps: tuple[str, ...]
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """Return a message with the field names, of steps; arrays rounds, and places, of each round's step in names."""
+        names = list(dict.fromkeys(self.steps))
+        places = {name: place for place, name in enumerate(names)}
+        arrays = {
+            "rounds": np.array(self.rounds, dtype=np.int64),
+            "places": np.array([places[step] for step in self.steps], dtype=np.int64),
+        }
+        return Message(self.kind, run, round_number, fields={"names": names}, arrays=arrays)
+
+    @classmethod
+    def from_message(cls, message: Message) -> Missed:
+        """Raises Malformed."""
+        names = read_fields(message, names=(list,))["names"]
+        _check_all(cls.kind, "names", names, (str,))
+        if message.arrays.keys() != {"rounds", "places"}:
+            raise Malformed(f"{cls.kind} must have rounds and places, and nothing else")
+        rounds, places = message.arrays["rounds"], message.arrays["places"]
+        if any(each.dtype != np.int64 or each.ndim != 1 for each in (rounds, places)) or len(rounds) != len(places):
+            raise Malformed(f"rounds and places of {cls.kind} must be as many whole numbers")
+        if len(places) and not (places.min() >= 0 and places.max() < len(names) and (np.diff(rounds) > 0).all()):
+            raise Malformed(f"rounds of {cls.kind} must rise, and places be those of names")
+        return cls(tuple(rounds.tolist()), tuple(names[place] for place in places.tolist()))
 
 
 @dataclass(frozen=True)
@@ -225,6 +268,16 @@ class Order:
         if order.verb != verb:
             raise Malformed(f"an order to {verb} must not be opened by {fields['opened_by']}")
         return order
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of all that the order says of its step but who takes part, and when."""
+        arrays = [(name, array.dtype.str, array.shape) for name, array in self.arrays.items()]
+        plain = self.step, self.protocol, self.verb, _terms_to_fields(self.terms), self.parameters, arrays
+        found = hashlib.blake2b(msgpack.packb(plain), digest_size=16)
+        for array in self.arrays.values():
+            found.update(np.ascontiguousarray(array).data)
+        return found.digest()
 
     def described(self) -> dict[str, Any]:
         """How a secure sum was made, in the plain values that a transcript keeps."""
@@ -420,7 +473,7 @@ class LogRecord:
         return cls(**fields)
 
 
-ControlMessage = RosterUpdate | Order | Abort | Stop
+ControlMessage = RosterUpdate | Missed | Order | Abort | Stop
 """What a coordinator sends."""
 
 Outcome = Done | Aborted | Failed
@@ -432,13 +485,15 @@ _ANSWERS: Mapping[str, type[Done | Aborted | Failed | FinalReport | LogRecord]] 
 }
 
 
-def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | Order:
+def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | Missed | Order:
     """What a coordinator orders. all_sites: those of the run, as the reader knows them. Raises Malformed."""
     if message.kind == RosterUpdate.kind:
         return RosterUpdate.from_message(message, all_sites)
+    if message.kind == Missed.kind:
+        return Missed.from_message(message)
     if message.kind == Order.kind:
         return Order.from_message(message, all_sites)
-    raise Malformed(f"an order must be {RosterUpdate.kind} or {Order.kind}, got {message.kind}")
+    raise Malformed(f"an order must be {RosterUpdate.kind}, {Missed.kind} or {Order.kind}, got {message.kind}")
 
 
 def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:

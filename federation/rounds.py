@@ -127,6 +127,8 @@ class RoundRunner:
         Raises SitesDropped if the others cannot or must not go on, MembershipChanged within a stage.
         """
         self._apply_change(MembershipRecord(self._record.progress.round, self._record.progress.phase, left, joined))
+        if joined:
+            self._admission.announce(tuple(site for site in self._membership.sites if site not in joined))
         if self.is_fixed:
             raise MembershipChanged
 

@@ -16,7 +16,8 @@ from fedsvm.algorithms.dpp_svm import DppSite
 from fedsvm.algorithms.hybrid_svm import HybridSite
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.processes.forkserver import main
-from fedsvm.federation.site.program import Installation, SiteProgram, step
+from fedsvm.federation.site.program import Installation, SiteProgram, step, steps_of
+from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
 from tests.broken_sums import ALL_SUMS
@@ -141,13 +142,33 @@ class Drill(SiteProgram):
 
 
 class Undecided(Drill):
-    """A program that cannot tell which steps it offers."""
+    """A program that cannot tell its script."""
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+    def script(cls, terms: Terms) -> Script:
         raise ValueError("no setting of this name")
 
 
+class AnyOrder:
+    """Steps of an algorithm that a test orders by themselves."""
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        return any_order(steps_of(cls))  # type: ignore[arg-type]
+
+
+class Dpp(AnyOrder, DppSite):
+    """DPP-SVM, step by step."""
+
+
+class Hybrid(AnyOrder, HybridSite):
+    """The hybrid SVM, step by step."""
+
+
+class Erm(AnyOrder, ErmSite):
+    """DP-ERM, step by step."""
+
+
 if __name__ == "__main__":
-    PROGRAMS = {"drill": Drill, "undecided": Undecided, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite}
+    PROGRAMS = {"drill": Drill, "undecided": Undecided, "dpp-svm": Dpp, "hybrid-svm": Hybrid, "dp-erm": Erm}
     main(Installation(PROGRAMS, ALL_SUMS), int(sys.argv[1]))

@@ -17,9 +17,12 @@ import numpy as np
 import pytest
 
 from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.data.columns import Schema
+from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap
-from fedsvm.algorithms.hybrid_svm import noise_of
+from fedsvm.algorithms.hybrid_svm import HybridSettings, _by_interior_point, noise_of
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
@@ -28,7 +31,7 @@ from fedsvm.federation.errors import LaunchError, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.spare import spare_launcher
-from fedsvm.federation.site.program import NO_TERMS, steps_of
+from fedsvm.federation.site.program import steps_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
@@ -78,9 +81,17 @@ NOISY: Mapping[str, Any] = {"mechanism": "laplace", "epsilon": 1.0, "variant": "
 BUDGETED = SiteRules(max_epsilon=1.0)
 
 
+def encoded(federation: Federation) -> None:
+    """Have the columns agreed on."""
+    federation.run("encode", values=[])
+
+
 def prepared(federation: Federation) -> None:
     """Have the rows encoded and scaled, as honest rounds do."""
-    federation.run("encode", values=[])
+    encoded(federation)
+    federation.gather("row_count", shape=())
+    federation.sum("column_sums", shape=(COLUMNS,), bound=np.inf)
+    federation.sum("column_squares", shape=(COLUMNS,), bound=np.inf, mean=np.zeros(COLUMNS))
     federation.run("rescale", offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS))
 
 
@@ -88,6 +99,76 @@ def mapped(federation: Federation) -> None:
     """Have features ready, too."""
     prepared(federation)
     federation.run("receive_map", features="identity", dimensions=COLUMNS)
+
+
+def measured(federation: Federation) -> None:
+    """Have features ready, and their lengths known."""
+    mapped(federation)
+    federation.sum("squared_norms", shape=(2,), bound=np.inf)
+
+
+def balanced(federation: Federation) -> None:
+    """Have the rows of each class counted, too."""
+    measured(federation)
+    federation.sum("class_counts", shape=(2,), bound=1e6)
+
+
+def clustered(federation: Federation) -> None:
+    """Have landmarks agreed on, but the map not yet told."""
+    prepared(federation)
+    federation.run("agree_secret")
+    federation.run("cluster", quotas=[2, 2, 2], min_cluster_size=3)
+    federation.sum("local_landmarks", shape=(6, COLUMNS + 1), bound=np.inf, quotas=[2, 2, 2])
+    federation.sum("records_exposed", shape=(), bound=6.0)
+
+
+def aligned(federation: Federation) -> None:
+    """Have records aligned by their positions."""
+    federation.gather("record_count", shape=())
+
+
+def encoded_as_public(federation: Federation) -> None:
+    """Have private rows in the columns of public ones, and counted."""
+    federation.run("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None)
+    federation.gather("row_count", shape=())
+
+
+def fit(program: str, fold: int | None = None, **settings: Any) -> Orders:
+    """Have a model trained as an honest coordinator does."""
+    task = HorizontalTask(Schema([f"x{j}" for j in range(COLUMNS)]), "standard", 1, fold=fold)
+    return lambda federation: ALGORITHMS[program].fit(federation, task, ALGORITHMS[program].Settings(**settings))
+
+
+def scored(bins: int) -> Orders:
+    """Have the sites test a model; they hold no rows out."""
+    return summed("score_counts", (4 + 2 * bins,), model=ONE, bins=bins, threshold=0.0, kept=False)
+
+
+def after(*orders: Orders) -> Orders:
+    """Give orders one after the other."""
+
+    def give(federation: Federation) -> None:
+        for each in orders:
+            each(federation)
+
+    return give
+
+
+def losses(times: int) -> Orders:
+    """Have the losses of private rows summed at so many points."""
+
+    def give(federation: Federation) -> None:
+        for number in range(times):
+            f = np.full((1, COLUMNS), 0.01 * number)
+            federation.sum("erm_sums", shape=(1, 21), bound=1e6, f=f, loss="logistic", half_width=0.5)
+
+    return give
+
+
+def trained_for_one_step(federation: Federation) -> None:
+    """End the joint training of private rows after one iteration, whatever its gap is."""
+    settings = HybridSettings(**{**NOISY, "mechanism": "spherical"}, max_iterations=1)
+    _by_interior_point(federation, settings, np.zeros(2), 60)
 
 
 def summed(step: str, shape: tuple[int, ...] = (1,), bound: float = 1e6, **params: Any) -> Orders:
@@ -112,8 +193,14 @@ ONE_SHOT = terms("hybrid-svm", mechanism="laplace", epsilon=1.0, variant="one-sh
 
 def with_frequencies(federation: Federation) -> None:
     """Have private rows mapped by one frequency."""
-    federation.run("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None)
+    encoded_as_public(federation)
     federation.run("receive_frequencies", rho=np.ones((1, COLUMNS)))
+
+
+def with_measured_frequencies(federation: Federation) -> None:
+    """Have the lengths of these features known, too."""
+    with_frequencies(federation)
+    federation.sum("squared_norms", shape=(2,), bound=np.inf)
 
 
 def trained_alone(federation: Federation, rows: int = 60) -> None:
@@ -163,35 +250,35 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a path around a point of its choice": (
         terms("pan-svm", **PAN),
         STRICT,
-        mapped,
+        measured,
         ran("begin_path", prior=W, price=1.0, lever=1.0, masking="congruence"),
         "the prior of begin_path must be 0",
     ),
     "a path without the agreed masks": (
         terms("pan-svm", **PAN),
         SiteRules(),
-        mapped,
+        measured,
         ran("begin_path", prior=0 * W, price=1.0, lever=1.0, masking="none"),
         'masking must be "congruence", as agreed, got "none"',
     ),
     "a kernel so narrow that it sees single rows": (
         terms("svm-admm"),
         SiteRules(),
-        prepared,
+        clustered,
         ran("receive_map", features="landmarks", landmarks=W[None], map=np.eye(1), **{**RBF, "gamma": 1e7}),
         'gamma must be "auto", as agreed, got 10000000.0',
     ),
     "training rows as held-out rows": (
         terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
         STRICT,
-        prepared,
+        encoded,
         ran("hold_out", fold=-1),
         "fold must be one of the 2 that were agreed on",
     ),
     "training on the rows of all folds": (
         terms("pan-svm", {"folds": 2}, **PAN),
         STRICT,
-        prepared,
+        encoded,
         ran("hold_out", fold=None),
         "fold must be one of the 2 that were agreed on",
     ),
@@ -205,7 +292,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "columns scaled by the test's records": (
         terms("dpp-svm", {"test_fraction": 0.2}),
         SiteRules(),
-        nothing,
+        aligned,
         ran("prepare_fold", fold=None, scale="standard"),
         "fold must be one of the 1 that were agreed on",
     ),
@@ -248,28 +335,28 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "more landmarks than an agreed count": (
         terms("pan-svm", landmarks=2, gamma=0.25),
         SiteRules(),
-        prepared,
+        clustered,
         ran("receive_map", features="landmarks", landmarks=np.ones((3, COLUMNS)), map=np.eye(3), **RBF),
         "landmarks must be 2 or fewer, as agreed, got 3",
     ),
     "factors of classes without class weights": (
         terms("pan-svm", **PAN),
         STRICT,
-        mapped,
+        measured,
         ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
         "factors must be those of class_weight = null, as agreed",
     ),
     "other factors than the agreed ones": (
         terms("pan-svm", **PAN, class_weight={"ill": 3.0}),
         STRICT,
-        mapped,
+        measured,
         ran("begin_path", **BEGUN, factors=[3.0, 1e6]),
         'factors must be those of class_weight = {"ill": 3.0}, as agreed',
     ),
     "balanced factors that balance nothing": (
         terms("pan-svm", **PAN, class_weight="balanced"),
         STRICT,
-        mapped,
+        balanced,
         ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
         'factors must be those of class_weight = "balanced", as agreed',
     ),
@@ -283,14 +370,14 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "Newton sums of one class": (
         terms("logistic-regression", **PAN),
         SiteRules(),
-        mapped,
+        measured,
         summed("newton_sums", (1, 21), points=np.zeros((1, 5)), scales=np.ones(3), intercept=True, factors=[0.0, 1.0]),
         "factors must be those of class_weight = null, as agreed",
     ),
     "a path of other problems": (
         terms("pan-svm", **PAN),
         STRICT,
-        mapped,
+        measured,
         ran("begin_path", **BEGUN, scheme="ovo"),
         "scheme must be 'ovr', as agreed, got 'ovo'",
     ),
@@ -311,7 +398,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a histogram without bins": (
         terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
         STRICT,
-        prepared,
+        fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (2004,), model=ONE, bins=-1, threshold=0.0, kept=False),
         "bins must be a whole number from 1 to 1000, got -1",
     ),
@@ -334,7 +421,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "frequencies in a run without": (
         terms("dp-erm", epsilon=1.0),
         BUDGETED,
-        nothing,
+        encoded_as_public,
         ran("take_rows", rho=np.ones((1, COLUMNS)), longest=1.0, clip=True),
         "features must be 0, as agreed, got 1",
     ),
@@ -390,11 +477,128 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "private rows at a price of its choice": (
         terms("hybrid-svm", **{**NOISY, "mechanism": "gaussian", "delta": 1e-6}, features=1),
         BUDGETED,
-        with_frequencies,
+        with_measured_frequencies,
         ran("begin_path", prior=np.zeros(2), price=7e3, lever=0.0, masking="congruence"),
         "price must be C = 300 over the number of rows, got 7000",
     ),
     "columns": (terms("pan-svm", **PAN), STRICT, prepared, ran("keep_columns", columns=ONE), "no step 'keep_columns'"),
+}
+
+
+TREE: Mapping[str, Any] = {"max_depth": 2}
+LEAF: Mapping[str, Any] = {
+    "column": np.array([-1]),
+    "bin": np.array([0]),
+    "children": np.array([[0, 0]]),
+    "nodes": np.array([0]),
+}
+TESTED: Mapping[str, Any] = {"test_fraction": 0.2, "tested_by": "sites"}
+TAKEN = ran("take_rows", rho=np.zeros((0, COLUMNS)), longest=9.0, clip=True)
+SPHERICAL = terms("hybrid-svm", **{**NOISY, "mechanism": "spherical"}, features=1)
+OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
+    "a second path, around a point of its choice": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        fit("pan-svm", **PAN),
+        ran("begin_path", **{**BEGUN, "prior": W}),
+        "begin_path",
+    ),
+    "a path begun again in mid-training": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        after(measured, ran("begin_path", **BEGUN), ran("share_path", holders=list(SITES))),
+        ran("begin_path", **{**BEGUN, "lever": 2.0}),
+        "begin_path",
+    ),
+    "Newton's system before there is a path": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        measured,
+        summed("newton", (1, 24), iteration=1),
+        "newton",
+    ),
+    "weights before training": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        after(measured, ran("begin_path", **BEGUN), ran("share_path", holders=list(SITES))),
+        summed("released", (1, 6), np.inf, keep=ONE, constants=ONE, holder="site-1"),
+        "released",
+    ),
+    "columns on another scale after training": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        fit("pan-svm", **PAN),
+        ran("rescale", offset=np.zeros(COLUMNS), scale=np.full(COLUMNS, 1e-4)),
+        "rescale",
+    ),
+    "a second test with other bins": (
+        terms("pan-svm", TESTED, **PAN),
+        STRICT,
+        after(fit("pan-svm", fold=0, **PAN), scored(1000)),
+        scored(500),
+        "score_counts",
+    ),
+    "training after the last test": (
+        terms("pan-svm", TESTED, **PAN),
+        STRICT,
+        after(fit("pan-svm", fold=0, **PAN), scored(1000)),
+        summed("newton", (1, 24), iteration=99),
+        "newton",
+    ),
+    "the models of all sites twice": (
+        terms("voting-ensemble", **PAN),
+        SiteRules(),
+        fit("voting-ensemble", **PAN),
+        summed("model_table", (3, 7), np.inf),
+        "model_table",
+    ),
+    "bins of a tree of its own": (
+        terms("decision-tree", **TREE),
+        SiteRules(),
+        fit("decision-tree", **TREE),
+        ran("receive_edges", edges=np.zeros((COLUMNS, 31))),
+        "receive_edges",
+    ),
+    "more levels than a tree has": (
+        terms("decision-tree", **TREE),
+        SiteRules(),
+        after(
+            prepared,
+            summed("column_moments", (2 * COLUMNS + 2,)),
+            ran("receive_edges", edges=np.tile(np.linspace(-1, 1, 31), (COLUMNS, 1))),
+            *(summed("cross_tables", (1, COLUMNS, 32, 2), **{**LEAF, "bin": np.array([n])}) for n in (0, 1)),
+        ),
+        summed("cross_tables", (1, COLUMNS, 32, 2), **{**LEAF, "bin": np.array([2])}),
+        "cross_tables",
+    ),
+    "rows mapped anew while a model is trained": (
+        terms("dp-erm", epsilon=1.0),
+        BUDGETED,
+        after(encoded_as_public, TAKEN, losses(2)),
+        ran("take_rows", rho=np.zeros((0, COLUMNS)), longest=99.0, clip=True),
+        "take_rows",
+    ),
+    "losses at more points than training takes": (
+        terms("dp-erm", epsilon=1.0),
+        BUDGETED,
+        after(encoded_as_public, TAKEN, losses(1 + _MAX_STEPS)),
+        summed("erm_sums", (1, 21), f=np.full((1, COLUMNS), 7.0), loss="logistic", half_width=0.5),
+        "erm_sums",
+    ),
+    "joint private training that ended early and starts again": (
+        SPHERICAL,
+        BUDGETED,
+        after(with_frequencies, trained_for_one_step),
+        trained_for_one_step,
+        "squared_norms",
+    ),
+    "a model of private rows without its release": (
+        SPHERICAL,
+        BUDGETED,
+        after(with_frequencies, trained_for_one_step, summed("own_part", (2,), np.inf, joint=True)),
+        summed("own_part", (2,), np.inf, joint=True, again=True),
+        "own_part",
+    ),
 }
 
 
@@ -427,6 +631,39 @@ def test_an_order_outside_the_agreed_steps_is_refused_by_every_site(lie: str) ->
         assert sent == 0, "something left the site"
 
 
+@pytest.mark.parametrize("lie", OUT_OF_PLACE)
+def test_an_order_out_of_place_is_refused_by_every_site(lie: str) -> None:
+    agreed, rules, before, orders, step = OUT_OF_PLACE[lie]
+    with sites(agreed, rules) as federation:
+        before(federation)
+        said = refusals(federation, orders)
+    for site in SITES:
+        assert said[site] == (
+            f"it refuses the order: step {step!r} is out of place: by the agreed terms it may not be ordered now, or "
+            "not once more"
+        )
+        assert federation.final_reports[site].refused[REFUSED] == 1
+        sent = sum(link.sender == site and traffic.messages for link, traffic in last_round(federation))
+        assert sent == 0, "something left the site"
+
+
+@pytest.mark.parametrize("changed", [{}, {"solver": "interior-point"}])
+def test_terms_without_the_settings_of_the_program_are_refused(changed: dict[str, Any]) -> None:
+    lacking = replace(terms("pan-svm", **PAN), settings=changed)
+    with (
+        pytest.raises(SiteFailed, match=r"the terms must have all settings of pan-svm: C is missing; "),
+        sites(lacking),
+    ):
+        raise AssertionError("sites took part")
+
+
+def test_terms_with_a_setting_that_the_program_does_not_have_are_refused() -> None:
+    agreed = terms("naive-bayes")
+    more = replace(agreed, settings={**agreed.settings, "solver": "cutting-plane"})
+    with pytest.raises(SiteFailed, match=r"'solver' is none of them"), sites(more, SiteRules()):
+        raise AssertionError("sites took part")
+
+
 def last_round(federation: Federation) -> list[Any]:
     """What protocols carried in the last round, by link."""
     links = federation.accounts.select(control=False)
@@ -438,7 +675,7 @@ def test_steps_of_frozen_runs_are_offered_and_few_others(tmp_path: Path) -> None
     known = json.loads(frozen.PATH.read_text())["cases"]
     for case in frozen.CASES:
         scenario, _ = frozen.scenario_of(case, tmp_path)
-        offered = scenario.algorithm.implementation.Site.offered_steps(terms_of(scenario))
+        offered = scenario.algorithm.implementation.Site.script(terms_of(scenario)).steps
         taken = known[case]["steps"].keys() - {"join"}
         assert taken <= offered, case
         unused = {"agree_secret", "category_tables", "class_counts", "column_count", "record_count"}
@@ -448,9 +685,8 @@ def test_steps_of_frozen_runs_are_offered_and_few_others(tmp_path: Path) -> None
 
 def test_a_program_of_one_class_offers_all_its_steps() -> None:
     program = ALGORITHMS["naive-bayes"].Site
-    assert {"class_counts", "class_sums"} <= program.offered_steps(terms("naive-bayes"))
-    every = steps_of(program).union(*map(steps_of, program.agreed_parts(NO_TERMS)))
-    assert program.offered_steps(terms("naive-bayes")) < every
+    named = program.script(terms("naive-bayes")).steps
+    assert {"class_counts", "class_sums"} <= named < steps_of(program)
 
 
 def test_the_frequencies_that_the_agreed_seed_draws_are_taken() -> None:
@@ -462,19 +698,18 @@ def test_the_frequencies_that_the_agreed_seed_draws_are_taken() -> None:
     assert rows == 60
 
 
-def test_each_model_beyond_the_agreed_ones_is_charged(tmp_path: Path) -> None:
-    """Three sites are each charged 1 when they join, and again for a second model, though frequencies came anew."""
-    rules = SiteRules(max_epsilon=1.0, budget=3.0, ledger=str(tmp_path / "ledger"))
+def test_a_model_beyond_the_agreed_ones_is_refused(tmp_path: Path) -> None:
+    """Three sites are each charged 1 when they join, and refuse to train a second model."""
+    rules = SiteRules(max_epsilon=1.0, budget=30.0, ledger=str(tmp_path / "ledger"))
     with sites(ONE_SHOT, rules) as federation:
         trained_alone(federation)
         assert np.isfinite(federation.sum("noisy_part", shape=(2,), bound=np.inf, **FOR_EPSILON)).all()
-        trained_alone(federation)
-        said = refusals(federation, summed("noisy_part", (2,), np.inf, **FOR_EPSILON))
-    assert all("all runs together may spend epsilon 3; 3 is spent" in why for why in said.values())
+        said = refusals(federation, encoded_as_public)
+    assert all("step 'encode_known' is out of place" in why for why in said.values())
     assert len((tmp_path / "ledger").read_text().splitlines()) == len(SITES)
 
 
 def test_program_that_cannot_tell_its_steps_is_named_in_a_sentence() -> None:
-    said = r"Undecided\.offered_steps fails \(ValueError: no setting of this name\); fix this method\.$"
+    said = r"Undecided\.script fails \(ValueError: no setting of this name\); fix this method\.$"
     with pytest.raises(LaunchError, match=said), drill(3, program="undecided"):
         pass

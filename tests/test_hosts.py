@@ -231,7 +231,7 @@ def test_a_site_does_not_begin_what_it_is_no_part_of(begin: Begin, tmp_path: Pat
     certificates.create(tmp_path, "north")
     place = Place(certificates.read_secret(tmp_path / "north.key_secret"), "tcp://127.0.0.1:1", bytes(32))
     held = Held(3, (Column("size", False),), lambda order: pytest.fail("it must not come to that"))
-    visit = Visit(place, Installation({}, {}, lambda: None), "1", lambda terms: held, lambda sentence: None)
+    visit = Visit(place, Installation({}, {}), "1", lambda terms: held, lambda sentence: None)
     with pytest.raises(FederationError, match="The coordinator begins a run"):
         visit._check_begin(begin, held)
 

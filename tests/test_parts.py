@@ -14,9 +14,8 @@ import pytest
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import NO_TERMS, SitePart, SiteProgram, open_steps, step, steps_of
-from fedsvm.federation.site.terms import Terms
 
-MOST_METHODS = 25
+MAX_METHODS = 25
 
 
 class Till(SitePart):
@@ -44,15 +43,13 @@ class Shelf(SitePart):
 
 
 class Shop(SiteProgram):
-    """A program whose shelf is used by runs on no terms alone."""
+    """A program of two parts, with a step of its own."""
+
+    part_types = (Till, Shelf)
 
     def __init__(self, site: str) -> None:
         super().__init__(site, Partition({}), {})
         self.till, self.shelf = Till(self), Shelf()
-
-    @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        return (Till, Shelf) if terms is NO_TERMS else (Till,)
 
     @step
     def hours(self) -> int:
@@ -69,23 +66,23 @@ def test_a_program_has_the_steps_of_its_parts() -> None:
     assert shop.till.is_counted
 
 
-def test_a_program_offers_the_steps_of_agreed_parts_alone() -> None:
-    assert Shop.offered_steps(NO_TERMS) == {"hours", "takings", "customers", "stock"}
-    assert Shop.offered_steps(Terms("shop", {}, "ring", {}, 3)) == {"hours", "takings", "customers"}
+def test_a_program_lists_the_steps_of_its_parts() -> None:
+    assert steps_of(Shop) == Shop.script(NO_TERMS).steps == {"hours", "takings", "customers", "stock"}
     assert open_steps(Shop) == ("customers",)
 
 
 def parts_of_algorithms() -> set[type[SitePart]]:
     """Return the parts of all algorithms."""
-    return {part for name in OWN_ALGORITHMS for part in ALGORITHMS[name].Site.agreed_parts(NO_TERMS)}
+    return {part for name in OWN_ALGORITHMS for part in ALGORITHMS[name].Site.part_types}
 
 
 @pytest.mark.parametrize("name", OWN_ALGORITHMS)
 def test_every_step_belongs_to_one_part(name: str) -> None:
     program = ALGORITHMS[name].Site
-    kinds: list[type[Any]] = [program, *program.agreed_parts(NO_TERMS)]
-    shared = {(a.__name__, b.__name__): steps_of(a) & steps_of(b) for a, b in combinations(kinds, 2)}
+    parts = program.part_types
+    shared = {(a.__name__, b.__name__): steps_of(a) & steps_of(b) for a, b in combinations(parts, 2)}
     assert not {pair: steps for pair, steps in shared.items() if steps}
+    assert not [name for part in parts for name in steps_of(part) if hasattr(program, name)]
 
 
 def test_parts_create_their_state_in_constructors() -> None:
@@ -99,7 +96,7 @@ def test_parts_create_their_state_in_constructors() -> None:
 
 def test_parts_are_small() -> None:
     for part in parts_of_algorithms():
-        assert len([name for name in dir(part) if not hasattr(object, name)]) <= MOST_METHODS
+        assert len([name for name in dir(part) if not hasattr(object, name)]) <= MAX_METHODS
 
 
 def _assigned(method: Any) -> Iterator[str]:

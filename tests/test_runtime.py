@@ -598,7 +598,7 @@ def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_eith
         "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
         "    open(sys.argv[0] + '.deaf', 'w')\n"
         "    time.sleep(60)\n"
-        f"main(Installation({{}}, {{}}, {busy}), int(sys.argv[1]))"
+        f"main(Installation({{}}, {{}}, warm_up={busy}), int(sys.argv[1]))"
     )
     (tmp_path / "busy_site_process.py").write_text(script)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +92,8 @@ class Store:
                 diary.note({"secret": self.secret(site), "run": RUN})
             for number in range(self.counts[site], len(diary.said)):
                 self.hear(site, number, diary.said[number])
-            terms = Terms("dpp-svm", {}, SUM.name, dict(SUM.options), 2, needs_pairwise_keys=True)
+            settings = asdict(DppSettings(kernel="linear", C=2.0))
+            terms = Terms("dpp-svm", settings, SUM.name, dict(SUM.options), 2, needs_pairwise_keys=True)
             visitor = Visitor(site, site.encode().ljust(32), INSTALLATION, diary, terms, ANYTHING, {})
 
             def more() -> Iterator[Message]:

@@ -29,6 +29,7 @@ from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import SitePart, SiteProgram, step, steps_of
+from fedsvm.federation.site.script import Script, any_order, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.common_seed import common_seed
@@ -45,8 +46,12 @@ FOLDS_DISCLOSE = (
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 
 
-_SCALE_STEPS = {"standard": ("column_sums", "column_squares"), "minmax": ("column_extremes",), "none": ()}
-"""Steps by which sites agree on each common scale."""
+_SCALE_STEPS = {
+    "standard": ("column_sums", "column_squares"),
+    "minmax": ("agree_secret", "column_extremes"),
+    "none": (),
+}
+"""What each common scale is agreed on by."""
 
 
 class Scorer(Protocol):
@@ -60,6 +65,93 @@ class Scorer(Protocol):
         """(n,) decision values of scaled rows (n, p)."""
 
 
+class ColumnSums(SitePart):
+    """The sums by which sites agree on categories, on values in place of missing ones, and on a common scale."""
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
+
+    @step
+    def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
+        """(k, slots, record): this site's categories of k columns as summable tables; see `encoding`."""
+        categories = self._site.partition.values["categories"]
+        known = {column: [value for value in categories[column] if value] for column in columns}
+        return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
+
+    @step
+    def missing_values(self) -> FloatArray:
+        """(q,): how many training rows have no value in each numeric column."""
+        return np.asarray(
+            np.isnan(self._site.partition.arrays["numeric"][self._site.training]).sum(axis=0), dtype=np.float64
+        )
+
+    @step(bound=math.inf)
+    def known_values(self) -> FloatArray:
+        """(q,): of each numeric column the sum of the values that the training rows have."""
+        return np.asarray(np.nansum(self._numeric, axis=0))
+
+    @step(bound=math.inf)
+    def column_sums(self) -> FloatArray:
+        """(p,) sums of the columns."""
+        return np.asarray(self._training_rows.sum(axis=0))
+
+    @step(bound=math.inf)
+    def column_squares(self, mean: FloatArray) -> FloatArray:
+        """(p,) sums of squared distances from the mean."""
+        return np.asarray(((self._training_rows - mean) ** 2).sum(axis=0))
+
+    @step(bound=math.inf)
+    def column_extremes(self) -> FloatArray:
+        """(2, n sites, p): this site's minima and maxima, each in a place that only the sites know."""
+        site, rows = self._site, self._training_rows
+        sites = site.channel.sites
+        table = np.zeros((2, len(sites), rows.shape[1]))
+        if len(rows):
+            for kind, extremes in enumerate((rows.min(axis=0), rows.max(axis=0))):
+                for column, extreme in enumerate(extremes):
+                    order = secret_order(site.secret, f"extreme {kind} {column}", len(sites))
+                    table[kind, order[sites.index(site.site)], column] = extreme
+        return table
+
+    @property
+    def _numeric(self) -> FloatArray:
+        return np.asarray(self._site.partition.arrays["numeric"][self._site.training])
+
+    @property
+    def _training_rows(self) -> FloatArray:
+        return np.asarray(self._site.encoded[self._site.training])
+
+
+class Evaluation(SitePart):
+    """Counts of the rows that a site holds out, as a model scores them."""
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._site = site
+
+    @step
+    def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
+        """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
+
+        See `score_counts`. Raises OrderRefused for more bins than a test at sites has, or none.
+
+        model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
+        """
+        if type(bins) is not int or not 1 <= bins <= MAX_BINS:
+            raise OrderRefused(f"bins must be a whole number from 1 to {MAX_BINS}, got {bins!r}")
+        site = self._site
+        labels = site.partition.arrays["labels"][:, site.tested]
+        if not labels.size:
+            return np.zeros(size_of(classes, bins))
+        with np.load(io.BytesIO(model.tobytes())) as file:
+            arrays = dict(file)
+        parts = []
+        if kept:
+            with np.load(site.settings["model_path"]) as file:
+                parts.append(dict(file))
+        decisions = site.model_type.from_arrays(arrays, parts).decision_function(site.rows_tested)
+        return counted(decisions, labels, threshold, bins)
+
+
 class HorizontalSite(SiteProgram):
     """The rows of one site, their columns and their scale; see `partition` for what it is handed.
 
@@ -71,6 +163,7 @@ class HorizontalSite(SiteProgram):
         The training rows on the common scale. `rows` are these, or some of their columns.
     """
 
+    part_types = (ColumnSums, Evaluation)
     model_type: ClassVar[type[Scorer]]
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
@@ -88,16 +181,13 @@ class HorizontalSite(SiteProgram):
         self.totals, self.evaluation = ColumnSums(self), Evaluation(self)
 
     @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the sums by which sites agree on their columns, and the evaluation by sites."""
-        return (ColumnSums, Evaluation)
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of an algorithm that says none: the rows are prepared, and its own steps come in any order.
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that the missing values and folds of the terms imply, and those of the algorithm."""
-        unused = set() if terms.reading.get("missing") == "mean" else {"fill"}
-        unused |= set() if agreed_folds(terms.reading) else {"hold_out"}
-        return super().offered_steps(terms) - unused
+        An algorithm of this package says more. See `each_model` and `preparation`.
+        """
+        own = steps_of(cls) - steps_of(HorizontalSite) | {"agree_secret", "row_count"}
+        return each_model(terms, stage(stage(preparation(terms)), any_order(own)))
 
     def held(self) -> tuple[int, list[str]]:
         """All rows, and the columns of the source."""
@@ -183,105 +273,31 @@ class HorizontalSite(SiteProgram):
         self.rows, self.rows_apart = self.scaled[:, columns], self.scaled_apart[:, columns]
 
 
-class ColumnSums(SitePart):
-    """The sums by which sites agree on categories, on values in place of missing ones, and on a common scale."""
-
-    def __init__(self, site: HorizontalSite) -> None:
-        self._site = site
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed scale, and of missing values if they are filled."""
-        reading, scales = terms.reading, {step for steps in _SCALE_STEPS.values() for step in steps}
-        unused = scales.difference(_SCALE_STEPS.get(reading.get("scale", ""), scales))
-        unused |= set() if reading.get("missing") == "mean" else {"missing_values", "known_values"}
-        return steps_of(cls) - unused
-
-    @step
-    def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
-        """(k, slots, record): this site's categories of k columns as summable tables; see `encoding`."""
-        categories = self._site.partition.values["categories"]
-        known = {column: [value for value in categories[column] if value] for column in columns}
-        return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
-
-    @step
-    def missing_values(self) -> FloatArray:
-        """(q,): how many training rows have no value in each numeric column."""
-        return np.asarray(
-            np.isnan(self._site.partition.arrays["numeric"][self._site.training]).sum(axis=0), dtype=np.float64
-        )
-
-    @step(bound=math.inf)
-    def known_values(self) -> FloatArray:
-        """(q,): of each numeric column the sum of the values that the training rows have."""
-        return np.asarray(np.nansum(self._numeric, axis=0))
-
-    @step(bound=math.inf)
-    def column_sums(self) -> FloatArray:
-        """(p,) sums of the columns."""
-        return np.asarray(self._training_rows.sum(axis=0))
-
-    @step(bound=math.inf)
-    def column_squares(self, mean: FloatArray) -> FloatArray:
-        """(p,) sums of squared distances from the mean."""
-        return np.asarray(((self._training_rows - mean) ** 2).sum(axis=0))
-
-    @step(bound=math.inf)
-    def column_extremes(self) -> FloatArray:
-        """(2, n sites, p): this site's minima and maxima, each in a place that only the sites know."""
-        site, rows = self._site, self._training_rows
-        sites = site.channel.sites
-        table = np.zeros((2, len(sites), rows.shape[1]))
-        if len(rows):
-            for kind, extremes in enumerate((rows.min(axis=0), rows.max(axis=0))):
-                for column, extreme in enumerate(extremes):
-                    order = secret_order(site.secret, f"extreme {kind} {column}", len(sites))
-                    table[kind, order[sites.index(site.site)], column] = extreme
-        return table
-
-    @property
-    def _numeric(self) -> FloatArray:
-        return np.asarray(self._site.partition.arrays["numeric"][self._site.training])
-
-    @property
-    def _training_rows(self) -> FloatArray:
-        return np.asarray(self._site.encoded[self._site.training])
+# What may be ordered.
 
 
-class Evaluation(SitePart):
-    """Counts of the rows that a site holds out, as a model scores them."""
+def preparation(terms: Terms) -> Script:
+    """Return the script of `HorizontalTask.prepare`; values of categories are agreed on once in a run."""
+    reading = terms.reading
+    scales = [reading["scale"]] if "scale" in reading else list(_SCALE_STEPS)
+    return seq(
+        maybe(repeat("category_tables"), "encode"),
+        *(["hold_out"] if agreed_folds(reading) else []),
+        "row_count",
+        *([maybe("missing_values", "known_values", "fill")] if reading.get("missing") == "mean" else []),
+        either(*(seq(*_SCALE_STEPS[scale]) for scale in scales)),
+        "rescale",
+    )
 
-    def __init__(self, site: HorizontalSite) -> None:
-        self._site = site
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the step that counts, where sites test models."""
-        tested_here = agreed_folds(terms.reading) and terms.reading.get("tested_by") == "sites"
-        return steps_of(cls) if tested_here else frozenset()
+def each_model(terms: Terms, *parts: Script | str) -> Script:
+    """Return the script of a run that trains a model for each agreed fold, and has sites test it where that is agreed.
 
-    @step
-    def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
-        """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
-
-        See `score_counts`. Raises OrderRefused for more bins than a test at sites has, or none.
-
-        model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
-        """
-        if type(bins) is not int or not 1 <= bins <= MAX_BINS:
-            raise OrderRefused(f"bins must be a whole number from 1 to {MAX_BINS}, got {bins!r}")
-        site = self._site
-        labels = site.partition.arrays["labels"][:, site.tested]
-        if not labels.size:
-            return np.zeros(size_of(classes, bins))
-        with np.load(io.BytesIO(model.tobytes())) as file:
-            arrays = dict(file)
-        parts = []
-        if kept:
-            with np.load(site.settings["model_path"]) as file:
-                parts.append(dict(file))
-        decisions = site.model_type.from_arrays(arrays, parts).decision_function(site.rows_tested)
-        return counted(decisions, labels, threshold, bins)
+    parts: how each is trained, in their order.
+    """
+    folds = agreed_folds(terms.reading)
+    is_tested = folds and terms.reading.get("tested_by") == "sites"
+    return repeat(seq(*parts, *(["score_counts"] if is_tested else [])), 1, max(1, folds))
 
 
 # What the sites agree on.

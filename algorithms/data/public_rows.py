@@ -10,27 +10,18 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.columns import Columns, Labelled, Schema
 from fedsvm.algorithms.data.encoding import Vocabulary, one_hot
-from fedsvm.algorithms.data.horizontal import Evaluation, HorizontalSite
+from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.program import step
+from fedsvm.federation.site.script import Script, maybe
 from fedsvm.federation.site.terms import Terms
 
 
 class PubliclyScaledSite(HorizontalSite):
     """The rows of one site, in columns and on a scale that were chosen without it."""
-
-    @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the evaluation by sites: they agree on no scale."""
-        return (Evaluation,)
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of an algorithm whose columns and scale come from public rows: sites agree on none."""
-        return super().offered_steps(terms) - (steps_of(HorizontalSite) - {"row_count"})
 
     @step
     def encode_known(self, values: list[list[str]], offset: FloatArray, scale: FloatArray, fold: int | None) -> None:
@@ -40,6 +31,14 @@ class PubliclyScaledSite(HorizontalSite):
         blocks = [one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
         self.rescale(offset, scale)
+
+
+def each_private_model(terms: Terms, *parts: Script | str) -> Script:
+    """Return the script of a run that trains a model of private rows for each agreed fold, and counts rows in the end.
+
+    parts: how each is trained, in their order.
+    """
+    return each_model(terms, "encode_known", *parts, maybe("row_count"))
 
 
 @dataclass

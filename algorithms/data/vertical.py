@@ -21,7 +21,8 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.federation.site.program import SiteProgram, step, steps_of
+from fedsvm.federation.site.script import Script, any_order, either, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.sets.intersection import intersect, set_intersection
@@ -45,10 +46,10 @@ class VerticalSite(SiteProgram):
         self.order: IntArray = np.arange(len(self.columns))
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed way to align records, and those of the algorithm."""
-        by_position = terms.reading.get("align") == "position"
-        return super().offered_steps(terms) - ({"identifier_count", "set_intersection"} if by_position else set())
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of an algorithm that says none: after records are ready its own steps come in any order."""
+        own = steps_of(cls) - steps_of(VerticalSite) | {"column_count", "longest", "labels_of"}
+        return aligned(terms, "prepare_fold", "fold_counts", "labels_of", any_order(own))
 
     def held(self) -> tuple[int, list[str]]:
         """All records, and the columns of the source that are here."""
@@ -117,6 +118,17 @@ class VerticalSite(SiteProgram):
     def longest(self) -> FloatArray:
         """Return the largest squared norm of a record's columns at this site, which bounds later sums."""
         return np.array(float((self.rows**2).sum(axis=1).max(initial=0.0)))
+
+
+def aligned(terms: Terms, *parts: Script | str) -> Script:
+    """Return the script of a run that aligns records, and then trains and tests a model for each agreed fold.
+
+    parts: what is ordered for each of them, in their order.
+    """
+    ways = {"position": seq("record_count"), "identifier": seq("identifier_count", "set_intersection")}
+    by = terms.reading.get("align")
+    models = max(1, agreed_folds(terms.reading))
+    return stage(either(*(ways[each] for each in ([by] if by else ways))), repeat(seq(*parts), 1, models))
 
 
 def encoded(numeric: FloatArray, codes: IntArray, categories: Sequence[Sequence[str]]) -> FloatArray:

@@ -20,7 +20,7 @@ equals. The other sites see the centres of every round, without the sizes of the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -32,19 +32,13 @@ from fedsvm.algorithms.settings import MAX_DIMENSION
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.script import Script, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.passing_on import pass_on
 from fedsvm.protocols.secret_order import secret_order
 
 LandmarkMethod = Literal["local", "global", "gaussian"]
-
-_STEPS: Mapping[str | None, Sequence[str]] = {
-    "local": ("cluster", "local_landmarks", "records_exposed"),
-    "global": ("take_centres", "cluster_sums", "last_centres", "rows_isolated"),
-    "gaussian": ("row_sums", "outer_products"),
-}
-"""Those that each kind of landmarks takes."""
 
 ROUNDS_OPENED = (
     "sums over every cluster of every round of k-means: less its own rows they are of the other sites', and where a "
@@ -82,6 +76,17 @@ def landmark_count(wanted: float, rows: int) -> int:
     return count
 
 
+def landmark_script(terms: Terms) -> Script:
+    """Return the script of `choose_landmarks` by the agreed method."""
+    method, wanted = terms.settings["landmark_method"], terms.settings["landmarks"]
+    if method == "local":
+        return seq("agree_secret", "cluster", "local_landmarks", "records_exposed")
+    if method == "gaussian":
+        return seq("row_sums", "outer_products")
+    most = len(k_means.rounds(wanted if type(wanted) is int else MAX_DIMENSION))
+    return seq(repeat(seq("take_centres", "cluster_sums"), 1, most), "last_centres", "rows_isolated")
+
+
 class LandmarkSums(SitePart):
     """What a site does towards the landmarks."""
 
@@ -91,15 +96,6 @@ class LandmarkSums(SitePart):
         self._copies = 0
         self._lone_rows: dict[int, int] = {}
         self._own_sizes: FloatArray = np.zeros(0)
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that the agreed landmarks take, if any, and not those of others."""
-        settings = terms.settings
-        if "features" not in settings:
-            return steps_of(cls)
-        method = settings.get("landmark_method") if settings["features"] == "landmarks" else None
-        return frozenset(_STEPS.get(method, ()))
 
     # Local: of its own rows.
 

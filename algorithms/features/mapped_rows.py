@@ -13,10 +13,13 @@ from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
+from fedsvm.algorithms.features.landmarks import landmark_script
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.script import Script, seq
+from fedsvm.federation.site.terms import Terms
 
 
 class FeatureRows(SitePart):
@@ -79,6 +82,12 @@ class MappedRows(FeatureRows):
         held, most = len(feature_map.get("landmarks", ())), settings.get("landmarks")
         if type(most) is int and held > most:
             raise OrderRefused(f"landmarks must be {most} or fewer, as agreed, got {held}")
+
+
+def mapping(terms: Terms) -> Script:
+    """Return the script of `map_rows`."""
+    landmarks = [landmark_script(terms)] if terms.settings["features"] == "landmarks" else []
+    return seq(*landmarks, "receive_map")
 
 
 def map_rows(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:

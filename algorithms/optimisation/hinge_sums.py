@@ -112,7 +112,7 @@ class HingeCuts(SitePart):
 
     @step
     def line(self, problems: IntArray, **line: FloatArray) -> FloatArray:
-        """This site's part of the losses along lines."""
+        """Return this site's part of the losses along lines; line: the fields of a `Line`."""
         return self._sums.line(problems, Line(**line))
 
 
@@ -137,7 +137,7 @@ class FederatedOracle:
         return found
 
     def first(self, features: int, classes: int, scheme: Scheme, *, intercept: bool) -> Taken:
-        """The cuts at w = 0 of all problems of K classes, from one secure sum of K g (m + 1) numbers."""
+        """Open the cuts at w = 0 of all problems of K classes, by one secure sum of K g (m + 1) numbers."""
         bound = max(self.rows, self.norm_sum)
         sums = self.federation.sum("starting_sums", shape=(classes, self.groups, features + 1), bound=bound)
         signs = signs_of(classes, scheme)

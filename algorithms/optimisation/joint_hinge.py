@@ -163,7 +163,7 @@ class JointOracle(FederatedOracle):
         return self.federation.sum("joint_line", shape=(len(steps), 2), bound=bound, w=w, dw=dw, steps=steps)[None]
 
     def _open_cuts(self, problems: IntArray, at: Points, bound: float) -> FloatArray:
-        """By a secure sum for each point; see `JointSums.joint_cuts`."""
+        """Open the cuts of each point by a secure sum of its own; see `JointSums.joint_cuts`."""
         sums = [self.federation.sum("joint_cuts", shape=(self.groups, len(w) + 1), bound=bound, w=w) for w in at.w]
         return np.stack([as_cuts(each) for each in sums])
 

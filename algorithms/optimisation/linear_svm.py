@@ -21,11 +21,11 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Points, Taken
-from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeCuts
-from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOracle
-from fedsvm.algorithms.optimisation.line_search import line_search
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle
+from fedsvm.algorithms.optimisation.joint_hinge import JointOracle
+from fedsvm.algorithms.optimisation.line_search import MAX_STEPS, line_search
 from fedsvm.algorithms.optimisation.masking import Dither, Masking, dither_seed
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, PathLostError, Release
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, Release, newton_path
 from fedsvm.algorithms.optimisation.predicted import Work
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Weighting
@@ -34,7 +34,7 @@ from fedsvm.algorithms.settings import MAX_COUNT, Count, Portion, Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.disclosures import Kind
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart
+from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -134,13 +134,6 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
 
 
-def solver_parts(terms: Terms) -> tuple[type[SitePart], ...]:
-    """Return the parts of the agreed solver, or of both where one is to be chosen."""
-    cuts = JointHingeCuts if terms.settings.get("multiclass") == "joint" else HingeCuts
-    parts = {"interior-point": (NewtonPath,), "cutting-plane": (cuts,)}
-    return parts.get(_solver_of(terms), (NewtonPath, cuts))
-
-
 def _solver_of(terms: Terms) -> str:
     """Return the solver that the terms leave: kept models and weighted rows are for one of them only."""
     settings = terms.settings
@@ -148,6 +141,29 @@ def _solver_of(terms: Terms) -> str:
     if settings.get("solver") == "auto" and (settings.get("release") == "sites" or weighted):
         return "interior-point"
     return str(settings.get("solver"))
+
+
+def training(terms: Terms) -> Script:
+    """Return the script of `train_linear` by the agreed solver, or by the one that is found to be faster."""
+    settings, solver = terms.settings, _solver_of(terms)
+    by_path = newton_path(terms, "keep_best" if settings["release"] == "sites" else "released")
+    counted = maybe("class_counts")
+    by_cuts = seq(counted, _cutting_planes(terms))
+    if solver == "auto":
+        return seq(counted, "squared_norms", either(by_path, by_cuts))
+    return by_path if solver == "interior-point" else by_cuts
+
+
+def _cutting_planes(terms: Terms) -> Script:
+    """Return the script of `_by_cutting_planes`: of each iteration a search along a line, and then perhaps cuts."""
+    settings = terms.settings
+    tried = MAX_STEPS if settings["line_search"] == "fixed-step" else 1
+    if settings["multiclass"] == "joint":
+        deal, first, line, cuts = "deal_joint_groups", repeat("joint_cuts", 1, 2), "joint_line", "joint_cuts"
+    else:
+        deal, first, line, cuts = "deal_groups", seq("starting_sums", maybe("cuts")), "line", "cuts"
+    iteration = seq(repeat(line, 1, tried), maybe(cuts))
+    return seq(deal, stage("squared_norms", first, repeat(iteration, 0, settings["max_iterations"])))
 
 
 @dataclass(frozen=True)
@@ -363,7 +379,7 @@ class _Binary:
         return FederatedOracle(federation, groups, *_extent(federation), on_cuts)
 
     def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
-        """The first cuts by sums of each class."""
+        """Return what opens the first cuts, by sums of each class."""
         scheme, intercept = self.settings.multiclass, self.intercept
         return lambda: oracle.first(self.features, self.classes, scheme, intercept=intercept)
 
@@ -395,7 +411,7 @@ class _Joint(_Binary):
         return JointOracle(federation, groups, rows, lengths + rows * int(self.settings.intercept), on_cuts)
 
     def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
-        """The first cuts as all others."""
+        """Return None: the first cuts are opened as all others."""
         return None
 
     def disclose(self, federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:

@@ -22,12 +22,13 @@ from fedsvm.algorithms.optimisation.barrier import Problem, Standing
 from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
-from fedsvm.algorithms.optimisation.weighting import Factors, RowWeights, Weighting
+from fedsvm.algorithms.optimisation.weighting import Factors, RowWeights, Weighting, agreement_on_factors
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
@@ -52,7 +53,7 @@ class _Start:
 
     @property
     def layout(self) -> Layout:
-        """Of each problem."""
+        """The layout of each problem."""
         features = self.prior.shape[-1]
         return Layout(features + int(self.lever > 0), features)
 
@@ -89,11 +90,6 @@ class NewtonPath(SitePart):
         # the iteration and the problems of the last round, as long as no masks are drawn for the next one
         self._last_round: tuple[int, Sequence[int]] | None = None
 
-    @classmethod
-    def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
-        """Return the steps of the path, and of those that end it the one of the agreed release."""
-        return steps_of(cls) - {"released" if terms.settings.get("release") == "sites" else "keep_best"}
-
     @step
     def begin_path(
         self,
@@ -124,7 +120,7 @@ class NewtonPath(SitePart):
 
     @step
     def share_path(self, holders: list[str]) -> None:
-        """Learn the common seed and the point from the first of `holders` that is there; where nobody stood, at 0."""
+        """Take the common seed and the points from the first of `holders` that is there; new points are 0."""
         holder = next((site for site in holders if site in self._site.channel.sites), None)
         if holder is None:
             raise StepRefused("no site is left that knows where training stands; run again")
@@ -144,7 +140,7 @@ class NewtonPath(SitePart):
             self.paths.hand_over(points)
 
     def _own_path(self) -> Residues:
-        """The seed, and of each problem the round, the point and the best point, as residues."""
+        """Return the seed, and of each problem the round, the point and the best point, as residues."""
         seed = self._site.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
         if self.paths is None:
             told = np.zeros(len(self.start.labels) * (1 + 2 * self.start.layout.dimensions))
@@ -153,7 +149,7 @@ class NewtonPath(SitePart):
         return np.hstack([seed, told.view(np.uint64)[None, :]])
 
     def _draw(self, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]) -> list[Mask | None]:
-        """The masks of a round, the same at every site."""
+        """Draw the masks of a round, which are the same at every site."""
         if self.seed is None:
             raise StepRefused("the sites have no common seed yet")
         pairs = zip(problems, sizes, strict=True)
@@ -161,7 +157,10 @@ class NewtonPath(SitePart):
 
     @step
     def newton(self, **order: Any) -> FloatArray:
-        """(k, length) this site's part of a round of k problems, see `RoundOrder`; zeros where it knows no path."""
+        """Return (k, length), this site's part of a round of k problems, or zeros if it knows no path.
+
+        order: the fields of a `RoundOrder`.
+        """
         round_ = RoundOrder(**order)
         if self.paths is None:
             return np.zeros((len(round_.problems), self.start.layout.length))
@@ -193,10 +192,22 @@ class NewtonPath(SitePart):
         replace_private(path, lambda file: np.savez(file, w=best[:, :-1], b=best[:, -1]))
 
     def best(self, keep: IntArray, constants: IntArray) -> FloatArray:
-        """(K, m + 1) the best weights and intercepts; see `released`. Raises StepRefused where no path is known."""
+        """Return (K, m + 1), the best weights and intercepts. Raises StepRefused if no path is known."""
         if self.paths is None:
             raise StepRefused("the site lost the path when it was restarted; run again")
         return np.stack(self.paths.best(keep, constants))
+
+
+def newton_path(terms: RunTerms, end: str) -> Script:
+    """Return the script of a `FederatedPath`, which a step `end` concludes.
+
+    Rounds that certify nothing do not count among `max_iterations`: the first, one whose matrix is beyond what was
+    expected, and some for each change of membership.
+    """
+    begun = stage("squared_norms", agreement_on_factors(terms), "begin_path", "share_path")
+    handed_on = stage("share_path", maybe("squared_norms"))
+    along = repeat(either("newton", handed_on), 1, terms.settings["max_iterations"] + 4, per_change=6)
+    return stage(begun, repeat(seq(along, end), 1, 1, per_change=1))
 
 
 def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:

@@ -16,7 +16,8 @@ from fedsvm.algorithms.settings import MAX_COUNT, Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.script import Script, seq
 from fedsvm.federation.site.terms import Terms
 
 EXPONENTS = np.arange(-64, 65)
@@ -88,13 +89,6 @@ class RowWeights(SitePart):
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that agree on the weights of classes and rows, where there are some."""
-        balanced, weighted = terms.settings.get("class_weight") == "balanced", terms.reading.get("weight")
-        unused = ({"class_counts"} if not balanced else set()) | ({"largest_weight"} if not weighted else set())
-        return steps_of(cls) - unused
-
     @step
     def class_counts(self) -> FloatArray:
         """(K,): how many rows are of each class, of two the negative one first."""
@@ -129,6 +123,12 @@ class RowWeights(SitePart):
         """(n,) of the rows, at `price` each, times its class's factor, all 1 where there are none, and its weight."""
         labels = self._site.labels
         return row_prices(price, numbers(labels), factors or [1.0] * max(2, len(labels)), self._site.weights)
+
+
+def agreement_on_factors(terms: Terms) -> Script:
+    """Return the script of `Factors.agreed`."""
+    balanced, weighted = terms.settings.get("class_weight") == "balanced", terms.reading.get("weight")
+    return seq(*(["class_counts"] if balanced else []), *(["largest_weight"] if weighted else []))
 
 
 @dataclass(frozen=True)

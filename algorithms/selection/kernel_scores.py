@@ -26,7 +26,6 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SitePart, step
-from fedsvm.federation.site.terms import Terms
 
 
 class DualScores(SitePart):
@@ -34,13 +33,6 @@ class DualScores(SitePart):
 
     def __init__(self, site: HorizontalSite, mapped: MappedRows, path: NewtonPath) -> None:
         self._site, self._mapped, self._path = site, mapped, path
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the step of the agreed weights, if they come from dual variables."""
-        by_weights = {"input": "dual_columns", "kernel": "dual_kernels"}
-        weights = terms.settings.get("weights", "")
-        return frozenset({by_weights[weights]} if weights in by_weights else ())
 
     @step
     def dual_columns(self) -> FloatArray:

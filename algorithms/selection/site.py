@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedsvm.algorithms.calibration import calibration
+from fedsvm.algorithms.data.horizontal import each_model, preparation
+from fedsvm.algorithms.features.mapped_rows import mapping
+from fedsvm.algorithms.optimisation.linear_svm import training
 from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.selection.kernel_scores import DualScores
 from fedsvm.algorithms.selection.subset_path import SubsetPath
 from fedsvm.algorithms.selection.subsets import ClassSums, ColumnSubsets
 from fedsvm.algorithms.selection.support_sums import SupportSets
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart
+from fedsvm.federation.site.script import Script, any_order, seq, stage
 from fedsvm.federation.site.terms import Terms
 
-SVM_STEPS = frozenset({"subset_newton", "subset_weights", "subset_cuts", "subset_line", "held_out_rows"})
-"""Those of SVMs on columns, by either solver."""
+MOMENTS = ("class_sizes", "class_moments")
+"""The steps of `class_moments`."""
+
+CUTS = frozenset({"subset_cuts", "subset_line"})
+"""The steps of cutting planes on columns."""
 
 
 def has_curve(terms: Terms) -> bool:
@@ -23,8 +30,17 @@ def has_curve(terms: Terms) -> bool:
     return terms.settings.get("size") in ("best", "one-se")
 
 
+def svms(terms: Terms) -> frozenset[str]:
+    """Return the steps that train SVMs on columns and, where a curve is measured, count on rows that they leave out."""
+    by_path = frozenset({"agree_secret", "subset_newton", "subset_weights"})
+    trained = by_path if terms.settings["select_solver"] == "interior-point" else CUTS
+    return trained | ({"held_out_rows"} if has_curve(terms) else frozenset())
+
+
 class SelectionSite(PanSite):
     """The site half."""
+
+    part_types = (*PanSite.part_types, ClassSums, ColumnSubsets, SubsetPath, SupportSets, DualScores)
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
@@ -35,17 +51,16 @@ class SelectionSite(PanSite):
         self.dual_scores = DualScores(self, self.mapped, self.path)
 
     @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the parts that choose columns, of which each offers what the terms imply, and those of PAN-SVM."""
-        return (*super().agreed_parts(terms), ClassSums, ColumnSubsets, SubsetPath, SupportSets, DualScores)
+    def script(cls, terms: Terms) -> Script:
+        """Return the script of `SelectionAlgorithm.fit`: columns are chosen and kept, and then a model is trained.
+
+        How many rounds the choice takes depends on the number of columns, which the terms do not say.
+        """
+        chosen = seq(cls.choosing(terms), "keep_columns")
+        mapped = stage(mapping(terms))
+        return each_model(terms, stage(preparation(terms)), chosen, mapped, training(terms), calibration(terms))
 
     @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed solver and statistic, with counts of held-out rows where a curve is measured.
-
-        A method that counts them for another reason adds `held_out_rows`.
-        """
-        by_path = terms.settings.get("select_solver") == "interior-point"
-        unused = {"subset_cuts", "subset_line"} if by_path else {"subset_newton", "subset_weights"}
-        unused |= set() if has_curve(terms) else {"held_out_rows"}
-        return super().offered_steps(terms) - unused
+    def choosing(cls, terms: Terms) -> Script:
+        """Return the script of what comes before columns are kept: here SVMs on columns, in any order."""
+        return any_order({*MOMENTS, *svms(terms)})

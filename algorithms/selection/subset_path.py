@@ -47,7 +47,7 @@ class SubsetPath(SitePart):
 
     @step
     def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
-        """This site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
+        """Return this site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
 
         epoch: of the path; a new one begins with problems that are posed, or without columns of the one before.
         """
@@ -59,8 +59,9 @@ class SubsetPath(SitePart):
 
     @step(bound=math.inf)
     def subset_weights(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
-        """The best weights and intercept of each problem, one behind the other, at `holder`; zeros at the others."""
-        return np.concatenate(self._paths.best(keep, constants)) * float(self._site.site == holder)
+        """Return the best weights and intercept of each problem, one behind the other; zeros if not at `holder`."""
+        best = np.concatenate(self._paths.best(keep, constants))
+        return best if self._site.site == holder else np.zeros_like(best)
 
     def _begin(
         self,
@@ -71,7 +72,7 @@ class SubsetPath(SitePart):
         masking: Masking = "none",
         **posed: Any,
     ) -> None:
-        """Stand where a path begins."""
+        """Take the problems of a path, or those of the last one in some of their columns."""
         draw = functools.partial(self._draw_masks, epoch)
         if kept is None:
             self._site.check_agreed(select_penalty=price, masking=masking)
@@ -93,7 +94,7 @@ class SubsetPath(SitePart):
     def _draw_masks(
         self, epoch: int, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]
     ) -> Sequence[Mask | None]:
-        """The masks of a round, the same at every site."""
+        """Draw the masks of a round, which are the same at every site."""
         if self._masking == "none":
             return [None] * len(problems)
         return draw_masks(self._site.secret, f"columns {epoch} {iteration}", sizes, self._masking)
@@ -123,7 +124,7 @@ class SubsetPaths:
         return math.sqrt(self.squares / self.rows) or 1.0
 
     def solve(self, posed: Posed, stopping: Stopping) -> list[Solution]:
-        """Solve problems from nothing. Raises MembershipChanged where sites leave or join."""
+        """Solve new problems. Raises MembershipChanged where sites leave or join."""
         self._lengths = [len(each.columns) for each in posed.subsets]
         self._begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
         return self._solved(stopping, ())

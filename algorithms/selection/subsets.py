@@ -27,8 +27,7 @@ from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
 from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.program import SitePart, step, steps_of
-from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 ALL_ROWS = -1
@@ -88,13 +87,6 @@ class ClassSums(SitePart):
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed statistic, and those of every method."""
-        statistic = terms.settings.get("statistic")
-        unused = set() if statistic == "mi" else {"class_bins"}
-        return steps_of(cls) - unused - (set() if statistic == "mrmr" else {"column_products"})
-
     @step
     def keep_columns(self, columns: IntArray) -> None:
         """Reduce the rows to these of their columns."""
@@ -138,7 +130,7 @@ class ColumnSubsets(SitePart):
 
     @step
     def subset_cuts(self, problems: IntArray, w: FloatArray, b: FloatArray, **posed: Any) -> FloatArray:
-        """(sum of g (m + 2),): grouped cuts of problems at points w, b, one behind the other. posed: see `pose`."""
+        """Return grouped cuts of problems at points w, b, one behind the other. posed: see `pose`."""
         self.pose(**posed)
         points = zip(problems.tolist(), self._points(problems, w), b, strict=True)
         cuts = [self._sums(problem).cuts(_FIRST, Points(at_w[None], at_b[None])) for problem, at_w, at_b in points]
@@ -277,7 +269,7 @@ class SubsetOracle(FederatedOracle):
         return cuts
 
     def _summed(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
-        """The sum of a step at points without their zeros, with the problems if sites do not know them yet."""
+        """Order the sum of a step at points without their zeros, with the problems if sites do not know them yet."""
         lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.told()
         self._is_posed = True
         order: dict[str, Any] = {

@@ -27,8 +27,7 @@ from fedsvm.algorithms.selection.moments import MIN_OF_CLASS
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step, steps_of
-from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 SLACK = 1e-3
@@ -46,13 +45,8 @@ class SupportSets(SitePart):
 
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
-        self._released: list[dict[int, BoolArray]] = []
+        self.released: list[dict[int, BoolArray]] = []
         self._supporting: list[BoolArray] = []
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps if the agreed criteria score columns by support rows."""
-        return steps_of(cls) if terms.settings.get("criteria") in ("vote", "svm-t") else frozenset()
 
     @step
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
@@ -62,14 +56,14 @@ class SupportSets(SitePart):
         other rows, where another fold was held out. releases: r, the most there are of a class.
         """
         if number == 1:
-            self._released = [{0: member > 0} for member in members(self._site.labels)]
+            self.released = [{0: member > 0} for member in members(self._site.labels)]
         margins = self._site.labels[0] * (self._site.scaled[:, columns] @ w + b)
         found = np.zeros((2, releases + 1))
         self._supporting = []
         for kind, member in enumerate(members(self._site.labels)):
             now = (member > 0) & (margins <= 1 + SLACK)
             self._supporting.append(now)
-            before = [mask for told, mask in self._released[kind].items() if told < number]
+            before = [mask for told, mask in self.released[kind].items() if told < number]
             found[kind, 0] = now.sum()
             found[kind, 1 : len(before) + 1] = [(now ^ mask).sum() for mask in before]
         return found
@@ -81,7 +75,7 @@ class SupportSets(SitePart):
         for kind, is_released in enumerate(released):
             if is_released:
                 now = self._supporting[kind]
-                self._released[kind][number] = now
+                self.released[kind][number] = now
                 rows = self._site.scaled[np.ix_(now, columns)]
                 found[kind] = ClassMoments.of(rows, np.ones((1, len(rows)))).packed()[0]
         return found
@@ -90,7 +84,7 @@ class SupportSets(SitePart):
     def support_overlaps(self, releases: int) -> FloatArray:
         """(2, r, r): of each class how many rows are in each two of the sets that were released."""
         found = np.zeros((2, releases, releases))
-        for kind, masks in enumerate(self._released):
+        for kind, masks in enumerate(self.released):
             sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self._site.scaled))
             found[kind, : len(masks), : len(masks)] = sets @ sets.T
         return found
@@ -99,7 +93,7 @@ class SupportSets(SitePart):
     def rows_determined(self, inverses: FloatArray) -> FloatArray:
         """How many rows' unit vectors are combinations of the released sets. inverses (2, r, r): of the overlaps."""
         count = 0
-        for masks, inverse in zip(self._released, inverses, strict=True):
+        for masks, inverse in zip(self.released, inverses, strict=True):
             sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self._site.scaled))
             shares = np.einsum("in,ij,jn->n", sets, inverse[: len(masks), : len(masks)], sets)
             count += int((np.abs(shares - 1.0) < _ONE_WITHIN).sum())

@@ -34,7 +34,7 @@ import msgpack
 from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.processes import limits, pipe
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation, offered_by
+from fedsvm.federation.site.program import Installation, script_of
 from fedsvm.federation.site.rehearsal import rehearse
 from fedsvm.federation.site.site import Assignment, run_site
 
@@ -155,7 +155,7 @@ class _ForkServer:
             self._tell(order)
         else:
             try:
-                policies = [self._offering(SitePolicy.from_fields(fields)) for fields in order["policies"]]
+                policies = [self._scripted(SitePolicy.from_fields(fields)) for fields in order["policies"]]
                 with limits.refused_tasks_explained():
                     needed = limits.TASKS_PER_SITE * len(order["start"]) + order["spare_tasks"]
                     limits.require_tasks(needed, f"Starting {len(order['start'])} of the sites")
@@ -163,16 +163,18 @@ class _ForkServer:
             except (FederationError, Malformed) as error:
                 self._tell({"error": str(error)})
 
-    def _offering(self, policy: SitePolicy) -> SitePolicy:
-        """Return the policy with the steps that its program offers, so that no site has to look through its classes.
+    def _scripted(self, policy: SitePolicy) -> SitePolicy:
+        """Return the policy with the script of its program, so that no site has to derive it.
 
-        That would write to the pages of all their methods. Where the program cannot be had, the site says why.
+        That would write to the pages of all its classes. If the program cannot be had, or the terms lack settings of
+        it, the site says why.
         """
         try:
             program = self._installation.programs[policy.terms.program]
+            policy.check_settings(self._installation.setting_names(policy.terms.program))
         except (KeyError, FederationError):
             return policy
-        return replace(policy, offered=offered_by(program, policy.terms))
+        return replace(policy, script=script_of(program, policy.terms))
 
     def _empty_workspace(self) -> None:
         """Partitions and transcripts are of one run, and the next finds nothing of them."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import SECRET_BYTES, TAG_BYTES
 from fedsvm.federation.channel.contract import checked
-from fedsvm.federation.control import Order
+from fedsvm.federation.control import Missed, Order
 from fedsvm.federation.errors import Malformed, StepRefused
 from fedsvm.federation.transport import framefile
 from fedsvm.federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
@@ -35,7 +35,7 @@ class EndOfRecordError(Exception):
 
 @dataclass
 class Record:
-    """One order, what its step received from whom and drew, in order, and the sum that the site opened in the end."""
+    """One order, or those that were missed; what its step received and drew, and the sum that the site opened."""
 
     order: Message
     received: dict[str, deque[NDArray[Any]]] = field(default_factory=lambda: defaultdict(deque))
@@ -67,6 +67,10 @@ class SiteJournal:
         self._in_step = True
         self._write(order)
         return self
+
+    def missed(self, message: Message) -> None:
+        """Write down which orders went to others only."""
+        self._write(message)
 
     def end_step(self) -> None:
         """It has; what follows is a protocol that is not run again."""
@@ -104,7 +108,7 @@ def _read(path: str) -> list[Record]:
     messages, whole_bytes = framefile.read_whole(path)
     os.truncate(path, whole_bytes)
     for message in messages:
-        if message.kind == Order.kind:
+        if message.kind in (Order.kind, Missed.kind):
             records.append(Record(message))
         elif not records:
             raise Malformed("a journal that begins without an order")

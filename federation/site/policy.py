@@ -6,7 +6,7 @@ weaker sum than was agreed on, into showing what is only summed, or into other c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from fedsvm.federation.control import GatherTerms, Order, SumTerms
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.program import StepMark
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
+from fedsvm.federation.site.script import Script
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
 
@@ -30,14 +31,14 @@ class SitePolicy:
         What the run asks for: its program, settings and sum, with how many sites, and who may be started again.
     rules : SiteRules
         What the site's own operator allows.
-    offered : tuple of str, default ()
-        Steps that the program offers on these terms, where they are known before sites are forked and share them.
+    script : Script, optional
+        That of the program on these terms, if it is known before sites are forked, which share it.
     """
 
     sites: tuple[str, ...]
     terms: Terms
     rules: SiteRules = ANYTHING
-    offered: tuple[str, ...] = ()
+    script: Script | None = None
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
@@ -54,9 +55,17 @@ class SitePolicy:
         """Charge what the terms promise to the operator's account. Raises OrderRefused beyond the budget."""
         self.rules.charge(self.terms, run)
 
-    def check_step(self, step: str, offered: Collection[str]) -> None:
-        """Raise OrderRefused for a step that is not among those that the site offers on the agreed terms."""
-        if step not in offered:
+    def check_settings(self, names: frozenset[str] | None) -> None:
+        """Raise OrderRefused for terms that lack settings of the program, or have others. None: any will do."""
+        if names is None or names == self.terms.settings.keys():
+            return
+        missing, unknown = sorted(names - self.terms.settings.keys()), sorted(self.terms.settings.keys() - names)
+        found = [*(f"{name} is missing" for name in missing), *(f"{name!r:.80} is none of them" for name in unknown)]
+        raise OrderRefused(f"the terms must have all settings of {self.terms.program}: {'; '.join(found)}")
+
+    def check_step(self, step: str, script: Script) -> None:
+        """Raise OrderRefused for a step that the script of the agreed terms does not name."""
+        if step not in script.steps:
             raise OrderRefused(f"{self.terms.program} with the agreed settings has no step {step!r}")
 
     def check_round(self, order: Order, me: str, number: int, last: int) -> None:
@@ -75,7 +84,7 @@ class SitePolicy:
         last : int
             The latest round that this site heard of.
         """
-        if number < last or (number == last and not self._is_alone(order, me)):
+        if number < last or (number == last and not self.is_missed(order, me)):
             raise OrderRefused(f"its round must be above {last}, the last one here, got {number}")
 
     def check_order(self, order: Order, me: str, mark: StepMark) -> None:
@@ -94,7 +103,7 @@ class SitePolicy:
                 f"its sites must be {me} and others of {', '.join(self.sites)}, in this order, "
                 f"got {', '.join(order.sites) or 'none'}"
             )
-        if len(order.sites) < self.terms.min_sites and not self._is_alone(order, me):
+        if len(order.sites) < self.terms.min_sites and not self.is_missed(order, me):
             raise OrderRefused(f"it must be for {self.terms.min_sites} sites or more, got {len(order.sites)}")
         if isinstance(order.terms, GatherTerms) and mark.opens != "value" and order.step not in self.terms.shown:
             raise OrderRefused(f"the value of step {order.step!r} must go into a sum, and is asked for in the clear")
@@ -142,9 +151,9 @@ class SitePolicy:
         return me in taking_part and list(sites) == [site for site in self.sites if site in taking_part]
 
     @staticmethod
-    def _is_alone(order: Order, me: str) -> bool:
-        """Whether one site takes the step by itself and shows nobody: so a newcomer is told what it missed."""
-        return order.terms is None and order.sites == (me,)
+    def is_missed(order: Order, me: str) -> bool:
+        """Return whether one site takes a step that it missed, by itself, and shows nobody."""
+        return order.terms is None and order.sites == (me,) and not order.phase_round
 
 
 def _described(name: str, options: Mapping[str, float]) -> str:

@@ -1,8 +1,8 @@
 """What a site can be asked to do: the programs and secure sums that its own installation registers.
 
 The coordinator names a program and a step; it can send neither code nor an import path. Only methods marked with
-`@step` can be named, of these only the ones that the agreed terms imply, and what they return leaves the site in a sum
-only, unless they say otherwise.
+`@step` can be named, of these only the ones that the agreed terms imply, in the order of the program's script (see
+`script`), and what they return leaves the site in a sum only, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -75,25 +76,30 @@ def mark_of(method: Callable[..., Any]) -> StepMark:
     return mark
 
 
+def step_methods(kind: type[SitePart | SiteProgram]) -> dict[str, Callable[..., Any]]:
+    """Return the steps of a part, or of a program and its parts, by name."""
+    kinds = (kind, *kind.part_types) if issubclass(kind, SiteProgram) else (kind,)
+    methods = {name: getattr(each, name) for each in kinds for name in dir(each)}
+    return {name: method for name, method in methods.items() if hasattr(method, _MARK)}
+
+
 def steps_of(kind: type[SitePart | SiteProgram]) -> frozenset[str]:
-    """Return the names of the steps that a part, or a program without its parts, has."""
-    return frozenset(name for name in dir(kind) if hasattr(getattr(kind, name), _MARK))
-
-
-def offered_by(program: type[SiteProgram], terms: Terms) -> tuple[str, ...]:
-    """Return the names of the steps that a program offers on these terms. Raise StepRefused if it cannot tell."""
-    try:
-        return tuple(sorted(program.offered_steps(terms)))
-    except Exception as error:
-        where = f"{program.__module__}.{program.__qualname__}.offered_steps"
-        raise StepRefused(f"{where} fails ({type(error).__name__}: {error}); fix this method.") from error
+    """Return the names of the steps of a part, or of a program and its parts."""
+    return frozenset(step_methods(kind))
 
 
 def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
-    """Return the sorted names of the steps of a program, and of its parts, whose value may be gathered in the clear."""
-    kinds: list[type[SitePart | SiteProgram]] = [program, *program.agreed_parts(NO_TERMS)]
-    opened = {name for kind in kinds for name in steps_of(kind) if mark_of(getattr(kind, name)).opens == "value"}
-    return tuple(sorted(opened))
+    """Return the sorted names of the steps of a program whose value may be gathered in the clear."""
+    return tuple(sorted(name for name, method in step_methods(program).items() if mark_of(method).opens == "value"))
+
+
+def script_of(program: type[SiteProgram], terms: Terms) -> Script:
+    """Return the script of a program on these terms. Raise StepRefused if its method fails."""
+    try:
+        return program.script(terms)
+    except Exception as error:
+        where = f"{program.__module__}.{program.__qualname__}.script"
+        raise StepRefused(f"{where} fails ({type(error).__name__}: {error}); fix this method.") from error
 
 
 NO_TERMS = Terms("", {}, "", {}, 1)
@@ -107,11 +113,6 @@ class SitePart:
     assigns to that state. Steps read the channel and the terms of the run from the program.
     """
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the names of the steps that a run on these terms may order; by default all of the part."""
-        return steps_of(cls)
-
     def work_ahead(self) -> None:
         """See `SiteProgram.work_ahead`; by default there is nothing to do."""
 
@@ -119,7 +120,7 @@ class SitePart:
 class SiteProgram:
     """The half of an algorithm that runs where the data is: steps of its own, and parts.
 
-    A part is an attribute that is a `SitePart`, which the constructor creates.
+    A part is an attribute that is a `SitePart`, which the constructor creates. Its class stands in `part_types`.
 
     Parameters
     ----------
@@ -141,6 +142,8 @@ class SiteProgram:
     charge_again : callable
         Charges the account of the site's operator for one more release than the run's terms promise. A step calls it
         before it adds noise to one; raises OrderRefused beyond the budget.
+    part_types : tuple of type
+        Classes of the parts.
     is_replayable : bool
         Whether its steps come to the same again from the same parameters and what their channel gave them: whether none
         draws anything at random by itself.
@@ -149,6 +152,7 @@ class SiteProgram:
     channel: Channel
     terms: Terms = NO_TERMS
     opened: FloatArray
+    part_types: ClassVar[tuple[type[SitePart], ...]] = ()
     is_replayable: ClassVar[bool] = True
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
@@ -158,18 +162,12 @@ class SiteProgram:
         self.charge_again: Callable[[], None] = lambda: None
 
     @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the classes of the parts that a run on these terms uses; all of them if nothing is agreed."""
-        return ()
+    def script(cls, terms: Terms) -> Script:
+        """Return what a run on these terms may order, in which order and how often; here all steps in any order.
 
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the names of the steps that a run on these terms may order: its own, and those of the agreed parts.
-
-        A site refuses every other step. A class whose steps depend on settings removes those that the terms rule out
-        from what its base offers.
+        A site refuses every other order. It derives the script by itself, from the terms that it agreed to.
         """
-        return steps_of(cls).union(*(part.offered_steps(terms) for part in cls.agreed_parts(terms)))
+        return any_order(steps_of(cls))
 
     def check_agreed(self, **arguments: Any) -> None:
         """Raise OrderRefused for an argument of a step that differs from the agreed setting of this name."""
@@ -266,10 +264,13 @@ class Installation:
         By name, what sites can run.
     sums : mapping of str to callable
         By name, what makes a secure sum, given its options.
+    setting_names : callable, optional
+        Returns the names that the settings of agreed terms must have, given a program's name; None if any will do.
     warm_up : callable, optional
         Does once what sites will do, before they are forked: what it loads, they share.
     """
 
     programs: Mapping[str, type[SiteProgram]]
     sums: Mapping[str, Callable[..., SumProtocol]]
+    setting_names: Callable[[str], frozenset[str] | None] = lambda program: None
     warm_up: Callable[[], None] = lambda: None

@@ -34,6 +34,7 @@ from fedsvm.federation.errors import DeadlineExpired, FederationError
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, SumProtocol, step
+from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.site import Assignment, run_site
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
@@ -69,6 +70,12 @@ _SUM = cast(Callable[..., SumProtocol], _Sent)
 
 
 class _Ones(SiteProgram):
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return a script that has parts of every kind, so that sites share the code of all of them."""
+        name = cls.ones.__name__
+        return repeat(seq(stage(maybe(name), either(name, "other")), maybe("another")))
+
     @step
     def ones(self) -> FloatArray:
         return np.ones(_SHAPE)

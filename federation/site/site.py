@@ -28,6 +28,7 @@ from fedsvm.federation.control import (
     FinalReport,
     GatherTerms,
     LogRecord,
+    Missed,
     Order,
     RosterUpdate,
     Standing,
@@ -53,7 +54,8 @@ from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, Site
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation, SiteProgram, mark_of, offered_by
+from fedsvm.federation.site.program import Installation, SiteProgram, mark_of, script_of
+from fedsvm.federation.site.script import END, Place, Script
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint, MessageTransport, Received
@@ -225,7 +227,8 @@ class Site:
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
         self._program: SiteProgram | None = None
-        self._offered: tuple[str, ...] = ()
+        self._script: Script = END
+        self._place = Place(END)
         self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
     @property
@@ -339,6 +342,8 @@ class Site:
             with descriptors_explained(self._endpoint.name):
                 if isinstance(order, RosterUpdate):
                     self._join(order)
+                elif isinstance(order, Missed):
+                    self._miss(order)
                 else:
                     self._policy.check_round(order, self._endpoint.name, number, last)
                     self._run_round(order, number)
@@ -369,15 +374,26 @@ class Site:
             self._endpoint.stay_reachable(COORDINATOR, hello, Deadline(_REACH_S))
         if self._program is None:
             program = self._installation.programs[self._assignment.program]
+            if self._policy.script is None:  # else whoever derived it has checked them
+                self._policy.check_settings(self._installation.setting_names(self._assignment.program))
             joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
             joined.terms = self._policy.terms
-            self._offered = self._policy.offered or offered_by(program, self._policy.terms)
+            self._script = self._policy.script or script_of(program, self._policy.terms)
+            self._place = Place(self._script)
             self._policy.rules.check_held(*joined.held())
             self._policy.agree(self._assignment.run)
             self._program = joined
             if self._journal is not None:
                 self._replay(joined, self._journal)
             joined.charge_again = lambda: self._policy.charge(self._assignment.run)
+        else:
+            self._place.note_change()
+
+    def _miss(self, missed: Missed) -> None:
+        """Move on in the script by the orders that went to others only."""
+        if self._journal is not None:
+            self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
+        self._place.miss(missed.rounds, missed.steps)
 
     def _taken_partition(self) -> Partition:
         """Return what this site holds, and keep neither the file nor a reference."""
@@ -396,8 +412,13 @@ class Site:
         if needed and needed not in known:
             raise StepRefused(_LOST)
         for record in journal.earlier:
+            if record.order.kind == Missed.kind:
+                missed = Missed.from_message(record.order)
+                self._place.miss(missed.rounds, missed.steps)
+                continue
             order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
+                self._retrace(order, number)
                 program.channel = ReplayChannel(self._assignment.name, order.sites, len(self._policy.sites), record)
                 try:
                     program.find_step(order.step)(**order.parameters, **order.arrays)
@@ -410,14 +431,30 @@ class Site:
                     raise StepRefused(_LOST)
             self._mailbox.enter(number)
 
+    def _retrace(self, order: Order, number: int) -> None:
+        """Move on in the script by an order of the journal, which does not say when sites left or joined."""
+        try:
+            self._admit(order, number)
+        except OrderRefused:
+            self._place.note_change()
+            self._admit(order, number)
+
+    def _admit(self, order: Order, number: int) -> None:
+        """Move on in the script by an order. Raises OrderRefused for one that may not come now."""
+        if self._policy.is_missed(order, self._endpoint.name):
+            self._place.admit_missed(order.step)
+        else:
+            self._place.admit(order.step, order.digest, order.sites, number)
+
     def _run_round(self, order: Order, number: int) -> None:
         """The step, and what becomes of its value."""
         program = self._program
         if program is None:
             raise StepRefused("an order came before the roster")
-        self._policy.check_step(order.step, self._offered)
+        self._policy.check_step(order.step, self._script)
         step = program.find_step(order.step)
         self._policy.check_order(order, self._endpoint.name, mark_of(step))
+        self._admit(order, number)
         program.channel = channel = self._open_channel(order, number)
         value = step(**order.parameters, **order.arrays)
         if self._journal is not None:

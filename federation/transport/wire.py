@@ -44,7 +44,18 @@ ENVELOPE_KIND = "envelope"
 """What a site tells another through the coordinator, sealed: see `channel.envelope`."""
 HELLO_KIND = "hello"
 """What a site says first on a connection by which it is to be reached."""
-CONTROL_KINDS = ("roster", "order", "done", "failed", "abort", "aborted", "log_record", "stop", "final_report")
+CONTROL_KINDS = (
+    "roster",
+    "order",
+    "done",
+    "failed",
+    "abort",
+    "aborted",
+    "log_record",
+    "stop",
+    "final_report",
+    "missed",
+)
 JOINING_KINDS = ("join", "offer", "ready", "declined", "refused", "begin")
 """Across hosts: what is said before the first roster, see `fedsvm.federation.hosts.messages`."""
 KINDS = (DATA_KIND, ENVELOPE_KIND, HELLO_KIND, *CONTROL_KINDS, *JOINING_KINDS)

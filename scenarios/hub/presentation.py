@@ -9,6 +9,7 @@ from typing import Any
 
 from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
 from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.federation.site.program import step_methods
 from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.hub import asking
 from fedsvm.scenarios.hub.database import Participant, Task
@@ -70,7 +71,7 @@ def disclosures_of(task: Task) -> Disclosures:
     terms = terms_of(scenario)
     algorithm = ALGORITHMS[terms.program]
     program = algorithm.Site
-    offered = program.offered_steps(terms)
+    offered = program.script(terms).steps
     summed = [name for name in _steps_with_value(program, offered) if name not in terms.gathers]
     return Disclosures(
         algorithm=terms.program,
@@ -141,13 +142,14 @@ def measures_of(result: RunResult) -> Iterator[Measure]:
 
 def _steps_with_value(program: type[Any], offered: Collection[str]) -> list[str]:
     """Return the names of those of the offered steps of a program that give a value."""
-    returned = {name: getattr(program, name).__annotations__.get("return") for name in sorted(offered)}
+    methods = step_methods(program)
+    returned = {name: methods[name].__annotations__.get("return") for name in sorted(offered)}
     return [name for name, kind in returned.items() if kind not in (None, "None")]
 
 
 def sentence_of(program: type[Any], name: str) -> str:
     """Return the sentence in which a step's docstring describes its value, without what only developers need."""
-    docstring = (getattr(program, name).__doc__ or name).strip()
+    docstring = (step_methods(program)[name].__doc__ or name).strip()
     line = docstring.partition("\n")[0].removeprefix("Return ").removeprefix("the ")
     text = _SHAPE.sub("", line).partition(". ")[0].partition("; see ")[0].partition(": see ")[0]
     text = _OF_SITE.sub(r"the participant\1", text)

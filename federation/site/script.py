@@ -1,0 +1,388 @@
+"""Scripts: which steps a coordinator may order, in which order, and how often.
+
+A script is a regular expression over the names of steps. A site derives it from the agreed terms alone, and keeps what
+may still come: each order that it carries out leaves a shorter script (Brzozowski 1964). It refuses any other order
+before it computes anything.
+
+Membership changes make a coordinator order steps again, which a script alone does not allow:
+
+- A site that left or joined makes a stage start again (`Federation.until_stable`). A stage stays open until an order
+  that comes after it arrives, since a site may have finished it when another drops in its last round.
+- A round can fail at other sites, so the last order may come again unchanged.
+- Each change of membership allows some more rounds, where the script says so.
+
+References
+----------
+J. A. Brzozowski, "Derivatives of regular expressions", Journal of the ACM 11, 1964.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from fedsvm.federation.errors import OrderRefused
+
+MAX_REPEATS = 10
+"""How often an order may come again unchanged while the same sites take part."""
+
+
+class Script(ABC):
+    """What may be ordered. Scripts never change.
+
+    Attributes
+    ----------
+    nullable : bool
+        Whether nothing need be ordered any more.
+    steps : frozenset of str
+        All steps that the script names.
+    """
+
+    nullable: bool
+    steps: frozenset[str]
+
+    @abstractmethod
+    def after(self, step: str) -> Scripts:
+        """Return what may be left once a step was ordered; nothing if it may not be ordered now."""
+
+    def anew(self) -> Scripts:
+        """Return what is left if an open stage starts again, for each open stage."""
+        return ()
+
+    def grown(self) -> Script:
+        """Return the script with the rounds that a change of membership allows in addition."""
+        return self
+
+
+Scripts = tuple[Script, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _End(Script):
+    @property
+    def nullable(self) -> bool:  # type: ignore[override]
+        return True
+
+    @property
+    def steps(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset()
+
+    def after(self, step: str) -> Scripts:
+        return ()
+
+
+END = _End()
+"""The script of nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Once(Script):
+    step: str
+
+    @property
+    def nullable(self) -> bool:  # type: ignore[override]
+        return False
+
+    @property
+    def steps(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset((self.step,))
+
+    def after(self, step: str) -> Scripts:
+        return (END,) if step == self.step else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Then(Script):
+    first: Script
+    second: Script
+
+    @property
+    def nullable(self) -> bool:  # type: ignore[override]
+        return self.first.nullable and self.second.nullable
+
+    @property
+    def steps(self) -> frozenset[str]:  # type: ignore[override]
+        return self.first.steps | self.second.steps
+
+    def after(self, step: str) -> Scripts:
+        left = tuple(_then(each, self.second) for each in self.first.after(step))
+        return _distinct((*left, *self.second.after(step))) if self.first.nullable else left
+
+    def anew(self) -> Scripts:
+        return tuple(_then(each, self.second) for each in self.first.anew())
+
+    def grown(self) -> Script:
+        return _Then(self.first.grown(), self.second.grown())
+
+
+@dataclass(frozen=True, slots=True)
+class _Either(Script):
+    choices: Scripts
+
+    @property
+    def nullable(self) -> bool:  # type: ignore[override]
+        return any(each.nullable for each in self.choices)
+
+    @property
+    def steps(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset[str]().union(*(each.steps for each in self.choices))
+
+    def after(self, step: str) -> Scripts:
+        return _distinct(left for each in self.choices for left in each.after(step))
+
+
+@dataclass(frozen=True, slots=True)
+class _AnyOf(Script):
+    """Any of some steps, in any order and as often as ordered."""
+
+    steps: frozenset[str]
+
+    @property
+    def nullable(self) -> bool:  # type: ignore[override]
+        return True
+
+    def after(self, step: str) -> Scripts:
+        return (self,) if step in self.steps else ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeat(Script):
+    body: Script
+    least: int
+    most: int | None
+    per_change: int
+
+    @property
+    def nullable(self) -> bool:  # type: ignore[override]
+        return self.least == 0 or self.body.nullable
+
+    @property
+    def steps(self) -> frozenset[str]:  # type: ignore[override]
+        return self.body.steps
+
+    def after(self, step: str) -> Scripts:
+        if self.most == 0:
+            return ()
+        most = None if self.most is None else self.most - 1
+        rest = _Repeat(self.body, max(0, self.least - 1), most, self.per_change)
+        return tuple(_then(each, rest) for each in self.body.after(step))
+
+    def grown(self) -> Script:
+        if self.most is None or not self.per_change:
+            return self
+        return _Repeat(self.body, self.least, self.most + self.per_change, self.per_change)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage(Script):
+    """rest: what is left of the body once it was begun."""
+
+    body: Script
+    rest: Script | None = None
+
+    @property
+    def nullable(self) -> bool:  # type: ignore[override]
+        return (self.rest or self.body).nullable
+
+    @property
+    def steps(self) -> frozenset[str]:  # type: ignore[override]
+        return self.body.steps
+
+    def after(self, step: str) -> Scripts:
+        return tuple(_Stage(self.body, left) for left in (self.rest or self.body).after(step))
+
+    def anew(self) -> Scripts:
+        if self.rest is None:
+            return ()
+        return (*(_Stage(self.body, inner) for inner in self.rest.anew()), _Stage(self.body))
+
+    def grown(self) -> Script:
+        return self if self.rest is None else _Stage(self.body, self.rest.grown())
+
+
+def _then(first: Script, second: Script) -> Script:
+    return second if first is END else first if second is END else _Then(first, second)
+
+
+def _distinct(scripts: Iterable[Script]) -> Scripts:
+    """Return each script once. There are few of them, and mostly the same objects."""
+    found: list[Script] = []
+    for script in scripts:
+        if script not in found:
+            found.append(script)
+    return tuple(found)
+
+
+def once(step: str) -> Script:
+    """Return the script of one step."""
+    return _Once(step)
+
+
+def seq(*scripts: Script | str) -> Script:
+    """Return the script of some scripts, or steps, one after the other."""
+    whole: Script = END
+    for each in reversed(scripts):
+        whole = _then(_script(each), whole)
+    return whole
+
+
+def either(*scripts: Script | str) -> Script:
+    """Return the script of one of some scripts, or steps."""
+    return _Either(tuple(_script(each) for each in scripts))
+
+
+def maybe(*scripts: Script | str) -> Script:
+    """Return the script of some scripts, or steps, one after the other, or of nothing."""
+    return either(seq(*scripts), END)
+
+
+def repeat(script: Script | str, least: int = 0, most: int | None = None, *, per_change: int = 0) -> Script:
+    """Return the script of a script, or step, several times.
+
+    Parameters
+    ----------
+    script : Script or str
+    least : int, default 0
+    most : int, optional
+        Without it there is no limit.
+    per_change : int, default 0
+        How many more each change of membership allows.
+    """
+    return _Repeat(_script(script), least, most, per_change)
+
+
+def stage(*scripts: Script | str) -> Script:
+    """Return the script of some scripts, or steps, which start again from the first when sites leave or join."""
+    return _Stage(seq(*scripts))
+
+
+def any_order(steps: Iterable[str]) -> Script:
+    """Return the script of some steps in any order, as often as ordered."""
+    return _AnyOf(frozenset(steps))
+
+
+def _script(script: Script | str) -> Script:
+    return once(script) if isinstance(script, str) else script
+
+
+# Where a site is.
+
+
+class Place:
+    """Where a site is in its script.
+
+    Parameters
+    ----------
+    script : Script
+        That of the whole run.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self._may: Scripts = (script,)
+        self._before: Scripts = ()
+        self._last: tuple[str, bytes] = ("", b"")
+        self._members: tuple[str, ...] = ()
+        self._changed = False
+        self._repeats = 0
+        self._round = 0
+        self._missed: list[str] = []
+
+    def admit(self, step: str, told: bytes, members: tuple[str, ...], round_number: int) -> None:
+        """Move on by an order of a round, or stay if it is the last one unchanged.
+
+        Parameters
+        ----------
+        step : str
+        told : bytes
+            A digest of all else that the order says.
+        members : tuple of str
+            The sites that take part.
+        round_number : int
+
+        Raises
+        ------
+        OrderRefused
+            The order is none that may come now. The place stays as it was.
+        """
+        changed = self._changed or (bool(self._members) and self._members != members)
+        is_repeated = (step, told) == self._last and (changed or self._repeats < MAX_REPEATS)
+        last, now = self._before, self._may
+        anew: Scripts = ()
+        if changed:
+            last, now, anew = _grown(last), _grown(now), _grown(self._started_again())
+        before = _distinct((*now, *anew))
+        may = _after(before, step)
+        if is_repeated:  # or, if the script has the step twice in a row, its second time
+            before, may = _distinct((*before, *last)), _distinct((*may, *now))
+        if not may:
+            raise OrderRefused(self._reason(step))
+        self._repeats = self._repeats + 1 if is_repeated and not changed else 0
+        self._before, self._may, self._last = before, may, (step, told)
+        self._members, self._changed, self._round = members, False, round_number
+        self._missed.clear()
+
+    def note_change(self) -> None:
+        """Take note that sites left or joined since the last order."""
+        self._changed = True
+
+    def miss(self, rounds: Sequence[int], steps: Sequence[str]) -> None:
+        """Move on by the orders of rounds that went on without this site.
+
+        Rounds up to the last one that the site was ordered in are left out: nothing moves it back.
+
+        Parameters
+        ----------
+        rounds, steps : sequence of int, sequence of str
+            All rounds that are complete, in their order, and their steps.
+
+        Raises
+        ------
+        OrderRefused
+            The orders are none that may have come. The place stays as it was.
+        """
+        before, may, last, missed = self._before, self._may, self._last[0], False
+        for number, step in zip(rounds, steps, strict=True):
+            if number <= self._round:
+                continue
+            again = may if step == last else ()
+            started = tuple(begun for each in (*before, *may) for begun in each.anew())
+            left = _distinct((*_after(may, step), *again, *_after(started, step)))
+            if not left:
+                left = _after(_grown(may), step)
+            if not left:
+                raise OrderRefused(self._reason(step))
+            before, may, last, missed = (*may, *started), left, step, True
+        if missed or not self._round:
+            self._before, self._may, self._last, self._repeats = before, may, (last, b""), 0
+            self._round = max(self._round, *rounds, 0)
+            self._missed = list(steps)
+        self._changed = True
+
+    def admit_missed(self, step: str) -> None:
+        """Check an order that only this site receives, of a step that it missed; each comes once, in their order.
+
+        Raises
+        ------
+        OrderRefused
+            The site did not miss the step, or it has received a later one already.
+        """
+        if step not in self._missed:
+            raise OrderRefused(f"the site did not miss step {step!r}, and has it in its turn or not at all")
+        del self._missed[: self._missed.index(step) + 1]
+
+    def _started_again(self) -> Scripts:
+        return _distinct(left for each in (*self._before, *self._may) for left in each.anew())
+
+    def _reason(self, step: str) -> str:
+        return f"step {step!r} is out of place: by the agreed terms it may not be ordered now, or not once more"
+
+
+def _after(scripts: Scripts, step: str) -> Scripts:
+    if len(scripts) == 1:
+        return scripts[0].after(step)
+    return _distinct(left for each in scripts for left in each.after(step))
+
+
+def _grown(scripts: Scripts) -> Scripts:
+    return tuple(each.grown() for each in scripts)
