@@ -21,7 +21,7 @@ import pytest
 from fedsvm.algorithms.registry import OWN_ALGORITHMS
 from fedsvm.federation.control import Order
 from fedsvm.federation.errors import FederationError, Malformed
-from fedsvm.federation.journal import Journal, Moved
+from fedsvm.federation.journal import Journal, MembershipRecord
 from fedsvm.federation.site.journal import SiteJournal
 from fedsvm.federation.transport import framefile
 from fedsvm.federation.transport.wire import DATA_KIND, Message
@@ -299,10 +299,10 @@ def test_journal_names_the_last_process_of_a_site_that_took_part(tmp_path: Path)
         journal.begin({})
         for process in ("old process", "newer process"):
             journal.expect_return("north", process)
-            journal.story.events.append(Moved(1, "train", {"north": "ended"}, ("north",)))
+            journal.history.events.append(MembershipRecord(1, "train", {"north": "ended"}, ("north",)))
             journal.write(order, None, changed=False)
         journal.expect_return("north", "process that no verb tells of")
-        journal.story.events.append(Moved(2, "train", {"south": "ended"}, ("south",)))
+        journal.history.events.append(MembershipRecord(2, "train", {"south": "ended"}, ("south",)))
         journal.write(order, None, changed=False)
     with Journal(path) as journal:
         assert journal.returned == {"north": "newer process"}
