@@ -13,6 +13,7 @@ from fedsvm.algorithms.features.landmarks import LandmarkSums
 from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, RowWeights
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import PartTypes
 from fedsvm.protocols.analysis.views import Coalition
 
 S = TypeVar("S", bound=FeatureSettings)
@@ -22,7 +23,13 @@ M = TypeVar("M", bound=Model)
 class MappedSite(HorizontalSite):
     """A site that maps its rows as all sites do, and may have rows set apart to calibrate a model by."""
 
-    part_types = (*HorizontalSite.part_types, LandmarkSums, MappedRows, CalibrationRows, RowWeights)
+    part_types: ClassVar[PartTypes] = (
+        *HorizontalSite.part_types,
+        LandmarkSums,
+        MappedRows,
+        CalibrationRows,
+        RowWeights,
+    )
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import PartTypes
 from fedsvm.federation.site.script import Script, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -221,7 +222,7 @@ def with_calibration(
 class PanSite(MappedSite):
     """The site half: rows in common features, and the parts of both solvers."""
 
-    part_types = (*MappedSite.part_types, NewtonPath, HingeCuts, JointHingeCuts)
+    part_types: ClassVar[PartTypes] = (*MappedSite.part_types, NewtonPath, HingeCuts, JointHingeCuts)
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)

@@ -28,7 +28,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart, SiteProgram, step, steps_of
+from fedsvm.federation.site.program import PartTypes, SitePart, SiteProgram, step, steps_of
 from fedsvm.federation.site.script import Script, any_order, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -163,7 +163,7 @@ class HorizontalSite(SiteProgram):
         The training rows on the common scale. `rows` are these, or some of their columns.
     """
 
-    part_types = (ColumnSums, Evaluation)
+    part_types: ClassVar[PartTypes] = (ColumnSums, Evaluation)
     model_type: ClassVar[type[Scorer]]
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:

@@ -117,6 +117,10 @@ class SitePart:
         """See `SiteProgram.work_ahead`; by default there is nothing to do."""
 
 
+PartTypes = tuple[type[SitePart], ...]
+"""Classes of parts."""
+
+
 class SiteProgram:
     """The half of an algorithm that runs where the data is: steps of its own, and parts.
 
@@ -152,7 +156,7 @@ class SiteProgram:
     channel: Channel
     terms: Terms = NO_TERMS
     opened: FloatArray
-    part_types: ClassVar[tuple[type[SitePart], ...]] = ()
+    part_types: ClassVar[PartTypes] = ()
     is_replayable: ClassVar[bool] = True
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
