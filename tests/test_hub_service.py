@@ -802,7 +802,7 @@ def test_docstring_of_a_step_becomes_a_sentence_for_participants(docstring: str,
             """Replaced."""
 
     Program.step.__doc__ = docstring
-    assert presentation.sentence_of(Program, "step") == sentence
+    assert presentation.sentence_of(Program.step) == sentence
 
 
 @pytest.mark.parametrize(

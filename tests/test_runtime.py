@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -359,12 +360,12 @@ def test_what_came_when_a_read_was_interrupted_is_taken_in(
     """Ctrl-C between the two halves of a message: it is lost, and no other is, nor taken for one half of it."""
     endpoint, keys, friend = listening
 
-    def interrupted(opened: zmq.Socket[bytes]) -> None:
+    def interrupted(opened: zmq.Socket[bytes], refused: Counter[str]) -> None:
         raise KeyboardInterrupt
 
     with zmq.Context() as context, dealer(context, endpoint, keys.public, friend) as client:
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(endpoint, "_frame", interrupted)
+            patched.setattr("fedsvm.federation.transport.endpoint.only_frame", interrupted)
             for run in (b"cut-off!", b"1st-run!", b"2nd-run!"):
                 client.send(wire.encode(wire.Message("data", run)))
             receive(endpoint, Deadline(10))

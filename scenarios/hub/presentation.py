@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,16 +70,16 @@ def disclosures_of(task: Task) -> Disclosures:
     scenario = scenario_text(task)
     terms = terms_of(scenario)
     algorithm = ALGORITHMS[terms.program]
-    program = algorithm.Site
-    offered = program.script(terms).steps
-    summed = [name for name in _steps_with_value(program, offered) if name not in terms.gathers]
+    ordered = algorithm.Site.script(terms).steps
+    methods = {name: method for name, method in sorted(step_methods(algorithm.Site).items()) if name in ordered}
+    summed = [method for name, method in methods.items() if _has_value(method) and name not in terms.gathers]
     return Disclosures(
         algorithm=terms.program,
         summary=algorithm.summary,
         sum=terms.sum_name,
         hides_values=scenario.protocol.secure_sum.discloses == "sum",
-        sums=[_summed(sentence_of(program, name)) for name in summed],
-        values=[sentence_of(program, name) for name in terms.gathers if name in offered],
+        sums=[_summed(sentence_of(method)) for method in summed],
+        values=[sentence_of(methods[name]) for name in terms.gathers if name in methods],
         releases=terms.releases,
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
@@ -140,16 +140,14 @@ def measures_of(result: RunResult) -> Iterator[Measure]:
             yield Measure(name, percent(share, 1), meaning)
 
 
-def _steps_with_value(program: type[Any], offered: Collection[str]) -> list[str]:
-    """Return the names of those of the offered steps of a program that give a value."""
-    methods = step_methods(program)
-    returned = {name: methods[name].__annotations__.get("return") for name in sorted(offered)}
-    return [name for name, kind in returned.items() if kind not in (None, "None")]
+def _has_value(method: Callable[..., Any]) -> bool:
+    """Return whether a step gives a value."""
+    return method.__annotations__.get("return") not in (None, "None")
 
 
-def sentence_of(program: type[Any], name: str) -> str:
+def sentence_of(method: Callable[..., Any]) -> str:
     """Return the sentence in which a step's docstring describes its value, without what only developers need."""
-    docstring = (step_methods(program)[name].__doc__ or name).strip()
+    docstring = (method.__doc__ or method.__name__).strip()
     line = docstring.partition("\n")[0].removeprefix("Return ").removeprefix("the ")
     text = _SHAPE.sub("", line).partition(". ")[0].partition("; see ")[0].partition(": see ")[0]
     text = _OF_SITE.sub(r"the participant\1", text)
