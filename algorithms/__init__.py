@@ -1,6 +1,6 @@
 """Floor 3: what is learnt, each algorithm written in one file, and the mathematics it is made of.
 
-settings      the words that an algorithm's settings are made of
+settings      the types of an algorithm's settings
 ranking       columns in their order, as a result has them
 contract      what an algorithm is to everything above
 mapped_site   the site half, and what settings have in common, of algorithms in features that all sites share
@@ -19,7 +19,7 @@ data          partitions made comparable: columns, categories, scale, public row
 features      kernels, and the features that approximate them
 selection     what choosing columns is made of: filters, SVMs on subsets of columns and rows, support sums
 optimisation  cutting planes over sums, line searches, LIBSVM to compare with
-attacks       what a whole run gives away to those who took part
+attacks       attacks on the rows and columns of a whole run
 privacy       noise, how much of it, and the account that is kept
 estimators    scikit-learn estimators, derived from the algorithms
 site_process  what the processes of sites run

@@ -203,7 +203,7 @@ def _training(terms: Terms) -> Script:
 
 
 def _release_script(terms: Terms) -> Script:
-    """Return the script of `_released`: noise that sites draw, or the model, unless cuts showed it already."""
+    """Return the script of `_released`: sites draw noise or send the model, unless cuts already revealed it."""
     if terms.settings["mechanism"] in ("laplace", "gaussian"):
         return stage("noisy_part")
     seen = terms.settings["variant"] == "joint" and terms.settings["solver"] == "cutting-plane"
@@ -211,19 +211,19 @@ def _release_script(terms: Terms) -> Script:
 
 
 class ModelRelease(SitePart):
-    """The models that a site has, alone or with all others, and their release with its shares of the noise.
+    """The models that a site trained, alone or with all others, and their release with its shares of the noise.
 
-    The models of several classes are one behind the other.
+    With several classes, the models are concatenated.
     """
 
     def __init__(self, site: HorizontalSite, rows: FeatureRows) -> None:
         self._site, self._rows = site, rows
         self._part: FloatArray = np.zeros(0)  # of a model that is a sum over sites
         self._whole: FloatArray | None = None  # the model that all sites trained together
-        self._priors: FloatArray = np.zeros((0, 0))  # (K, m) of the last model, and the rows that it is of
+        self._priors: FloatArray = np.zeros((0, 0))  # (K, m) of the last model, and the number of all rows
         self._rows_of_all = 0
         self._noise_key: bytes | None = None  # the shares of noise follow from it
-        self._models = 0  # trained since there is a key, of which the last counts
+        self._models = 0  # number trained with this key; only the last one counts
         self._summed: frozenset[str] = frozenset()  # what was put into sums with noise of this key
         self._releases = 0  # keys for which a model was released
 

@@ -1,4 +1,4 @@
-"""The site half of algorithms that train in features which all sites share, and the checks of their settings."""
+"""The site half of algorithms that train in shared features, and the checks of their settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ M = TypeVar("M", bound=Model)
 
 
 class MappedSite(HorizontalSite):
-    """A site that maps its rows as all sites do, and may have rows set apart to calibrate a model by."""
+    """A site that maps its rows as all sites do, and may set rows apart for calibration."""
 
     part_types: ClassVar[PartTypes] = (
         *HorizontalSite.part_types,

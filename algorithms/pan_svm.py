@@ -273,7 +273,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         return with_calibration(federation, task, model, settings)
 
     def problems(self, settings: PanSettings, outline: Outline) -> Iterator[str]:
-        """Those of features and thresholds, and solvers that cannot do what other settings ask for."""
+        """Yield problems of features and thresholds, and solvers that do not support other settings."""
         yield from super().problems(settings, outline)
         yield from settings.solver_problems()
 

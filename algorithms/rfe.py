@@ -87,7 +87,7 @@ class KernelScoreSite(SelectionSite):
 
     @classmethod
     def choosing(cls, terms: Terms) -> Script:
-        """Return the script of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
+        """Return the script for the agreed weights; PAN-SVM's interior point computes all but linear ones."""
         weights = terms.settings["weights"]
         if weights == "linear":
             return super().choosing(terms)

@@ -74,7 +74,7 @@ class Admission:
         self._steps: list[str] = []
 
     def note_completed(self, round_number: int, step: str) -> None:
-        """Take note of a round that is complete: a site that was not there is told that it missed the step."""
+        """Record a complete round; sites that did not take part receive it as missed when they join."""
         self._rounds.append(round_number)
         self._steps.append(step)
 
@@ -195,7 +195,7 @@ class Admission:
         self._introduce(sites, Deadline(self._round_timeout_s))
 
     def _tell(self, site: str, message: Missed | Order, deadline: Deadline) -> bool:
-        """Send a message to one site, and return whether it took it in."""
+        """Send a message to one site, and return whether the site answered Done."""
         exchange = Exchange(self._dispatcher, (site,))
         exchange.say(message, Deadline(self._round_timeout_s))
         self._wait_for_answers(exchange, deadline)

@@ -12,7 +12,7 @@
                                 the order was refused               otherwise the run ends with SiteFailed
     Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; in
                                 that are late                       it or not, it answers Aborted
-    Aborted        site         it was told Abort                   the coordinator knows it for one that is there
+    Aborted        site         it was told Abort                   the coordinator counts the site as reachable
     LogRecord      site         its code logged something           the coordinator writes it down and shows it
     Stop           coordinator  the run is over, or failed          the site answers FinalReport, and its process ends;
                                                                     it waits if the run may be resumed
@@ -98,7 +98,7 @@ class RosterUpdate:
 
 @dataclass(frozen=True)
 class Missed:
-    """The rounds that a run has completed, for a site that was not there for all of them.
+    """The rounds that a run has completed, for a site that missed some of them.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ class Order:
 
     @property
     def digest(self) -> bytes:
-        """A digest of all that the order says of its step but who takes part, and when."""
+        """A digest of all fields of the order except the participants and the round."""
         arrays = [(name, array.dtype.str, array.shape) for name, array in self.arrays.items()]
         plain = self.step, self.protocol, self.verb, _terms_to_fields(self.terms), self.parameters, arrays
         found = hashlib.blake2b(msgpack.packb(plain), digest_size=16)

@@ -139,8 +139,8 @@ class DeadlineExpired(Exception):
 
 
 class NothingDue(BaseException):
-    """Everything stored is taken in, and what the party waits for is not there yet.
+    """No stored message is left to process, and the party needs one that has not arrived.
 
-    It is no `Exception`, since no step, algorithm or round may handle it: the party ends here, and is run again when
-    there is more.
+    It is not an `Exception`, since no step, algorithm or round may handle it. The party ends, and runs again when more
+    messages have arrived.
     """

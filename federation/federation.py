@@ -59,7 +59,7 @@ class RunObserver(RoundObserver):
 
 
 class Federation:
-    """The live sites of a run, and the verbs that make them work.
+    """The live sites of a run, and the verbs that order their work.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ class Federation:
     def until_stable(self, stage: Callable[[], T]) -> T:
         """Run a stage whose rounds build on each other, again from its start when sites leave or join meanwhile.
 
-        Stages may be nested: an inner one begins anew by itself, and the outer one goes on. Raises FederationError when
+        Stages may be nested: an inner stage restarts alone, and the outer one continues. Raises FederationError when
         a site fails or too few are left.
         """
         while True:
@@ -350,7 +350,7 @@ class Federation:
                 return stage()
 
     def need_every_site(self, why: str) -> None:
-        """From now on wait for a late site as long as for a round, admit no other, and end the run without it.
+        """From now on, wait one more round timeout for a late site, end the run without it, and readmit none.
 
         why: a sentence that says what the others cannot do without.
         """

@@ -101,11 +101,11 @@ class Journal:
     Attributes
     ----------
     header : mapping
-        What the run was begun with; empty until `begin`.
+        The values that `begin` recorded; empty before.
     earlier : list of dict
         The records of verbs and draws behind it that were there.
     returned : dict
-        By site that was started again and took part since: what another process needs to let it in.
+        By the name of each site that was restarted and has taken part since: its data for admission by another process.
     skipped_to : int
         Rounds up to this one are not used again; 0 if none were skipped.
     history : VerbHistory

@@ -1,4 +1,4 @@
-"""Rounds as often as it takes: attempts, repeats, timeouts, and the sites that leave and join between attempts."""
+"""Rounds that are repeated until complete: attempts, timeouts, and the sites that leave and join between attempts."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class RoundRunner:
         self.change_membership(dict.fromkeys(sites, "it was started again before the run was resumed"), back)
 
     def skip_to(self, round_number: int, ended: set[str]) -> None:
-        """Use no round numbers up to this one, and count these sites as ended."""
+        """Skip round numbers up to this one, and count these sites as ended."""
         self._record.progress.round = round_number
         for site in ended:
             self._membership.note_ended(site, "was gone before the run was resumed")
@@ -188,7 +188,7 @@ class RoundRunner:
     def _replace_dropped(self, attempt: Attempt, round_: Round) -> dict[str, str]:
         """Wait for sites that dropped, if that is the policy, and remove the others.
 
-        A site that was silent and is there again never left, unless the round was completed and it did not do its part.
+        A silent site that is reachable again counts as never gone, unless the round is complete without its part.
 
         Returns
         -------

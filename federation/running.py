@@ -41,7 +41,7 @@ def running_federation(
 
 
 def is_resumable(error: BaseException) -> bool:
-    """Return whether a run that failed with this error may go on when its sites are there again."""
+    """Return whether a run that failed with this error can be resumed once its sites are reachable."""
     return isinstance(error, SitesDropped | LaunchError)
 
 

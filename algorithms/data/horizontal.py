@@ -153,7 +153,7 @@ class Evaluation(SitePart):
 
 
 class HorizontalSite(SiteProgram):
-    """The rows of one site, their columns and their scale; see `partition` for what it is handed.
+    """The rows of one site, their columns and their scale; `partition` describes the input.
 
     Attributes
     ----------
@@ -182,9 +182,9 @@ class HorizontalSite(SiteProgram):
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
-        """Return the script of an algorithm that says none: the rows are prepared, and its own steps come in any order.
+        """Return the default script: rows are prepared, then the algorithm's own steps come in any order.
 
-        An algorithm of this package says more. See `each_model` and `preparation`.
+        Algorithms of this package override it; see `each_model` and `preparation`.
         """
         own = steps_of(cls) - steps_of(HorizontalSite) | {"agree_secret", "row_count"}
         return each_model(terms, stage(stage(preparation(terms)), any_order(own)))
@@ -291,7 +291,7 @@ def preparation(terms: Terms) -> Script:
 
 
 def each_model(terms: Terms, *parts: Script | str) -> Script:
-    """Return the script of a run that trains a model for each agreed fold, and has sites test it where that is agreed.
+    """Return the script of a run that trains a model for each agreed fold; sites test it if the terms say so.
 
     parts: how each is trained, in their order.
     """

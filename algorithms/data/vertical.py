@@ -47,7 +47,7 @@ class VerticalSite(SiteProgram):
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
-        """Return the script of an algorithm that says none: after records are ready its own steps come in any order."""
+        """Return the default script: records are aligned, then the algorithm's own steps come in any order."""
         own = steps_of(cls) - steps_of(VerticalSite) | {"column_count", "longest", "labels_of"}
         return aligned(terms, "prepare_fold", "fold_counts", "labels_of", any_order(own))
 
@@ -123,7 +123,7 @@ class VerticalSite(SiteProgram):
 def aligned(terms: Terms, *parts: Script | str) -> Script:
     """Return the script of a run that aligns records, and then trains and tests a model for each agreed fold.
 
-    parts: what is ordered for each of them, in their order.
+    parts: the scripts of one model's stages, in order.
     """
     ways = {"position": seq("record_count"), "identifier": seq("identifier_count", "set_intersection")}
     by = terms.reading.get("align")

@@ -143,9 +143,9 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         learn: Callable[[Federation], T],
         **reading: Any,
     ) -> T:
-        """Return what `learn` makes of sites that hold these partitions, and set `result_`. A site that drops ends it.
+        """Train by `learn` over sites with these partitions and set `result_`; a site that drops ends the fit.
 
-        chosen: the settings of the algorithm. reading: what a scenario's [data] table says of the rows.
+        chosen: the settings of the algorithm. reading: the options of a scenario's [data] table.
         """
         made, patience_s = self._secure_sum(len(partitions)), self._parameter("round_timeout_s")
         algorithm = self._algorithm

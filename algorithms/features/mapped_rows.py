@@ -39,7 +39,7 @@ class FeatureRows(SitePart):
 
 
 class MappedRows(FeatureRows):
-    """The features that a map which all sites share makes of a site's training rows, and of those set apart.
+    """A site's training rows and the rows set apart, in the features of a map that all sites share.
 
     check_gamma: raises OrderRefused for a gamma of the kernel that was not agreed on.
     """
@@ -52,10 +52,10 @@ class MappedRows(FeatureRows):
 
     @step
     def receive_map(self, **feature_map: Any) -> None:
-        """Map this site's rows, those apart too.
+        """Map this site's training rows and its rows set apart.
 
         Raises OrderRefused for other features, another kernel, other frequencies, or more landmarks than were agreed
-        on. Landmarks themselves, and the number of them that a share of all rows is, are as the coordinator says.
+        on. The coordinator chooses the landmarks, and their number if the terms give it as a share of all rows.
         """
         site = self._site
         if not site.is_scaled:  # a restarted site replays the map of an earlier fold before it scales its rows

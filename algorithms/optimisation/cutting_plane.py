@@ -68,10 +68,10 @@ class Line(Points):
     steps: FloatArray
 
     def bound(self, rows: int, norm_sum: float) -> float:
-        """Return what no loss and no derivative exceeds, of so many rows whose lengths add up to `norm_sum`."""
+        """Return an upper bound on losses and derivatives for `rows` rows whose norms add up to `norm_sum`."""
 
         def margins(w: FloatArray, b: FloatArray) -> float:
-            """No sum over rows of |w.f + b| exceeds it."""
+            """Return an upper bound on the sum of |w.f + b| over the rows."""
             return float((np.linalg.norm(w, axis=1) * norm_sum + np.abs(b) * rows).max())
 
         slopes = margins(self.dw, self.db)
@@ -233,7 +233,7 @@ def _stacked(vectors: Sequence[FloatArray]) -> FloatArray:
 
 
 def take(oracle: Oracle, bundles: list[Bundle], at: Points) -> None:
-    """Take cuts at points, which belong to the problems in turn."""
+    """Add cuts at points; point i belongs to problem i modulo the number of problems."""
     problems = np.arange(len(at.b)) % len(bundles)
     _put(bundles, Taken(problems, at, oracle.cuts(problems, at)))
 

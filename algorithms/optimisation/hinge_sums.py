@@ -120,8 +120,8 @@ class HingeCuts(SitePart):
 class FederatedOracle:
     """The sums of cutting planes, over a federation.
 
-    rows: how many there are. norm_sum: no sum over rows of the length of their features is larger. on_cuts: is called
-    with the cuts of each round.
+    rows: their number. norm_sum: upper bound on the sum of the rows' feature norms. on_cuts: called with the cuts
+    of each round.
     """
 
     federation: Federation

@@ -155,7 +155,7 @@ def training(terms: Terms) -> Script:
 
 
 def _cutting_planes(terms: Terms) -> Script:
-    """Return the script of `_by_cutting_planes`: of each iteration a search along a line, and then perhaps cuts."""
+    """Return the script of `_by_cutting_planes`: each iteration searches along a line, then may order cuts."""
     settings = terms.settings
     tried = MAX_STEPS if settings["line_search"] == "fixed-step" else 1
     if settings["multiclass"] == "joint":
@@ -379,7 +379,7 @@ class _Binary:
         return FederatedOracle(federation, groups, *_extent(federation), on_cuts)
 
     def first(self, oracle: FederatedOracle) -> Callable[[], Taken] | None:
-        """Return what opens the first cuts, by sums of each class."""
+        """Return the function that opens the first cuts by sums of each class."""
         scheme, intercept = self.settings.multiclass, self.intercept
         return lambda: oracle.first(self.features, self.classes, scheme, intercept=intercept)
 

@@ -1,8 +1,8 @@
 """A round of the interior point over a federation: the order, a site's part of its sum, and the sum read again.
 
 The problems of a round may have rows and features of their own. All parts of a site's vector are divided by public
-bounds on their sizes, so that one limb of 64 bits serves for all. If a site's part of the matrix exceeds what the last
-round let expect, the site omits the matrix, and the next round has two limbs and a bound that always holds.
+bounds on their sizes, so that one limb of 64 bits serves for all. If a site's part of the matrix exceeds the
+bound from the last round, the site omits the matrix, and the next round has two limbs and a bound that always holds.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class Layout:
 class RoundOrder:
     """The order of a round of k problems.
 
-    steps: of each in v, one after the other. problems (k,): their numbers. mus (k,): barrier parameters. keep (k,): 1
-    if the point before the step is the best so far. still (k,): 1 if nothing moves. scales (k, 5): see `Scales`. rows:
-    the number by which counts are divided.
+    steps: the steps in v of all problems, concatenated. problems (k,): their numbers. mus (k,): barrier parameters.
+    keep (k,): 1 if the point before the step is the best so far. still (k,): 1 if nothing moves. scales (k, 5): see
+    `Scales`. rows: the number by which counts are divided.
     """
 
     iteration: int
@@ -152,7 +152,7 @@ DrawMasks = Callable[[Sequence[int], int, Sequence[tuple[int, int]]], Sequence[M
 
 
 class RowPaths:
-    """The paths of a site's rows: where the rows of each problem stand, and the masks of the last two rounds."""
+    """The paths of a site's rows: the current point of each problem, and the masks of the last two rounds."""
 
     def __init__(self, problems: Sequence[Problem], points: Sequence[Standing], draw: DrawMasks) -> None:
         self.problems = tuple(problems)
@@ -166,7 +166,7 @@ class RowPaths:
         return [standings[-1] for standings in self._standings]
 
     def hand_over(self, points: Sequence[Standing]) -> None:
-        """Go on from these points, but for problems that stand there already."""
+        """Continue from these points, except for problems that are there already."""
         for place, point in enumerate(points):
             if self._standings[place][-1].iteration != point.iteration:
                 self._standings[place] = [point]
@@ -174,7 +174,7 @@ class RowPaths:
     def sums(self, round_: RoundOrder, *, keeper: bool) -> list[FloatArray]:
         """Take the steps of a round, and return this site's vector for each of its problems.
 
-        A round that is ordered again starts from where it started. keeper: whether this site adds 1/2 |w|^2.
+        A repeated round starts from the same points as before. keeper: whether this site adds 1/2 |w|^2.
         """
         problems = round_.problems.tolist()
         steps = np.split(np.ravel(round_.steps), np.cumsum([self.problems[k].dimensions for k in problems])[:-1])
@@ -212,14 +212,15 @@ class RowPaths:
     def best(self, keep: IntArray, constants: IntArray) -> list[FloatArray]:
         """Return the best weights and intercept (m + 1,) of each problem.
 
-        keep (K,): whether the last point is the best. constants (K,): of rows of one class the intercept, else 0.
+        keep (K,): whether the last point is the best. constants (K,): the intercept if the rows are of one class,
+        otherwise 0.
         """
         points = [at.v if last else at.best for at, last in zip(self.latest, keep.tolist(), strict=True)]
         ends = zip(self.problems, points, constants.tolist(), strict=True)
         return [problem.weights(point, constant) for problem, point, constant in ends]
 
     def without(self, kept: IntArray, draw: DrawMasks) -> RowPaths:
-        """Return the paths of the same problems in these of their columns; dual variables stay."""
+        """Return the paths of the same problems restricted to the `kept` columns; dual variables are unchanged."""
         pairs = [_without(*pair, kept) for pair in zip(self.problems, self.latest, strict=True)]
         return RowPaths([problem for problem, _ in pairs], [standing for _, standing in pairs], draw)
 

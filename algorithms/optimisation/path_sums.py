@@ -1,7 +1,7 @@
 """The interior point over a federation: where the sites keep the path, one secure sum a round.
 
-A site that was restarted knows nothing of the path. It adds nothing until one that knows hands it the point and the
-sites' common seed; the others lose neither their dual variables nor a round for it.
+A restarted site has lost the path. It adds zeros until another site sends it the point and the sites' common seed. The
+other sites keep their dual variables, and no round is lost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PathLostError(FederationError):
 
 @dataclass(frozen=True)
 class _Start:
-    """How rows are to be trained on, as `begin_path` said: labels (P, n), and of each problem a prior (m,)."""
+    """The options of `begin_path`: labels (P, n), and a prior (m,) for each problem."""
 
     prior: FloatArray
     labels: FloatArray
@@ -100,9 +100,10 @@ class NewtonPath(SitePart):
         factors: Sequence[float] = (),
         scheme: Scheme = "ovr",
     ) -> None:
-        """Note how the rows are to be trained on: around `prior` (m,), or (P, m) of each problem, at `price` each,
+        """Store how to train: around `prior`, (m,) or (P, m) with one for each problem, at `price` for each row.
 
-        times its class's factor and, where rows have weights, the row's; each class against the others, or every two.
+        The price is multiplied by the factor of the row's class and by the row's weight, if it has one. The scheme is
+        each class against the others, or every pair of classes.
         Raises OrderRefused for another masking, price, prior, factors or scheme than was agreed on.
         """
         self._site.check_agreed(masking=masking)
@@ -113,14 +114,14 @@ class NewtonPath(SitePart):
         self.seed, self.paths, self._last_round = None, None, None
 
     def work_ahead(self) -> None:
-        """Draw the masks of the next round, which is most of what this one took, while others are at it."""
+        """Draw the masks of the next round, most of a round's work, while other sites still compute."""
         if self._last_round is not None and self.paths is not None:
             (iteration, problems), self._last_round = self._last_round, None
             self.paths.draw_masks(problems, iteration + 1)
 
     @step
     def share_path(self, holders: list[str]) -> None:
-        """Take the common seed and the points from the first of `holders` that is there; new points are 0."""
+        """Receive the common seed and the points from the first of `holders` that takes part; new points are 0."""
         holder = next((site for site in holders if site in self._site.channel.sites), None)
         if holder is None:
             raise StepRefused("no site is left that knows where training stands; run again")

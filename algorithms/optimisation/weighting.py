@@ -84,7 +84,7 @@ class ClassWeightSettings:
 
 
 class RowWeights(SitePart):
-    """The weights of a site's rows, by which some count for more than others."""
+    """The weights of a site's rows."""
 
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site

@@ -37,7 +37,7 @@ RELEASED = "weights of SVMs on the way to the columns that are kept"
 
 
 class SubsetPath(SitePart):
-    """The interior point at a site for the problems of columns that were posed to it."""
+    """The interior point at a site, for its current problems on subsets of columns."""
 
     def __init__(self, site: HorizontalSite, subsets: ColumnSubsets) -> None:
         self._site, self._subsets = site, subsets
@@ -49,7 +49,7 @@ class SubsetPath(SitePart):
     def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
         """Return this site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
 
-        epoch: of the path; a new one begins with problems that are posed, or without columns of the one before.
+        epoch: number of the path; a new path has new problems, or those of the previous path on fewer columns.
         """
         posed = {name: order.pop(name) for name in list(order) if name not in RoundOrder.__dataclass_fields__}
         round_ = RoundOrder(**order)
@@ -72,7 +72,7 @@ class SubsetPath(SitePart):
         masking: Masking = "none",
         **posed: Any,
     ) -> None:
-        """Take the problems of a path, or those of the last one in some of their columns."""
+        """Set new problems, or restrict those of the previous path to the `kept` columns."""
         draw = functools.partial(self._draw_masks, epoch)
         if kept is None:
             self._site.check_agreed(select_penalty=price, masking=masking)
@@ -135,12 +135,12 @@ class SubsetPaths:
         return self._solved(stopping, self._mus)
 
     def extent(self) -> Extent:
-        """Of all rows in all columns, which no problem exceeds; see `interior_point.Path`."""
+        """Return the extent of all rows in all columns, a bound for every problem; see `interior_point.Path`."""
         squares = (self.squares + self.rows * self._lever**2) * (1 + 1e-9) + 1e-9
         return Extent(self.rows, squares, self.C)
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
-        """One secure sum; see `interior_point.Path`."""
+        """Order the round as one secure sum; see `interior_point.Path`."""
         layouts = [Layout(length + 1, length) for length in (self._lengths[each.problem] for each in terms)]
         round_, shape = RoundOrder.of(iteration, terms, self.rows), (sum(each.length for each in layouts),)
         order = {"epoch": self._epoch, **(self._begun if iteration == 1 else {})}

@@ -128,9 +128,9 @@ def gathered(
     restart: Callable[[str], Party | None] = refuse_restart,
     journal: Journal | None = None,
 ) -> Iterator[Federation]:
-    """Yield a federation of the sites that came; `federation.assemble()` introduces them to each other.
+    """Yield a federation of the sites that joined; `federation.assemble()` introduces them to each other.
 
-    When the context ends the sites are told to stop, and what came of the run.
+    When the context ends, the coordinator sends the sites a stop with the run's outcome.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ class SitePolicy:
         self.rules.charge(self.terms, run)
 
     def check_settings(self, names: frozenset[str] | None) -> None:
-        """Raise OrderRefused for terms that lack settings of the program, or have others. None: any will do."""
+        """Raise OrderRefused for terms that lack settings of the program or have others; None allows any."""
         if names is None or names == self.terms.settings.keys():
             return
         missing, unknown = sorted(names - self.terms.settings.keys()), sorted(self.terms.settings.keys() - names)

@@ -149,8 +149,8 @@ class SiteProgram:
     part_types : tuple of type
         Classes of the parts.
     is_replayable : bool
-        Whether its steps come to the same again from the same parameters and what their channel gave them: whether none
-        draws anything at random by itself.
+        True if its steps return the same values for the same parameters and the same received messages: none draws
+        random numbers except through its channel.
     """
 
     channel: Channel
@@ -184,9 +184,9 @@ class SiteProgram:
         return 0, ()
 
     def work_ahead(self) -> None:
-        """Do what the next order is likely to need: the last is answered, and no other has come in.
+        """Compute ahead what the next order is likely to need, while no order waits.
 
-        What it raises is not heard: a step that needs it comes upon it again.
+        Errors are ignored: a step that needs the value raises them again.
         """
         for part in self.parts:
             part.work_ahead()

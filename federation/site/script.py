@@ -29,12 +29,12 @@ MAX_REPEATS = 10
 
 
 class Script(ABC):
-    """What may be ordered. Scripts never change.
+    """The orders that a site accepts. Scripts are immutable.
 
     Attributes
     ----------
     nullable : bool
-        Whether nothing need be ordered any more.
+        True if the script may end here.
     steps : frozenset of str
         All steps that the script names.
     """
@@ -303,7 +303,7 @@ class Place:
         Raises
         ------
         OrderRefused
-            The order is none that may come now. The place stays as it was.
+            The order may not come now. The place is unchanged.
         """
         changed = self._changed or (bool(self._members) and self._members != members)
         is_repeated = (step, told) == self._last and (changed or self._repeats < MAX_REPEATS)
@@ -329,7 +329,7 @@ class Place:
     def miss(self, rounds: Sequence[int], steps: Sequence[str]) -> None:
         """Move on by the orders of rounds that went on without this site.
 
-        Rounds up to the last one that the site was ordered in are left out: nothing moves it back.
+        Rounds up to the last one in which the site received an order are ignored.
 
         Parameters
         ----------
@@ -339,7 +339,7 @@ class Place:
         Raises
         ------
         OrderRefused
-            The orders are none that may have come. The place stays as it was.
+            The script does not allow these orders. The place is unchanged.
         """
         before, may, last, missed = self._before, self._may, self._last[0], False
         for number, step in zip(rounds, steps, strict=True):

@@ -40,7 +40,7 @@ MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | DISCONNECTED 
 
 
 class Stream:
-    """One TCP connection, seen from this end, which enters in the ledger what goes over it.
+    """One end of a TCP connection, which records its traffic in the ledger.
 
     A connection carries control messages or protocols, never both: within one machine those that the coordinator opened
     carry control messages, across hosts a site opens one for each (`fedsvm.federation.hosts`). So the kernel's
@@ -234,7 +234,7 @@ class Dialler:
     rejected : str
         Why the peer refuses this party for good; empty if it does not.
     failed_handshakes : int
-        How many failed in a row: a peer that is starting, or one that has another key than is told.
+        Number of consecutive failures: the peer is starting, or it has another key than in the roster.
     """
 
     def __init__(

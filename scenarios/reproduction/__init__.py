@@ -1,4 +1,4 @@
-"""What papers print, and this project claims, measured again: tables, figures, plots, each with a verdict.
+"""The results of papers and the claims of this project, measured again, each with a verdict.
 
 entries     the files in scenarios/papers: what is printed where, and which runs answer to it
 claims      the language in which a claim about measured values is put to the test

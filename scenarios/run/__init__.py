@@ -11,7 +11,7 @@ metrics     how good decision values are
 curves      the curves that decision values are judged by
 selection   how columns were chosen, and three readings of how accurate the chosen ones are
 cautions    reasons to doubt trained models
-shortfalls  what a result is no better than
+shortfalls  comparisons that a result does not beat
 secrecy     who can reveal an input to a sum, and what noise does not cover
 audit       what colluding parties reconstruct
 result      `RunResult`, of which result.json is the serialised form; the ledger
