@@ -117,7 +117,7 @@ class BinnedSite(HorizontalSite):
         directions = repeat("products", 0, terms.settings["max_iterations"])
         return each_model(terms, stage(preparation(terms), "receive_grids", "label_sums", directions))
 
-    @step
+    @step(remembered=True)
     def receive_grids(self, pitches: FloatArray, shifts: FloatArray, keys: IntArray, places: int) -> None:
         """Place this site's rows."""
         grids = RandomBins(pitches, shifts, keys, places)

@@ -132,7 +132,7 @@ class CalibrationRows(SitePart):
         self._site, self._mapped = site, mapped
         self._decisions: FloatArray = np.zeros(0)
 
-    @step
+    @step(remembered=True)
     def score_apart(self, w: FloatArray, b: float) -> None:
         """Take the decision values of the rows set apart."""
         if self._site.is_scaled:  # else this is of an earlier fold, and the site was restarted

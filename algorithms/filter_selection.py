@@ -92,7 +92,9 @@ class FilterSite(SelectionSite):
     @classmethod
     def choosing(cls, terms: Terms) -> Script:
         """Return the script of the statistic, and of the curve if there is one."""
-        by = {"mi": seq("class_bins"), "mrmr": repeat("column_products", 0, terms.settings["mrmr_columns"])}
+        size = terms.settings["size"]
+        ordered = {str: terms.settings["mrmr_columns"], int: size}.get(type(size))  # a share is of unknown columns
+        by = {"mi": seq("class_bins"), "mrmr": repeat("column_products", 0, ordered)}
         scored = by.get(terms.settings["statistic"], seq())
         return seq(stage(*MOMENTS, scored), super().choosing(terms) if has_curve(terms) else seq())
 

@@ -255,7 +255,7 @@ class ModelRelease(SitePart):
         if prior.any():
             self._site.check_agreed(prior="public")
 
-    @step
+    @step(remembered=True)
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
         self._site.check_agreed(C=C, tolerance=tolerance)
@@ -391,7 +391,7 @@ class HybridSite(PubliclyScaledSite):
         trained = stage("row_count", "receive_frequencies", _training(terms))
         return each_private_model(terms, trained, _release_script(terms))
 
-    @step
+    @step(remembered=True)
     def receive_frequencies(self, rho: FloatArray) -> None:
         """Map this site's rows, whose features never leave it, and draw the key of its noise."""
         self.check_agreed(features=len(rho))

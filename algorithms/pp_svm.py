@@ -178,7 +178,7 @@ class PpSite(HorizontalSite):
         own = dual_coef[first[self.site] :][: len(self.rows)]
         return np.asarray(own @ self.sets)
 
-    @step
+    @step(remembered=True)
     def keep_support(self, dual_coef: FloatArray, first: dict[str, int], kernel: dict[str, Any]) -> None:
         """Keep its own support rows, here and in its own file, `model_path` of its settings."""
         if not (path := self.settings.get("model_path")):

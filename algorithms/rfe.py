@@ -59,7 +59,6 @@ from fedsvm.algorithms.selection.site import MOMENTS, SelectionSite, has_curve
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining, strengths
 from fedsvm.algorithms.settings import doc
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.script import Script, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -154,6 +153,11 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
             yield f'weights: "{settings.weights}" needs features = "landmarks", got "{settings.features}"'
         if settings.weights in ("kernel", "input") and settings.solver == "cutting-plane":
             yield f'weights: "{settings.weights}" needs solver = "interior-point", whose dual variables sites keep'
+        if settings.weights != "linear" and settings.release == "sites":
+            yield (
+                f'release: weights = "{settings.weights}" shows the coordinator a model at each step; '
+                'have release = "everyone", or weights = "linear"'
+            )
 
     def pooled_order(self, model: SelectedModel, settings: RfeSettings, rows: EvaluationRows) -> IntArray | None:
         """LIBSVM's weights of all rows together, with as many columns removed in each step."""
@@ -193,7 +197,7 @@ def _by_kernel(selecting: Selecting, settings: RfeSettings) -> Choice:
         each = gamma / len(left) if settings.gamma_rule == "per-column" else gamma
         kernel = replace(features.kernel, gamma=each)
         part = NystromMap.spanned(kernel, features.landmarks[:, left], settings.rank_tolerance)
-        values, gap = federation.until_stable(functools.partial(_worth, federation, told, part, left))
+        values, gap = federation.until_stable(functools.partial(_worth, selecting, told, part, left))
         gone = left[np.lexsort((-left, values))[:count]]
         scores[left] = values
         rounds = federation.progress.round - before
@@ -209,12 +213,13 @@ def _by_kernel(selecting: Selecting, settings: RfeSettings) -> Choice:
 
 
 def _worth(
-    federation: Federation, settings: RfeSettings, part: NystromMap, columns: IntArray
+    selecting: Selecting, settings: RfeSettings, part: NystromMap, columns: IntArray
 ) -> tuple[FloatArray, float]:
-    """The scores (m,) of the columns that are left, and the gap of the model. Raises MembershipChanged."""
+    """Return the scores (m,) of the columns that are left, and the gap of the model. Raise MembershipChanged."""
+    federation = selecting.federation
     federation.run("keep_columns", remember=True, columns=columns)
     federation.run("receive_map", remember=True, **part.to_fields())
-    trained = train_linear(federation, settings, part.dimensions)
+    trained = train_linear(federation, settings, part.dimensions, weighting=selecting.weighting)
     if trained.weights is None:
         raise AssertionError("weights that are released are there")
     w, (certificate,) = trained.weights[0, :-1], trained.certificates

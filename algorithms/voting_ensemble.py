@@ -158,7 +158,7 @@ class EnsembleSite(MappedSite):
         voted = maybe("cast_votes") if terms.settings["release"] == "sites" else seq()
         return each_model(terms, trained, voted)
 
-    @step
+    @step(remembered=True)
     def train_alone(self, C: float) -> None:
         """Train on this site's rows."""
         self.check_agreed(C=C)
@@ -176,7 +176,7 @@ class EnsembleSite(MappedSite):
             table[place] = np.append(self.models, 1.0)
         return table
 
-    @step
+    @step(remembered=True)
     def keep_model(self) -> None:
         """Write the models to this site's own file, `model_path` of its settings."""
         if not (path := self.settings.get("model_path")):

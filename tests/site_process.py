@@ -90,7 +90,7 @@ class Drill(SiteProgram):
     def agreed(self) -> FloatArray:
         return (self.seed >> np.uint64(32)).astype(np.float64)
 
-    @step
+    @step(remembered=True)
     def keep(self, number: float) -> None:
         self.number = number
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -187,11 +188,43 @@ def test_a_site_moves_on_by_orders_that_it_missed_and_never_back() -> None:
     with pytest.raises(OrderRefused, match="did not miss"):
         place.admit_missed("c")
     place.miss([1, 2, 4, 5, 6], ["a", "b", "b", "c", "d"])
-    with pytest.raises(OrderRefused):
-        place.admit_missed("b")
+    place.admit_missed("b")
     with pytest.raises(OrderRefused):
         place.admit("d", b"other arguments", ALL, 7)
     place.admit("e", b"e", ALL, 7)
+
+
+def test_a_site_that_missed_hundreds_of_rounds_moves_on_with_few_alternatives() -> None:
+    place, rounds = Place(stage("a", repeat("b", 1, 900), "c")), range(1, 800)
+    place.miss(rounds, ["a", *["b"] * 798])
+    assert len(place._may) <= 2
+    place.admit("b", b"b", ALL, 801)
+
+
+def test_an_outer_stage_starts_again_after_its_inner_one_did() -> None:
+    place = at("a", "b", "c", script=stage("a", stage("b", "c"), "d"))
+    place.admit("b", b"again", FEWER, 4)
+    place.admit("a", b"again", FEWER, 5)
+    with pytest.raises(OrderRefused):
+        place.admit("a", b"once more", FEWER, 6)
+
+
+def test_a_path_that_all_sites_lost_begins_anew() -> None:
+    place = at(*PREPARED, *MAPPED, *BEGUN, "newton", script=ALGORITHMS["pan-svm"].Site.script(ONE_MODEL))
+    place.admit("newton", b"at other sites", FEWER, 20)
+    for number, name in enumerate(BEGUN, start=21):
+        place.admit(name, b"anew", FEWER, number)
+
+
+@pytest.mark.parametrize(("size", "products"), [(60, 60), ("significant", 50)])
+def test_a_filter_by_mrmr_orders_as_many_products_as_columns_are_kept(size: object, products: int) -> None:
+    terms = settings_of("filter", statistic="mrmr", size=size)
+    script = ALGORITHMS["filter"].Site.script(replace(terms, reading={**terms.reading, "calibration": 0}))
+    place = at(*PREPARED, "class_sizes", "class_moments", script=script)
+    for number in range(products):
+        place.admit("column_products", str(number).encode(), ALL, 20 + number)
+    with pytest.raises(OrderRefused):
+        place.admit("column_products", b"one more", ALL, 99)
 
 
 def test_orders_that_could_not_have_been_missed_are_refused() -> None:
@@ -226,6 +259,7 @@ class Run:
         self.number = 0
         self.rounds: list[int] = []
         self.steps: list[str] = []
+        self.state: list[str] = []
         self.orders = 0
 
     def verb(self, name: str, told: object = None, *, fixed: bool = False) -> None:
@@ -242,6 +276,9 @@ class Run:
             if not failed:
                 self.rounds.append(self.number)
                 self.steps.append(name)
+                if name in REMEMBERED:
+                    del self.state[self.state.index(name) if name in self.state else len(self.state) :]
+                    self.state.append(name)
                 return
             if self.random.random() < 0.6:
                 self.change()
@@ -263,6 +300,8 @@ class Run:
         if restarted:
             self.places[site] = Place(self.script)
         self.places[site].miss(self.rounds, self.steps)
+        for name in self.state:
+            self.places[site].admit_missed(name)
         self.members = tuple(each for each in self.places if each in self.members or each == site)
         for other in self.members:
             self.places[other].note_change()
@@ -290,6 +329,8 @@ def settings_of(name: str, **chosen: object) -> Terms:
 
 
 PAN = settings_of("pan-svm", max_iterations=8)
+ONE_MODEL = replace(PAN, reading={**PAN.reading, "calibration": 0})
+REMEMBERED = {"encode", "hold_out", "rescale", "receive_map", "begin_path", "score_apart"}
 PREPARED = ("hold_out", "row_count", "column_sums", "column_squares", "rescale")
 MAPPED = ("agree_secret", "cluster", "local_landmarks", "records_exposed", "receive_map")
 BEGUN = ("squared_norms", "begin_path", "share_path")

@@ -226,7 +226,7 @@ class HorizontalSite(SiteProgram):
         """Share a seed with the other sites that the coordinator does not know."""
         self._secret = common_seed(self.channel)
 
-    @step
+    @step(remembered=True)
     def encode(self, values: list[list[str]]) -> None:
         """Turn categorical columns into one 0/1 column per value, behind the numeric ones."""
         codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
@@ -235,7 +235,7 @@ class HorizontalSite(SiteProgram):
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
 
-    @step
+    @step(remembered=True)
     def hold_out(self, fold: int | None) -> None:
         """Train on all rows but those of `fold` and those set apart; None holds out none.
 
@@ -247,7 +247,7 @@ class HorizontalSite(SiteProgram):
         self.training, self.calibrating = others & ~self.apart, others & self.apart
         self.tested = ~others
 
-    @step
+    @step(remembered=True)
     def fill(self, values: FloatArray, indicated: list[int]) -> None:
         """Put `values` (q,) where numeric columns have none, and add a 0/1 column of where that was for some."""
         width = self.encoded.shape[1] - self.indicators
@@ -260,7 +260,7 @@ class HorizontalSite(SiteProgram):
         """Number of training rows."""
         return np.array(float(self.training.sum()))
 
-    @step
+    @step(remembered=True)
     def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
         """Put the training rows on the common scale."""
         self.rows = self.scaled = (self.encoded[self.training] - offset) / scale

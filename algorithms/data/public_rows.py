@@ -23,7 +23,7 @@ from fedsvm.federation.site.terms import Terms
 class PubliclyScaledSite(HorizontalSite):
     """The rows of one site, in columns and on a scale that were chosen without it."""
 
-    @step
+    @step(remembered=True)
     def encode_known(self, values: list[list[str]], offset: FloatArray, scale: FloatArray, fold: int | None) -> None:
         """Hold a fold out, turn categories that are public into 0/1 columns, ignore others, and scale all columns."""
         self.hold_out(fold)

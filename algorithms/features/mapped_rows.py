@@ -50,7 +50,7 @@ class MappedRows(FeatureRows):
         self.features_apart: FloatArray = np.zeros((0, 0))
         self.map: FeatureMap = IdentityMap(0)
 
-    @step
+    @step(remembered=True)
     def receive_map(self, **feature_map: Any) -> None:
         """Map this site's training rows and its rows set apart.
 

@@ -89,7 +89,7 @@ class HingeCuts(SitePart):
         self._site, self._rows = site, rows
         self._sums = HingeSums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
-    @step
+    @step(remembered=True)
     def deal_groups(self, groups: int, scheme: Scheme = "ovr") -> None:
         """Assign this site's rows at random to the groups of the grouped cuts, the same in all problems.
 

@@ -112,7 +112,7 @@ class JointHingeCuts(SitePart):
         self._site, self._rows = site, rows
         self._sums = JointSums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
-    @step
+    @step(remembered=True)
     def deal_joint_groups(self, groups: int, intercept: bool) -> None:
         """Assign this site's rows at random to the groups of the grouped cuts.
 

@@ -90,7 +90,7 @@ class NewtonPath(SitePart):
         # the iteration and the problems of the last round, as long as no masks are drawn for the next one
         self._last_round: tuple[int, Sequence[int]] | None = None
 
-    @step
+    @step(remembered=True)
     def begin_path(
         self,
         prior: FloatArray,

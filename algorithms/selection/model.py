@@ -41,6 +41,7 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.optimisation.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
 from fedsvm.algorithms.ranking import CurvePoint, Ranking, RankingStep
 from fedsvm.algorithms.remarks import Remark
@@ -139,13 +140,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class Selecting:
-    """What a method is given to choose by: sites whose rows are on the common scale, and how many classes they have."""
+    """The input of a choice: sites whose rows are on the common scale, the number of classes, and weights of rows."""
 
     federation: Federation
     prepared: Prepared
     names: Sequence[str]
     seed: int
     classes: int = 2
+    weighting: Weighting | None = None
 
 
 @dataclass(frozen=True)
@@ -253,8 +255,10 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         """Choose columns, and how many, and have the sites keep these."""
         prepared = federation.until_stable(lambda: task.prepare(federation))
         began, names = federation.progress.round, task.columns.names
+        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        selecting = Selecting(federation, prepared, names, task.seed, len(task.classes), weighting)
         with federation.phase("select"):
-            choice = self.choose(Selecting(federation, prepared, names, task.seed, len(task.classes)), settings)
+            choice = self.choose(selecting, settings)
             ranking, by_size = _sized(choice, settings, names)
             columns = np.sort([names.index(name) for name in ranking.selected])
             federation.run("keep_columns", remember=True, columns=columns)

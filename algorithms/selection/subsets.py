@@ -87,7 +87,7 @@ class ClassSums(SitePart):
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
-    @step
+    @step(remembered=True)
     def keep_columns(self, columns: IntArray) -> None:
         """Reduce the rows to these of their columns."""
         if self._site.is_scaled:  # else this is of an earlier fold, and the site was restarted

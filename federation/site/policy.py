@@ -109,6 +109,8 @@ class SitePolicy:
             raise OrderRefused(f"the value of step {order.step!r} must go into a sum, and is asked for in the clear")
         if isinstance(order.terms, SumTerms):
             self._check_sum(order, order.terms, mark.bound)
+        if self.is_missed(order, me) and not mark.remembered:
+            raise OrderRefused(f"step {order.step!r} must be ordered of several sites, got {me} alone")
         self.rules.check_order(order, self.terms.program)
 
     def check_roster(self, roster: Roster, known: Roster, me: str) -> None:

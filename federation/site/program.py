@@ -29,13 +29,14 @@ _MARK = "_federated_step"
 
 @dataclass(frozen=True)
 class StepMark:
-    """The declaration of a step: what of its value may be opened, and the only bound that its sums may have.
+    """The declaration of a step: what of its value may be opened, the only bound of its sums, and who may repeat it.
 
-    bound: None where an order says it.
+    bound: None where an order says it. remembered: whether a site that joins late is ordered it alone.
     """
 
     opens: Opens = "sum"
     bound: float | None = None
+    remembered: bool = False
 
 
 @overload
@@ -43,11 +44,13 @@ def step(method: Method) -> Method: ...
 
 
 @overload
-def step(*, opens: Opens = "sum", bound: float | None = None) -> Callable[[Method], Method]: ...
+def step(
+    *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False
+) -> Callable[[Method], Method]: ...
 
 
 def step(
-    method: Method | None = None, *, opens: Opens = "sum", bound: float | None = None
+    method: Method | None = None, *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False
 ) -> Method | Callable[[Method], Method]:
     """Mark a method of a site program as one that the coordinator may name.
 
@@ -61,10 +64,13 @@ def step(
     bound : float, optional
         The only bound that sums of its value may have, such as math.inf. Otherwise each order says one, and a site
         whose value exceeds it refuses; so whoever orders with bounds of its choice learns how large a value is.
+    remembered : bool, default False
+        Whether the step takes in public state, which a site that joins late is ordered alone, by
+        `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.
     """
 
     def mark(marked: Method) -> Method:
-        setattr(marked, _MARK, StepMark(opens, bound))
+        setattr(marked, _MARK, StepMark(opens, bound, remembered))
         return marked
 
     return mark if method is None else mark(method)

@@ -284,6 +284,7 @@ class Place:
         self._last: tuple[str, bytes] = ("", b"")
         self._members: tuple[str, ...] = ()
         self._changed = False
+        self._restarts: Scripts = ()
         self._repeats = 0
         self._round = 0
         self._missed: list[str] = []
@@ -307,8 +308,7 @@ class Place:
         """
         changed = self._changed or (bool(self._members) and self._members != members)
         is_repeated = (step, told) == self._last and (changed or self._repeats < MAX_REPEATS)
-        last, now = self._before, self._may
-        anew: Scripts = ()
+        last, now, anew = self._before, self._may, self._restarts
         if changed:
             last, now, anew = _grown(last), _grown(now), _grown(self._started_again())
         before = _distinct((*now, *anew))
@@ -320,6 +320,7 @@ class Place:
         self._repeats = self._repeats + 1 if is_repeated and not changed else 0
         self._before, self._may, self._last = before, may, (step, told)
         self._members, self._changed, self._round = members, False, round_number
+        self._restarts = self._left_to_restart(anew, step)
         self._missed.clear()
 
     def note_change(self) -> None:
@@ -345,18 +346,18 @@ class Place:
         for number, step in zip(rounds, steps, strict=True):
             if number <= self._round:
                 continue
-            again = may if step == last else ()
+            again = may if step == last and not missed else ()  # the last order of this site may have failed
             started = tuple(begun for each in (*before, *may) for begun in each.anew())
             left = _distinct((*_after(may, step), *again, *_after(started, step)))
             if not left:
                 left = _after(_grown(may), step)
             if not left:
                 raise OrderRefused(self._reason(step))
-            before, may, last, missed = (*may, *started), left, step, True
+            before, may, last, missed = _distinct((*may, *started)), left, step, True
         if missed or not self._round:
             self._before, self._may, self._last, self._repeats = before, may, (last, b""), 0
             self._round = max(self._round, *rounds, 0)
-            self._missed = list(steps)
+        self._missed = list(steps)
         self._changed = True
 
     def admit_missed(self, step: str) -> None:
@@ -370,6 +371,16 @@ class Place:
         if step not in self._missed:
             raise OrderRefused(f"the site did not miss step {step!r}, and has it in its turn or not at all")
         del self._missed[: self._missed.index(step) + 1]
+
+    def _left_to_restart(self, anew: Scripts, step: str) -> Scripts:
+        """Return the stages that the last change lets start again, and that are open and did not start by this step.
+
+        A change in an inner stage can start that stage again first, and the outer one only after some of its rounds.
+        """
+        if not anew:
+            return ()
+        still_open = self._started_again()
+        return tuple(each for each in anew if each in still_open and not each.after(step))
 
     def _started_again(self) -> Scripts:
         return _distinct(left for each in (*self._before, *self._may) for left in each.anew())

@@ -391,9 +391,9 @@ class Site:
 
     def _miss(self, missed: Missed) -> None:
         """Move on in the script by the orders that went to others only."""
+        self._place.miss(missed.rounds, missed.steps)
         if self._journal is not None:
             self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
-        self._place.miss(missed.rounds, missed.steps)
 
     def _taken_partition(self) -> Partition:
         """Return what this site holds, and keep neither the file nor a reference."""
