@@ -84,6 +84,9 @@ class DataSpec(Part):
     """With means: whether a column says where they stand."""
     scale: ScaleName = "standard"
     """The common scale of columns, from secure sums over training rows; minmax is to [-1, 1]."""
+    statistics_privacy: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Privacy of scale, means and counts of all rows: mu of Gaussian differential privacy for one row, in one noisy
+    release; 0 for exact ones, which name rows."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """The share of rows that are tested on."""
     rows: Annotated[float, Field(gt=0, le=MAX_COUNT)] | None = None
@@ -112,7 +115,8 @@ class DataSpec(Part):
     public_source: Annotated[str, Field(min_length=1)] | None = None
     """Across hosts, of private training: the coordinator's file of rows that are nobody's secret."""
     ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(default={})
-    """Of private training: lowest and highest value of columns, which are scaled by them."""
+    """Lowest and highest value of numeric columns, which must be public: noisy statistics clip to them, and private
+    training scales by them."""
     label_site: SiteRef = 1
     """Vertical: the site that holds the labels, or "all"."""
     identifier: str | None = None
