@@ -9,6 +9,8 @@ hosts     runs over sites on other hosts
 hub       an application: the task service
 reproduction  an application: papers and claims measured again, with verdicts; papers has their files
 predict   predictions of a run's model for new rows
+asked     the terms that a scenario asks sites to accept, before a run
+explanation  what would leave a site, from the script of the agreed terms
 forecast  what a scenario would cost with more sites
 draft     a first scenario for a table
 sets      set operations over columns of files, each at a site process

@@ -8,4 +8,5 @@ run           `fedsvm run`, `audit` and `check-sum`
 results       `fedsvm report`, `predict-cost` and `predict`
 files         `fedsvm scenarios` and `schema`
 data          `fedsvm data` and `new`
+oversight     `fedsvm explain`
 """
