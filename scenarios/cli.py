@@ -22,13 +22,13 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.commands.run": ("run", "audit", "check-sum"),
     "fedsvm.scenarios.hosts.commands": ("coordinate", "site", "keys", "policy"),
+    "fedsvm.scenarios.oversight.commands": ("explain",),
     "fedsvm.scenarios.hub.commands": ("hub", "join"),
     "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict"),
     "fedsvm.scenarios.sweep.commands": ("sweep",),
     "fedsvm.scenarios.reproduction.commands": ("reproduce",),
     "fedsvm.scenarios.commands.files": ("schema", "scenarios"),
     "fedsvm.scenarios.commands.data": ("new", "data"),
-    "fedsvm.scenarios.commands.oversight": ("explain",),
     "fedsvm.scenarios.sets": ("sets",),
     "fedsvm.scenarios.runs": ("runs",),
 }

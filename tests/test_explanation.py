@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from fedsvm.scenarios.asked import read_asked
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.explanation import Explanation, explain, rendered
+from fedsvm.scenarios.hosts.asked import read_asked
+from fedsvm.scenarios.oversight.explanation import Explanation, explain, rendered
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.policy import template

@@ -8,5 +8,4 @@ run           `fedsvm run`, `audit` and `check-sum`
 results       `fedsvm report`, `predict-cost` and `predict`
 files         `fedsvm scenarios` and `schema`
 data          `fedsvm data` and `new`
-oversight     `fedsvm explain`
 """

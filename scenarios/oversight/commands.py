@@ -24,8 +24,8 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print the page as JSON.")] = False,
 ) -> None:
     """Show what would leave a site in a run: values, sizes, receivers, numbers of orders, and who could undo it."""
-    from fedsvm.scenarios import explanation
-    from fedsvm.scenarios.asked import read_asked
+    from fedsvm.scenarios.hosts.asked import read_asked
+    from fedsvm.scenarios.oversight import explanation
 
     page = explanation.explain(*read_asked(scenario, changes or [], names_of(names)))
     if target is not None:
