@@ -135,7 +135,8 @@ def test_metrics_have_intervals_of_test_rows_of_folds_and_of_counts() -> None:
     decisions, labels = drawn(random, 60)
     exact = evaluate(decisions, labels, threshold=0.3)
     counts = counts_of(decisions, labels[None], 0.3, 1000).astype(int)
-    found = counted(SiteScores(*map(int, counts[:4]), positive=counts[4:1004], negative=counts[1004:]), 0.3)
+    tp, fp, tn, fn = counts[:4].tolist()
+    found = counted(SiteScores(tp, fp, tn, fn, counts[4:1004], counts[1004:]), 0.3)
     assert found is not None and set(found.intervals) == shares
     for name, interval in found.intervals.items():
         assert interval.low == pytest.approx(exact.intervals[name].low, abs=2e-3), name
