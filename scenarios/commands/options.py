@@ -52,7 +52,15 @@ RunFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the re
 PrintJson = Annotated[bool, typer.Option("--json", help="Print only result.json.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")]
+Names = Annotated[
+    str | None, typer.Option(help="Sites of a run across hosts, such as east,north,south.", metavar="NAME,NAME,…")
+]
 Label = Annotated[str, typer.Option(help="Column that holds the classes.")]
+
+
+def names_of(listed: str | None) -> list[str]:
+    """Return the sites in a list with commas."""
+    return [] if listed is None else [name.strip() for name in listed.split(",")]
 
 
 def seconds(option: str, text: str) -> float:
