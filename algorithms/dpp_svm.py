@@ -259,7 +259,7 @@ class DppSite(VerticalSite):
         """Return (n held out,) or (n held out, K): this site's part of the scores of the held-out records."""
         return np.asarray(self.rows[~self.training] @ self.weights.T)
 
-    @step
+    @step(receiver="either")
     def reference_kernel(self, first: int, last: int, held_out: bool, distances: bool) -> FloatArray:
         """Return (rows, s): this site's part of the kernel between some records and the reference records."""
         rows = self.rows[~self.training if held_out else self.training][first:last]

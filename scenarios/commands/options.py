@@ -52,7 +52,15 @@ RunFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the re
 PrintJson = Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
+Names = Annotated[
+    str | None, typer.Option(help="Sites of a run across hosts, such as east,north,south.", metavar="NAME,NAME,…")
+]
 Label = Annotated[str, typer.Option(help="The column of the classes.")]
+
+
+def names_of(listed: str | None) -> list[str]:
+    """Return the sites in a list with commas."""
+    return [] if listed is None else [name.strip() for name in listed.split(",")]
 
 
 def seconds(option: str, text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +15,18 @@ from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.messages import is_tcp
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.scenarios.commands.exits import failing, interrupted_as
-from fedsvm.scenarios.commands.options import Changes, Debug, OptionalScenario, PrintJson, RunFolder, seconds
+from fedsvm.scenarios.commands.exits import FAILED, failing, interrupted_as
+from fedsvm.scenarios.commands.options import (
+    Changes,
+    Debug,
+    Names,
+    OptionalScenario,
+    PrintJson,
+    RunFolder,
+    Scenario,
+    names_of,
+    seconds,
+)
 from fedsvm.scenarios.commands.presentation import (
     Presentation,
     command_line,
@@ -252,6 +263,33 @@ def policy_template(
     if algorithm not in ALGORITHMS:
         raise ScenarioError([f"There is no algorithm {algorithm!r}; this installation has {', '.join(ALGORITHMS)}."])
     print(policy.template(algorithm, name), end="")
+
+
+@policy_app.command("check")
+def check_policy(
+    scenario: Scenario,
+    policy: Annotated[Path, typer.Option(help="The policy file.")],
+    data: Annotated[str | None, typer.Option(help="The site's file, to check rows and columns too.")] = None,
+    changes: Changes = None,
+    names: Names = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Say before a run what a policy would refuse, and why; exit with status 3 if it refuses anything."""
+    from fedsvm.scenarios.hosts.asked import read_asked
+    from fedsvm.scenarios.hosts.checking import refusals
+    from fedsvm.scenarios.schema.policy import read_policy
+
+    chosen, terms = read_asked(scenario, changes or [], names_of(names))
+    refused = refusals(read_policy(policy), terms, data)
+    if as_json:
+        print(json.dumps({"allowed": not refused, "refused": refused, "rows_checked": data is not None}, indent=1))
+    elif refused:
+        print(f"{policy} refuses {chosen.name}:", *(f"- {reason}" for reason in refused), sep="\n")
+    else:
+        unchecked = "" if data is not None else "; rows and columns were not checked (--data)"
+        print(f"{policy} allows {chosen.name}{unchecked}")
+    if refused:
+        raise typer.Exit(FAILED)
 
 
 def _require_address(option: str, address: str) -> None:

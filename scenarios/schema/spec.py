@@ -135,6 +135,11 @@ def partition_of(scenario: str | Path, overrides: Sequence[str] = ()) -> str:
     return str(_table(scenario, overrides, "data").get("partition", "horizontal"))
 
 
+def says_source(scenario: str | Path, overrides: Sequence[str] = ()) -> bool:
+    """Return whether a scenario names its data; otherwise it is of a run across hosts. Raises ScenarioError."""
+    return not _table(scenario, overrides, "data").keys().isdisjoint({"source", "sources"})
+
+
 def says_min_sites(scenario: str | Path, overrides: Sequence[str] = ()) -> bool:
     """Return whether a scenario says how few sites are enough, before it is read. Raises ScenarioError."""
     return "min_sites" in _table(scenario, overrides, "federation")
