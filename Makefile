@@ -7,6 +7,7 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools-ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
+export PYTHONDONTWRITEBYTECODE := # empty: the processes of tests compile each module once
 
 .PHONY: demo hub test versions long chaos mutants lint bench docs clean
 
