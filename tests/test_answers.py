@@ -13,6 +13,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.partition import Partition
+from tests.hosts import NAMES, hosts
 
 ROWS = Partition({"numeric": np.arange(6.0).reshape(3, 2)}, {"numeric": ["a", "b"]})
 QUESTION = {"step": "noisy_statistics", "terms": {"seed": 1}, "asked": [[0.1, 0.2]]}
@@ -94,3 +95,43 @@ def test_a_damaged_record_ends_it_with_a_sentence(text: str, tmp_path: Path) -> 
 def test_a_record_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(OrderRefused, match="cannot be opened: Is a directory"):
         AnswerRecord(str(tmp_path)).answer(QUESTION, ROWS, 0.5, drawing())
+
+
+RANGES = "data.ranges={size=[-4, 4], depth=[-4, 4], age=[-4, 4]}"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_deployment_that_is_repeated_gets_the_kept_statistics_and_another_one_is_charged(tmp_path: Path) -> None:
+    asked = ("--set", "data.statistics_privacy=0.5", "--set", RANGES, "--set", "algorithm.landmarks=6")
+    with hosts(tmp_path) as there:
+        for name in NAMES:
+            (tmp_path / f"{name}.toml").write_text(f'max_mu = 0.8\nanswers = "{name}.answers"\n')
+
+        def deployed(folder: str, *changes: str) -> int:
+            """Return the exit status of a run."""
+            coordinator = there.coordinator(*asked, *changes, "--out", folder)
+            sites = [there.site(name, coordinator, "--policy", f"{name}.toml") for name in NAMES]
+            statuses = {each.ends() for each in (coordinator, *sites)}
+            assert len(statuses) == 1, [each.said for each in (coordinator, *sites)]
+            return statuses.pop()
+
+        def records() -> list[str]:
+            """Return the records of all sites."""
+            return [(tmp_path / f"{name}.answers").read_text() for name in NAMES]
+
+        assert deployed("first") == 0
+        kept = records()
+        assert [len(each.splitlines()) for each in kept] == [2, 2, 2]
+        assert deployed("again") == 0
+        assert records() == kept
+        first, again = there.model("first"), there.model("again")
+        assert (
+            first["offset"].tobytes() + first["scale"].tobytes() == again["offset"].tobytes() + again["scale"].tobytes()
+        )
+        assert deployed("other", "--set", "algorithm.C=2.5") == 0
+        assert [len(each.splitlines()) for each in records()] == [3, 3, 3]
+        assert not np.array_equal(there.model("other")["scale"], first["scale"])
+        assert deployed("beyond", "--set", "algorithm.C=3.5") == 3
+        said = "".join(each.said for each in there.started)
+        assert "may spend mu 0.8; 0.707 is spent, and this one asks for 0.5" in said

@@ -161,9 +161,9 @@ def test_a_question_is_answered_once_and_another_one_with_fresh_noise() -> None:
     once = site.statistics.noisy_statistics(ends)
     np.testing.assert_array_equal(site.statistics.noisy_statistics(ends.copy()), once)
     other = site.statistics.noisy_statistics(ends + 1e-9)
-    assert not np.isclose(other, once).any()
+    assert np.mean(other != once) > 0.5
     again = site_of(*rows_of(300), drawn, statistics_privacy=0.5).statistics.noisy_statistics(ends)
-    assert not np.isclose(again, once).any(), "noise follows from the operating system's generator alone"
+    assert np.mean(again != once) > 0.5, "noise follows from the operating system's generator alone"
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_a_run_takes_one_set_of_noisy_statistics_for_all_folds(folds: bool, tmp_
 
 
 def test_a_run_whose_noise_hides_the_scale_ends_with_a_sentence(tmp_path: Path) -> None:
-    ran = finished(tmp_path, "run", "data.statistics_privacy=0.1")
+    ran = finished(tmp_path, "run", "data.statistics_privacy=0.001")
     assert ran.result.status == "failed"
     assert "do not tell the scale of 'age', 'dose': data.ranges must" in str(ran.result.error)
 
