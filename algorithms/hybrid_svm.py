@@ -302,7 +302,7 @@ class ModelRelease(SitePart):
         """Weights of all models."""
         return int(self._rows.features.shape[1] * len(self._site.labels))
 
-    @step(bound=math.inf)
+    @step(bound=math.inf, noisy=True)
     def noisy_part(
         self,
         release: int,

@@ -34,13 +34,14 @@ class StepMark:
     """The declaration of a step: what of its value may be opened, the only bound of its sums, and who may repeat it.
 
     bound: None where an order says it. remembered: whether a site that joins late is ordered it alone. receiver: who
-    opens its sums.
+    opens its sums. noisy: whether the value carries the noise that the agreed epsilon needs.
     """
 
     opens: Opens = "sum"
     bound: float | None = None
     remembered: bool = False
     receiver: Receiver = "coordinator"
+    noisy: bool = False
 
 
 @overload
@@ -49,7 +50,12 @@ def step(method: Method) -> Method: ...
 
 @overload
 def step(
-    *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False, receiver: Receiver = "coordinator"
+    *,
+    opens: Opens = "sum",
+    bound: float | None = None,
+    remembered: bool = False,
+    receiver: Receiver = "coordinator",
+    noisy: bool = False,
 ) -> Callable[[Method], Method]: ...
 
 
@@ -60,6 +66,7 @@ def step(
     bound: float | None = None,
     remembered: bool = False,
     receiver: Receiver = "coordinator",
+    noisy: bool = False,
 ) -> Method | Callable[[Method], Method]:
     """Mark a method of a site program as one that the coordinator may name.
 
@@ -78,10 +85,13 @@ def step(
         `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.
     receiver : {"coordinator", "site", "either"}, default "coordinator"
         Who opens its sums. A site refuses an order by which the coordinator opens a sum that is a site's.
+    noisy : bool, default False
+        Whether the step itself adds the noise that the agreed epsilon needs. A site whose policy sets `max_epsilon`
+        puts values of no other step into a sum.
     """
 
     def mark(marked: Method) -> Method:
-        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver))
+        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver, noisy))
         return marked
 
     return mark if method is None else mark(method)
@@ -108,6 +118,14 @@ def steps_of(kind: type[SitePart | SiteProgram]) -> frozenset[str]:
 def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
     """Return the sorted names of the steps of a program whose value may be gathered in the clear."""
     return tuple(sorted(name for name, method in step_methods(program).items() if mark_of(method).opens == "value"))
+
+
+def exact_steps(program: type[SiteProgram], script: Script) -> list[str]:
+    """Return the steps of a script that give an exact value, which is not one that each site may show."""
+    methods = step_methods(program)
+    marks = {name: mark_of(methods[name]) for name in script.steps & methods.keys()}
+    valued = (name for name in marks if methods[name].__annotations__.get("return") not in ("None", None))
+    return sorted(name for name in valued if not marks[name].noisy and marks[name].opens == "sum")
 
 
 def script_of(program: type[SiteProgram], terms: Terms) -> Script:
