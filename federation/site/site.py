@@ -468,6 +468,7 @@ class Site:
         self._policy.check_step(order.step, self._script)
         step = program.find_step(order.step)
         self._policy.check_order(order, self._endpoint.name, mark_of(step))
+        program.check_told(order.step, mark_of(step), {**order.parameters, **order.arrays})
         program.channel = channel = self._open_channel(order, number, self._admit(order, number))
         value = step(**order.parameters, **order.arrays)
         if self._journal is not None:
