@@ -596,7 +596,7 @@ OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         SPHERICAL,
         SiteRules(),
         after(with_frequencies, trained_for_one_step, summed("own_part", (2,), np.inf, joint=True)),
-        summed("own_part", (2,), np.inf, joint=True, again=True),
+        summed("own_part", (3,), np.inf, joint=True),
         "own_part",
     ),
 }
