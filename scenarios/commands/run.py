@@ -172,7 +172,8 @@ def audit(
 ) -> None:
     """Attack a whole run and show who recovers what; without a scenario, show which coalitions open a single sum.
 
-    A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
+    A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would,
+    and whoever holds the model file.
     """
     if scenario is not None:
         chosen, base = spec.read(scenario, overrides=changes or [], sites=sites)
