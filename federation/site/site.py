@@ -385,8 +385,7 @@ class Site:
             self._place = Place(self._script, self._policy.rules.max_repeats)
             self._policy.rules.check_held(*joined.held())
             self._check_sum()
-            self._policy.check_exact(exact_steps(program, self._script))
-            self._policy.agree(self._assignment.run)
+            self._policy.agree(self._assignment.run, exact_steps(program, self._script))
             self._program = joined
             if self._journal is not None:
                 self._replay(joined, self._journal)
