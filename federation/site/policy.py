@@ -47,7 +47,7 @@ class SitePolicy:
         return cls(tuple(fields["sites"]), terms, rules)
 
     def agree(self, run: bytes, exact_steps: Sequence[str] = ()) -> None:
-        """Agree to take part. Raises OrderRefused for terms, or steps with exact values, that the rules do not allow."""
+        """Agree to take part. Raises OrderRefused for terms, or exact steps, that the rules do not allow."""
         self.rules.check_terms(self.terms)
         self.check_exact(exact_steps)
         self.charge(run)
