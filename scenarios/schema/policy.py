@@ -65,6 +65,11 @@ class PolicyFile(Part):
     """The site's own file of noisy statistics. The same question gets the same answer."""
     min_cell: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 5
     """The minimum number of the site's rows in a category; smaller categories are not opened."""
+    max_repeats: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
+    """The number of times that the site takes part in a step again over other members. 0 ends a run that loses a site
+    whose sums others repeat."""
+    colluders: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """The number of sites that may work with the coordinator. A masked sum must then need more sites to go on."""
 
     @field_validator("algorithms")
     @classmethod
