@@ -39,6 +39,7 @@ from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.log import RunLog
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.outcome import Fold, RunState
+from fedsvm.scenarios.run.own_models import mean_own_models
 from fedsvm.scenarios.run.result import (
     DataResult,
     ModelResult,
@@ -344,6 +345,7 @@ def _result(this: Run) -> RunResult:
         at_sites=metrics.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
         baselines=metrics.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
+        own_models=mean_own_models([fold.own for fold in folds if fold.own is not None], scenario.data.folds or 1),
         selection=selection_result(
             [fold.selection for fold in folds if fold.selection is not None],
             [fold.test for fold in folds if fold.test is not None],
