@@ -43,7 +43,8 @@ def test_placements_give_the_auc_with_ties() -> None:
 def test_counts_of_sites_give_the_gain_of_the_same_rows() -> None:
     random = np.random.default_rng(2)
     sites = [drawn(random, rows) for rows in (120, 80)]
-    counts = OwnCounts(*sum(OwnCounts.of(a, b, labels, 0.0).to_array() for a, b, labels in sites))
+    each = [OwnCounts.of(a, b, labels, 0.0).to_array() for a, b, labels in sites]
+    counts = OwnCounts(*(each[0] + each[1]))
     found = compare_counts("a model", counts)
     assert found is not None and found.tested_by == "sites" and not found.sites
     labels = np.concatenate([each[2] for each in sites]) > 0
@@ -81,9 +82,10 @@ def test_gain_intervals_hold_the_true_gain() -> None:
     assert held.min() >= LEAST and held.max() <= MOST
 
 
-def _ordered(
-    of: tuple[FloatArray, FloatArray, FloatArray],
-) -> tuple[FloatArray, float, FloatArray, dict[str, tuple[int, FloatArray]]]:
+Compared = tuple[FloatArray, float, FloatArray, dict[str, tuple[int, FloatArray]]]
+
+
+def _ordered(of: tuple[FloatArray, FloatArray, FloatArray]) -> Compared:
     return of[0], 0.0, of[2], {"north": (50, of[1])}
 
 
