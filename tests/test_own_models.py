@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from fedsvm import ScenarioError, run
 from fedsvm.algorithms.own_models import OwnCounts, Placements
+from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run.own_models import compare_counts, compare_own, mean_own_models
 
 CHANGES = {
@@ -25,7 +26,7 @@ CHANGES = {
 LEAST, MOST = 930, 970
 
 
-def drawn(random: np.random.Generator, rows: int = 200) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def drawn(random: np.random.Generator, rows: int = 200) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Decision values of a better and of a worse model of the same rows, and their labels."""
     labels = np.where(random.random(rows) < 0.4, 1.0, -1.0)
     shared = random.normal(size=rows)
@@ -42,7 +43,8 @@ def test_placements_give_the_auc_with_ties() -> None:
 def test_counts_of_sites_give_the_gain_of_the_same_rows() -> None:
     random = np.random.default_rng(2)
     sites = [drawn(random, rows) for rows in (120, 80)]
-    counts = OwnCounts(*sum(OwnCounts.of(a, b, labels, 0.0).to_array() for a, b, labels in sites))
+    each = [OwnCounts.of(a, b, labels, 0.0).to_array() for a, b, labels in sites]
+    counts = OwnCounts(*(each[0] + each[1]))
     found = compare_counts("a model", counts)
     assert found is not None and found.tested_by == "sites" and not found.sites
     labels = np.concatenate([each[2] for each in sites]) > 0
@@ -50,11 +52,11 @@ def test_counts_of_sites_give_the_gain_of_the_same_rows() -> None:
     assert found.federated.accuracy == pytest.approx(right[0].mean())
     assert found.accuracy == pytest.approx(right[1].mean())
     gained = right[0].astype(float) - right[1]
-    error = gained.std(ddof=1) / np.sqrt(len(gained))
+    error = float(gained.std(ddof=1)) / len(gained) ** 0.5
     assert found.intervals["accuracy_gain"].high == pytest.approx(gained.mean() + 1.959964 * error, abs=1e-6)
     areas = [[roc_auc_score(each[2], each[place]) for each in sites] for place in (0, 1)]
     assert found.auc == pytest.approx(np.average(areas[1], weights=(120, 80)), abs=1e-9)
-    assert found.auc_gain == pytest.approx(np.average(np.subtract(*areas), weights=(120, 80)), abs=1e-9)
+    assert found.auc_gain == pytest.approx(np.average(np.array(areas[0]) - areas[1], weights=(120, 80)), abs=1e-9)
     assert compare_counts("a model", OwnCounts()) is None
 
 
@@ -80,7 +82,10 @@ def test_gain_intervals_hold_the_true_gain() -> None:
     assert held.min() >= LEAST and held.max() <= MOST
 
 
-def _ordered(of: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, float, np.ndarray, dict]:
+Compared = tuple[FloatArray, float, FloatArray, dict[str, tuple[int, FloatArray]]]
+
+
+def _ordered(of: tuple[FloatArray, FloatArray, FloatArray]) -> Compared:
     return of[0], 0.0, of[2], {"north": (50, of[1])}
 
 
