@@ -83,10 +83,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found.append(("records", f"{alignment.records} that all sites hold, aligned by {alignment.by}"))
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
-        found.append(("accuracy", _metrics(result.metrics, dealt(result))))
-        found += _class_lines(result.metrics, model.classes)
-        if result.metrics.intervals:
-            found.append(("intervals", f"95 %: {_intervals(result.metrics)}"))
+        found += measure_lines(result.metrics, model.classes, dealt(result))
     if result.at_sites is not None:
         found.append(("at sites", _at_sites(result.at_sites)))
     if result.own_models is not None:
@@ -101,6 +98,14 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found += _privacy_lines(result.privacy)
     if result.baselines:
         found.append(("baselines", _baselines(result)))
+    return found
+
+
+def measure_lines(measured: Metrics, classes: tuple[str, ...], folds: str = "") -> list[tuple[str, str]]:
+    """Return the lines of measures with their confidence intervals. folds: how rows were dealt, see `dealt`."""
+    found = [("accuracy", _metrics(measured, folds)), *_class_lines(measured, classes)]
+    if measured.intervals:
+        found.append(("intervals", f"95 %: {_intervals(measured)}"))
     return found
 
 

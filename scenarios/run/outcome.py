@@ -22,7 +22,7 @@ from fedsvm.scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFol
 from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.selection import FoldSelection
 
-_OF_RUN = frozenset({"classes", "algorithm"})
+_OF_RUN = frozenset({"classes", "algorithm", "version", "scaling", "ranged", "ranges"})
 """What model.npz says beside the arrays of the model."""
 
 SITE_MODELS = "sites"

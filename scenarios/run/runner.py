@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -312,11 +313,28 @@ def _write_files(this: Run) -> None:
     write_whole(folder / "scenario.toml", lambda file: file.write(resolved_toml(scenario).encode()))
     if this.outcome.folds:
         arrays = this.outcome.folds[-1].arrays
-        classes, name = np.array(this.dataset.classes), np.array(scenario.algorithm.name)
-        write_whole(folder / "model.npz", lambda file: np.savez(file, **arrays, classes=classes, algorithm=name))
+        of_run = _of_run(this)
+        write_whole(folder / "model.npz", lambda file: np.savez(file, **arrays, **of_run))
     if this.federation is not None:
         this.log.close(this.federation.record.log)
         write_ledger(folder / "ledger.parquet", this.federation.accounts)
+
+
+def _of_run(this: Run) -> dict[str, Any]:
+    """Return what the model's file has beside the arrays of the model. Ranges are declared ones, never rows' extremes.
+
+    Their columns are under `ranged`.
+    """
+    scenario = this.scenario
+    found = {
+        "classes": np.array(this.dataset.classes),
+        "algorithm": np.array(scenario.algorithm.name),
+        "version": np.array(importlib.metadata.version("fedsvm")),
+        "scaling": np.array(scenario.data.scale),
+    }
+    if ranges := scenario.data.ranges:
+        found |= {"ranged": np.array(list(ranges)), "ranges": np.array(list(ranges.values()), dtype=np.float64)}
+    return found
 
 
 def _unwritten(folder: Path, error: OSError | MemoryError | ImportError) -> str:
