@@ -23,12 +23,19 @@ from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.score_counts import MAX_BINS, counted, size_of
+from fedsvm.algorithms.data.statistics import NoisyStatistics
+from fedsvm.algorithms.data.statistics_rounds import (
+    StatisticsPlan,
+    StatisticsSums,
+    statistics_script,
+    take_statistics,
+)
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import PartTypes, SitePart, SiteProgram, step, steps_of
+from fedsvm.federation.site.program import CHECKED, PartTypes, SitePart, SiteProgram, free, step, steps_of
 from fedsvm.federation.site.script import Script, any_order, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -71,7 +78,13 @@ class ColumnSums(SitePart):
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
-    @step
+    @step(
+        told={
+            "columns": free("numbers of categorical columns", "nothing; the values of each are opened anyway"),
+            "slots": free("a whole number", "nothing; a table of another size opens the same values"),
+            "salt": free("any text", "nothing; another place in the table for the same values"),
+        }
+    )
     def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
         """(k, slots, record): this site's categories of k columns as summable tables; see `encoding`."""
         categories = self._site.partition.values["categories"]
@@ -95,7 +108,12 @@ class ColumnSums(SitePart):
         """(p,) sums of the columns."""
         return np.asarray(self._training_rows.sum(axis=0))
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "mean": free("any point", "nothing; the sum follows from the columns' sums and the sums around their mean"),
+        },
+    )
     def column_squares(self, mean: FloatArray) -> FloatArray:
         """(p,) sums of squared distances from the mean."""
         return np.asarray(((self._training_rows - mean) ** 2).sum(axis=0))
@@ -128,7 +146,18 @@ class Evaluation(SitePart):
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
-    @step
+    @step(
+        told={
+            "model": free(
+                "a file of the agreed kind of model",
+                "counts of the held-out rows by a model of its choice, which can name them",
+            ),
+            "bins": CHECKED,
+            "threshold": free("any number", "the number of held-out rows above one more value"),
+            "kept": free("true or false", "the site's own part with the model, or the model alone"),
+            "classes": free("a whole number", "nothing; the table has another number of empty places"),
+        }
+    )
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
         """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
 
@@ -194,7 +223,7 @@ class HorizontalSite(SiteProgram):
         The training rows on the common scale. `rows` are these, or some of their columns.
     """
 
-    part_types: ClassVar[PartTypes] = (ColumnSums, Evaluation)
+    part_types: ClassVar[PartTypes] = (ColumnSums, StatisticsSums, Evaluation)
     model_type: ClassVar[type[Scorer]]
     own_method: ClassVar[str]
     settings_type: ClassVar[Any]
@@ -211,7 +240,8 @@ class HorizontalSite(SiteProgram):
         self.is_scaled = False
         self.indicators = 0
         self._secret: Residues | None = None
-        self.totals, self.evaluation = ColumnSums(self), Evaluation(self)
+        self.values: list[list[str]] = []
+        self.totals, self.statistics, self.evaluation = ColumnSums(self), StatisticsSums(self), Evaluation(self)
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
@@ -259,7 +289,14 @@ class HorizontalSite(SiteProgram):
         """Share a seed with the other sites that the coordinator does not know."""
         self._secret = common_seed(self.channel)
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "values": free(
+                "lists with every value that the site holds", "columns of values that it adds, which are zero"
+            ),
+        },
+    )
     def encode(self, values: list[list[str]]) -> None:
         """Turn categorical columns into one 0/1 column per value, behind the numeric ones."""
         codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
@@ -267,8 +304,14 @@ class HorizontalSite(SiteProgram):
             encoding.require_declared([value for value in held if value], declared)
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
+        self.values, self.indicators = values, 0
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "fold": CHECKED,
+        },
+    )
     def hold_out(self, fold: int | None) -> None:
         """Train on all rows but those of `fold` and those set apart; None holds out none.
 
@@ -280,7 +323,15 @@ class HorizontalSite(SiteProgram):
         self.training, self.calibrating = others & ~self.apart, others & self.apart
         self.tested = ~others
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "values": free(
+                "any numbers", "another value in place of missing ones, which can set apart the rows that miss it"
+            ),
+            "indicated": free("numbers of columns", "the number of rows that miss a value, which it is told anyway"),
+        },
+    )
     def fill(self, values: FloatArray, indicated: list[int]) -> None:
         """Put `values` (q,) where numeric columns have none, and add a 0/1 column of where that was for some."""
         width = self.encoded.shape[1] - self.indicators
@@ -293,7 +344,12 @@ class HorizontalSite(SiteProgram):
         """Number of training rows."""
         return np.array(float(self.training.sum()))
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "offset, scale": free("any numbers", "columns on a scale on which later sums can isolate rows"),
+        },
+    )
     def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
         """Put the training rows on the common scale."""
         self.rows = self.scaled = (self.encoded[self.training] - offset) / scale
@@ -312,6 +368,14 @@ class HorizontalSite(SiteProgram):
 def preparation(terms: Terms) -> Script:
     """Return the script of `HorizontalTask.prepare`; values of categories are agreed on once in a run."""
     reading = terms.reading
+    if StatisticsPlan.of(terms).mu:
+        return seq(
+            maybe(repeat("category_tables"), "encode", statistics_script(terms)),
+            *(["hold_out"] if agreed_folds(reading) else []),
+            "row_count",
+            *(["fill"] if reading.get("missing") == "mean" else []),
+            "rescale",
+        )
     scales = [reading["scale"]] if "scale" in reading else list(_SCALE_STEPS)
     return seq(
         maybe(repeat("category_tables"), "encode"),
@@ -340,18 +404,23 @@ def each_model(terms: Terms, *parts: Script | str) -> Script:
 
 @dataclass
 class _Agreement:
-    """The vocabulary, and who agreed on it; a run agrees once, as long as no other site joins."""
+    """The vocabulary, noisy statistics, and who agreed on them; a run agrees once, as long as no other site joins."""
 
     vocabulary: Vocabulary | None = None
+    statistics: NoisyStatistics | None = None
     sites: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is public of the rows that sites hold ready: columns after encoding, and the training rows at each site."""
+    """What is public of the rows that sites hold ready: columns after encoding, and the training rows at each site.
+
+    statistics: noisy ones of all rows; None of exact statistics.
+    """
 
     columns: int
     site_rows: dict[str, int]
+    statistics: NoisyStatistics | None = None
 
     @property
     def rows(self) -> int:
@@ -387,6 +456,8 @@ class HorizontalTask:
         Of the network, by which seconds are predicted; without it those of this machine.
     tested_apart : bool, default False
         Whether what `fold` holds out is for a test, and no other model is trained on it.
+    plan : StatisticsPlan, optional
+        How noisy statistics are taken; without it they are exact.
 
     Attributes
     ----------
@@ -407,6 +478,7 @@ class HorizontalTask:
     calibrated: bool = False
     conditions: Conditions | None = None
     tested_apart: bool = False
+    plan: StatisticsPlan = field(default_factory=lambda: StatisticsPlan(0.0, {}))
     columns: Columns = field(init=False)
     site_rows: dict[str, int] = field(init=False)
     agreed: _Agreement = field(default_factory=_Agreement, repr=False)
@@ -422,20 +494,35 @@ class HorizontalTask:
         Rounds that follow build on it: run it within `federation.until_stable`.
         """
         with federation.phase("setup"):
-            vocabulary = self._vocabulary(federation)
+            vocabulary, statistics = self._agreed(federation)
             if self.fold is not None:
                 federation.run("hold_out", remember=True, fold=self.fold)
                 if not self.tested_apart:
                     federation.disclose(COORDINATOR, "hold_out", FOLDS_DISCLOSE, ())
             site_rows = count_rows(federation)
-            filling = (
-                self._filling(federation, sum(site_rows.values())) if self.filled and self.schema.numeric else None
-            )
-            width = len(self.schema.numeric) + len(vocabulary.columns) + len(filling.indicated if filling else ())
-            scale = agree_scale(federation, self.scaling, width, sum(site_rows.values()))
+            if statistics is None:
+                filling, scale = self._exactly(federation, vocabulary, sum(site_rows.values()))
+            else:
+                filling, scale = self._noisily(federation, statistics)
         self.columns = Columns(self.schema.numeric, vocabulary, scale, filling)
         self.site_rows = site_rows
-        return Prepared(width, site_rows)
+        return Prepared(len(scale.offset), site_rows, statistics)
+
+    def _exactly(self, federation: Federation, vocabulary: Vocabulary, rows: int) -> tuple[Filling | None, Scale]:
+        """Return means for gaps and the scale, from exact sums over so many training rows."""
+        filling = self._filling(federation, rows) if self.filled and self.schema.numeric else None
+        width = len(self.schema.numeric) + len(vocabulary.columns) + len(filling.indicated if filling else ())
+        return filling, agree_scale(federation, self.scaling, width, rows)
+
+    def _noisily(self, federation: Federation, statistics: NoisyStatistics) -> tuple[Filling | None, Scale]:
+        """Return means for gaps and the scale, from noisy statistics, and have the rows put on it."""
+        filling: Filling | None = None
+        indicated: tuple[int, ...] = ()
+        if self.filled and self.schema.numeric:
+            indicated = tuple(np.flatnonzero(statistics.missing > 0).tolist()) if self.indicated else ()
+            filling = Filling(_rounded(statistics.mean), indicated)
+            federation.run("fill", remember=True, values=filling.values, indicated=list(indicated))
+        return filling, rescaled(federation, statistics.scale(self.scaling, indicated))
 
     def _filling(self, federation: Federation, rows: int) -> Filling:
         """Means of what is known, by sums, and the rows filled with them; 0 for a column of which nothing is.
@@ -457,12 +544,14 @@ class HorizontalTask:
         federation.run("fill", remember=True, values=values, indicated=list(indicated))
         return Filling(values, indicated)
 
-    def _vocabulary(self, federation: Federation) -> Vocabulary:
-        known = self.agreed.vocabulary
-        if known is None or not self.agreed.sites >= set(federation.sites):
-            known = agree_vocabulary(federation, self.schema.categorical, self.schema.declared, self.seed)
-            self.agreed.vocabulary, self.agreed.sites = known, frozenset(federation.sites)
-        return known
+    def _agreed(self, federation: Federation) -> tuple[Vocabulary, NoisyStatistics | None]:
+        known = self.agreed
+        if known.vocabulary is None or not known.sites >= set(federation.sites):
+            found = agree_vocabulary(federation, self.schema.categorical, self.schema.declared, self.seed)
+            if self.plan.mu:
+                known.statistics = take_statistics(federation, self.plan, self.schema.numeric, found, len(self.classes))
+            known.vocabulary, known.sites = found, frozenset(federation.sites)
+        return known.vocabulary, known.statistics
 
 
 def agree_vocabulary(
@@ -500,6 +589,11 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
         found = Scale.minmax(lows.min(axis=0), highs.max(axis=0))
     else:
         found = Scale.none(columns)
+    return rescaled(federation, found)
+
+
+def rescaled(federation: Federation, found: Scale) -> Scale:
+    """Have the rows put on a scale, which is rounded first, and return it."""
     agreed = Scale(_rounded(found.offset), _rounded(found.scale))
     federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale)
     return agreed
