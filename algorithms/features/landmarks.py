@@ -143,7 +143,7 @@ class LandmarkSums(SitePart):
         table = pass_on(self._site.channel, opener, own, shape, np.float64)
         self._centres = _taken(table)
 
-    @step(bound=math.inf)
+    @step(bound=math.inf, receiver="site")
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
         """(slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their number."""
         sums = np.zeros((slots, self._site.rows.shape[1] + 2))

@@ -108,7 +108,7 @@ class SitePolicy:
         if isinstance(order.terms, GatherTerms) and mark.opens != "value" and order.step not in self.terms.shown:
             raise OrderRefused(f"the value of step {order.step!r} must go into a sum, and is asked for in the clear")
         if isinstance(order.terms, SumTerms):
-            self._check_sum(order, order.terms, mark.bound)
+            self._check_sum(order, order.terms, mark)
         if self.is_missed(order, me) and not mark.remembered:
             raise OrderRefused(f"step {order.step!r} must be ordered of several sites, got {me} alone")
         self.rules.check_order(order, self.terms.program)
@@ -137,13 +137,15 @@ class SitePolicy:
         if roster.shares_keys:
             raise OrderRefused("every party must have a key of its own, and two of it share one")
 
-    def _check_sum(self, order: Order, terms: SumTerms, bound: float | None) -> None:
-        agreed = self.terms
+    def _check_sum(self, order: Order, terms: SumTerms, mark: StepMark) -> None:
+        agreed, bound = self.terms, mark.bound
         if (order.protocol, dict(terms.options)) != (agreed.sum_name, dict(agreed.sum_options)):
             wanted = _described(agreed.sum_name, agreed.sum_options)
             raise OrderRefused(f"the sum must be {wanted}, got {_described(order.protocol, terms.options)}")
         if terms.receiver != COORDINATOR and terms.receiver not in order.sites:
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
+        if mark.receiver == "site" and terms.receiver == COORDINATOR:
+            raise OrderRefused(f"a sum of step {order.step!r} must be opened by a site, got {COORDINATOR}")
         if bound not in (None, terms.bound):
             raise OrderRefused(f"a sum of step {order.step!r} must have the bound {bound:g}, got {terms.bound:g}")
 

@@ -24,6 +24,8 @@ from fedsvm.federation.site.terms import Terms
 Method = TypeVar("Method", bound=Callable[..., Any])
 Opens = Literal["sum", "value"]
 """What of a step's value may be opened: the sum over sites alone, or each site's own value, too."""
+Receiver = Literal["coordinator", "site", "either"]
+"""Who opens the sums of a step: the coordinator, a site, or the one in some rounds and the other in others."""
 _MARK = "_federated_step"
 
 
@@ -31,12 +33,14 @@ _MARK = "_federated_step"
 class StepMark:
     """The declaration of a step: what of its value may be opened, the only bound of its sums, and who may repeat it.
 
-    bound: None where an order says it. remembered: whether a site that joins late is ordered it alone.
+    bound: None where an order says it. remembered: whether a site that joins late is ordered it alone. receiver: who
+    opens its sums.
     """
 
     opens: Opens = "sum"
     bound: float | None = None
     remembered: bool = False
+    receiver: Receiver = "coordinator"
 
 
 @overload
@@ -45,12 +49,17 @@ def step(method: Method) -> Method: ...
 
 @overload
 def step(
-    *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False
+    *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False, receiver: Receiver = "coordinator"
 ) -> Callable[[Method], Method]: ...
 
 
 def step(
-    method: Method | None = None, *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False
+    method: Method | None = None,
+    *,
+    opens: Opens = "sum",
+    bound: float | None = None,
+    remembered: bool = False,
+    receiver: Receiver = "coordinator",
 ) -> Method | Callable[[Method], Method]:
     """Mark a method of a site program as one that the coordinator may name.
 
@@ -67,10 +76,12 @@ def step(
     remembered : bool, default False
         Whether the step takes in public state, which a site that joins late is ordered alone, by
         `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.
+    receiver : {"coordinator", "site", "either"}, default "coordinator"
+        Who opens its sums. A site refuses an order by which the coordinator opens a sum that is a site's.
     """
 
     def mark(marked: Method) -> Method:
-        setattr(marked, _MARK, StepMark(opens, bound, remembered))
+        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver))
         return marked
 
     return mark if method is None else mark(method)

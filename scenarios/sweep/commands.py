@@ -19,16 +19,16 @@ app = typer.Typer()
 @app.command()
 def sweep(
     scenario: Scenario,
-    vary: Annotated[list[str], typer.Option("--vary", help="key.path=v1,v2,…; may be repeated.")],
+    vary: Annotated[list[str], typer.Option("--vary", help="Values to try: key.path=v1,v2,…. Repeatable.")],
     changes: Changes = None,
     plots: Annotated[
         list[str] | None,
-        typer.Option("--plot", help="measure:axis[:group], such as gap:round:algorithm.cut_groups."),
+        typer.Option("--plot", help="Plot to draw: measure:axis[:group], such as gap:round:algorithm.cut_groups."),
     ] = None,
     jobs: Jobs = 1,
-    folder: Annotated[Path | None, typer.Option("--out", help="Folder of the sweep; sweeps/NAME without it.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for the sweep (default: sweeps/NAME).")] = None,
 ) -> None:
-    """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
+    """Run a grid of scenarios and write a table, CSV and plots. Repeat the command to do missing runs."""
     from fedsvm.scenarios.sweep import grid
 
     terminate_as_interrupted()
