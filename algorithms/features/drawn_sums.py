@@ -29,7 +29,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.terms import Terms
 
 _TOLERANCE = 1e-6
@@ -75,7 +75,15 @@ class DrawnLandmarks(SitePart):
         """The public deviation of a column on the common scale."""
         return self._rows.mean_deviation(self._site.scale)
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "low, high, mean, covariance, noise, frequencies, gaps, rows": free(
+                "of the agreed columns, and the same while the same sites take part",
+                "where landmarks are, in place of those that the opened sums give",
+            )
+        },
+    )
     def describe_rows(self, frequencies: list[list[float]], rows: float, **arrays: FloatArray) -> None:
         """Take the noisy description of all rows; see `RowDescription`.
 

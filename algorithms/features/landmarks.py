@@ -36,7 +36,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import AGREED, SitePart, free, step
 from fedsvm.federation.site.script import Script, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.passing_on import pass_on
@@ -141,11 +141,15 @@ class LandmarkSums(SitePart):
 
     # Local: of its own rows.
 
-    @step
+    @step(
+        told={
+            "quotas": free("a whole number for each site", "more, and so smaller clusters; none below the agreed size"),
+            "min_cluster_size": AGREED,
+        }
+    )
     def cluster(self, quotas: list[int], min_cluster_size: int) -> None:
         """Cluster this site's rows into at most its quota of centres; noisy ones once in a run, of all its rows."""
         site = self._site
-        site.check_agreed(min_cluster_size=min_cluster_size)
         quota = quotas[site.channel.sites.index(site.site)]
         if times := noise_times(site.terms.settings, is_exact=self._drawn.is_exact):
             if self._noisy_centres is None:
@@ -170,7 +174,12 @@ class LandmarkSums(SitePart):
         noise = [secret.gauss(0.0, times * deviation) for _ in range(centres.size)]
         return np.asarray(centres + np.reshape(noise, centres.shape))
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "quotas": free("a whole number for each site", "which site a landmark is of, by quotas of 0"),
+        },
+    )
     def local_landmarks(self, quotas: list[int]) -> FloatArray:
         """(l, p + 1): this site's centres in its secret places, each with a 1 that says the place is taken."""
         position = self._site.channel.sites.index(self._site.site)
@@ -188,10 +197,16 @@ class LandmarkSums(SitePart):
 
     # Global: of sums over all sites.
 
-    @step
+    @step(
+        told={
+            "opener": free("a site of the run", "nothing; only the opener has the sums"),
+            "plan": free("the fields of a round", "another number of clusters; none is told below the agreed size"),
+            "min_cluster_size": AGREED,
+            "seed": free("a whole number", "other starting points of the clusters"),
+        }
+    )
     def take_centres(self, opener: str, plan: dict[str, Any], min_cluster_size: int, seed: int) -> None:
         """Take the centres of a round of k-means from the site that opened the sums of the one before."""
-        self._site.check_agreed(min_cluster_size=min_cluster_size)
         round_ = k_means.Round(**plan)
         shape = (round_.slots, self._site.rows.shape[1] + 1)
         if round_.number == 0:
@@ -204,7 +219,14 @@ class LandmarkSums(SitePart):
         table = pass_on(self._site.channel, opener, own, shape, np.float64)
         self._centres = _taken(table)
 
-    @step(bound=math.inf, receiver="site")
+    @step(
+        bound=math.inf,
+        receiver="site",
+        told={
+            "number": free("a whole number", "nothing; the site that opens the sums counts the rounds"),
+            "slots": free("a whole number", "nothing; the table has another number of empty places"),
+        },
+    )
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
         """(slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their number."""
         sums = np.zeros((slots, self._site.rows.shape[1] + 2))
@@ -212,16 +234,28 @@ class LandmarkSums(SitePart):
         self._own_sizes = sums[:, -1]
         return sums
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "opener": free("a site of the run", "nothing; only the opener has the sums"),
+            "slots": free("a whole number", "nothing; the table has another number of empty places"),
+            "min_cluster_size": AGREED,
+        },
+    )
     def last_centres(self, opener: str, slots: int, min_cluster_size: int) -> FloatArray:
         """(slots, p + 1): what the last sums make the centres, each with a 1; zeros but where they were opened."""
-        self._site.check_agreed(min_cluster_size=min_cluster_size)
         shape = (slots, self._site.rows.shape[1] + 1)
         if self._site.site != opener:
             return np.zeros(shape)
         return _table(k_means.Clusters.of_sums(self._site.opened, min_cluster_size).centres, shape)
 
-    @step
+    @step(
+        told={
+            "opener": free("a site of the run", "nothing; only the opener has the sums"),
+            "rounds": free("a whole number", "nothing beyond the count of other rounds"),
+            "min_cluster_size": AGREED,
+        }
+    )
     def rows_isolated(self, opener: str, rounds: int, min_cluster_size: int) -> FloatArray:
         """(2,): how many of the last centres are one row's copy, and in how many clusters there was one of others."""
         if self._site.site != opener:
