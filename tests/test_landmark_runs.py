@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from fedsvm.algorithms.attacks.contract import Prior
+from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.drawn import ENOUGH, RowDescription, drawn_landmarks
 from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -110,6 +116,20 @@ def test_landmarks_depend_on_totals_alone_and_not_on_whose_rows_are_where() -> N
     np.testing.assert_array_equal(one, other)
 
 
+def test_nobody_claims_that_a_drawn_landmark_is_a_row() -> None:
+    feature_map = NystromMap.spanned(Kernel("rbf", 0.5), np.eye(2), 1e-10)
+    rounds = [
+        SimpleNamespace(step="encode", parameters={"values": [["a", "b"]]}),
+        SimpleNamespace(step="rescale", parameters={"offset": np.zeros(2), "scale": np.ones(2)}),
+        SimpleNamespace(step="receive_map", parameters=feature_map.to_fields()),
+    ]
+    view: Any = SimpleNamespace(rounds=rounds)
+    (claim,) = LandmarkCopies()(view, Prior())
+    assert len(claim.rows) == 2
+    rounds.insert(2, SimpleNamespace(step="describe_rows", parameters={}))
+    assert list(LandmarkCopies()(view, Prior())) == []
+
+
 # What is refused.
 
 
@@ -126,10 +146,6 @@ def test_noise_and_draws_need_noisy_statistics(changes: list[str], says: str) ->
 
 
 def test_a_site_refuses_landmarks_that_it_does_not_draw_and_a_second_description() -> None:
-    from types import SimpleNamespace
-
-    from fedsvm.algorithms.data.scaling import Scale
-
     site: Any = SimpleNamespace(
         encoded=np.zeros((5, 4)),
         partition=SimpleNamespace(values={"numeric": ["a", "b"]}),
