@@ -123,11 +123,7 @@ class StatisticsSums(SitePart):
 
     @step(
         bound=math.inf,
-        told={
-            "ends": free(
-                "windows of a width above 0; agreed ranges are compared", "sums of values clipped elsewhere, as noisy"
-            )
-        },
+        told={"ends": free("windows with a width; the agreed range of a column that has one", "noisy sums in them")},
     )
     def noisy_statistics(self, ends: FloatArray) -> FloatArray:
         """Return the noisy statistics of columns clipped to windows; see `statistics_blocks`.
@@ -162,7 +158,7 @@ class StatisticsSums(SitePart):
 
     @step(
         bound=math.inf,
-        told={"mean, deviation": free("any point, and numbers above 0", "products on another scale, as noisy")},
+        told={"mean, deviation": free("a scale with deviations above 0", "noisy products on it, with the same noise")},
     )
     def noisy_products(self, mean: FloatArray, deviation: FloatArray) -> FloatArray:
         """Return (q (q + 1) / 2,): noisy sums of the squares and products of columns on the standard scale.
