@@ -170,14 +170,41 @@ class Evaluation(SitePart):
         labels = site.partition.arrays["labels"][:, site.tested]
         if not labels.size:
             return np.zeros(size_of(classes, bins))
+        return counted(self._decisions(model, kept=kept), labels, threshold, bins)
+
+    @step(bound=math.inf)
+    def own_model_counts(self, model: FloatArray, threshold: float, kept: bool, classes: int) -> FloatArray:
+        """(10,) sums over the rows that are held out, by this site's own model and by the federated one.
+
+        See `OwnCounts`. The own model is of this site's training rows alone.
+
+        model: the bytes of the federated model's file, (n,) uint8. kept: whether this site has the part of it that
+        scores.
+        """
+        from fedsvm.algorithms.contract import EvaluationRows  # imports this module
+        from fedsvm.algorithms.data.columns import Labelled
+        from fedsvm.algorithms.own_models import OwnCounts, own_scores
+
+        site = self._site
+        every = site.partition.arrays["labels"]
+        labels = every[0] if len(every) == 1 else every.argmax(axis=0).astype(np.float64)
+        if not site.tested.any() or not site.training.any():
+            return OwnCounts().to_array()
+        train, test = Labelled(site.scaled, labels[site.training]), Labelled(site.rows_tested, labels[site.tested])
+        names = tuple(map(str, site.terms.reading.get("classes") or range(classes)))
+        settings = site.settings_type(**site.terms.settings)
+        own = own_scores(site.own_method, settings, EvaluationRows(train, test, None, names, site.weights))
+        return OwnCounts.of(self._decisions(model, kept=kept), own, test.labels, threshold).to_array()
+
+    def _decisions(self, model: FloatArray, *, kept: bool) -> FloatArray:
+        """Return decision values of the rows that are held out."""
         with np.load(io.BytesIO(model.tobytes())) as file:
             arrays = dict(file)
         parts = []
         if kept:
-            with np.load(site.settings["model_path"]) as file:
+            with np.load(self._site.settings["model_path"]) as file:
                 parts.append(dict(file))
-        decisions = site.model_type.from_arrays(arrays, parts).decision_function(site.rows_tested)
-        return counted(decisions, labels, threshold, bins)
+        return self._site.model_type.from_arrays(arrays, parts).decision_function(self._site.rows_tested)
 
 
 class HorizontalSite(SiteProgram):
@@ -187,12 +214,18 @@ class HorizontalSite(SiteProgram):
     ----------
     model_type : type
         The model that its algorithm trains, which this site can be asked to score rows by.
+    own_method : str
+        What this site trains on its own rows alone, to compare the model with.
+    settings_type : type
+        The settings of its algorithm.
     scaled : (n, p) FloatArray
         The training rows on the common scale. `rows` are these, or some of their columns.
     """
 
     part_types: ClassVar[PartTypes] = (ColumnSums, StatisticsSums, Evaluation)
     model_type: ClassVar[type[Scorer]]
+    own_method: ClassVar[str]
+    settings_type: ClassVar[Any]
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
@@ -204,7 +237,9 @@ class HorizontalSite(SiteProgram):
         self.rows = self.scaled = self.encoded
         self.rows_apart = self.scaled_apart = self.rows_tested = self.encoded[:0]
         self.is_scaled = False
-        self.indicators = 0
+        self.indicated: list[int] = []
+        self.scale = Scale.none(self.encoded.shape[1])
+        self.columns = np.arange(self.encoded.shape[1])
         self._secret: Residues | None = None
         self.values: list[list[str]] = []
         self.totals, self.statistics, self.evaluation = ColumnSums(self), StatisticsSums(self), Evaluation(self)
@@ -306,10 +341,10 @@ class HorizontalSite(SiteProgram):
     )
     def fill(self, values: FloatArray, indicated: list[int]) -> None:
         """Put `values` (q,) where numeric columns have none, and add a 0/1 column of where that was for some."""
-        width = self.encoded.shape[1] - self.indicators
+        width = self.encoded.shape[1] - len(self.indicated)
         filling = Filling(values, tuple(indicated))
         self.encoded = filling(self.partition.arrays["numeric"], self.encoded[:, :width])
-        self.indicators = len(indicated)
+        self.indicated = indicated
 
     @step(opens="value")
     def row_count(self) -> FloatArray:
@@ -324,13 +359,21 @@ class HorizontalSite(SiteProgram):
     )
     def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
         """Put the training rows on the common scale."""
-        self.rows = self.scaled = (self.encoded[self.training] - offset) / scale
-        self.rows_apart = self.scaled_apart = (self.encoded[self.calibrating] - offset) / scale
-        self.rows_tested = (self.encoded[self.tested] - offset) / scale
+        self.scale = Scale(offset, scale)
+        self.columns = np.arange(len(offset))
+        self.rows = self.scaled = self.scale(self.encoded[self.training])
+        self.rows_apart = self.scaled_apart = self.scale(self.encoded[self.calibrating])
+        self.rows_tested = self.scale(self.encoded[self.tested])
         self.is_scaled = True
+
+    @property
+    def all_rows(self) -> FloatArray:
+        """(n, p): all rows of this site on the common scale, also those held out and set apart."""
+        return self.scale(self.encoded)
 
     def narrow(self, columns: IntArray) -> None:
         """Reduce `rows` and `rows_apart` to these columns of the scaled rows."""
+        self.columns = columns
         self.rows, self.rows_apart = self.scaled[:, columns], self.scaled_apart[:, columns]
 
 
@@ -366,7 +409,9 @@ def each_model(terms: Terms, *parts: Script | str) -> Script:
     """
     folds = agreed_folds(terms.reading)
     is_tested = folds and terms.reading.get("tested_by") == "sites"
-    return repeat(seq(*parts, *(["score_counts"] if is_tested else [])), 1, max(1, folds))
+    is_compared = is_tested and terms.reading.get("compare_sites")
+    tests = [*(["score_counts"] if is_tested else []), *(["own_model_counts"] if is_compared else [])]
+    return repeat(seq(*parts, *tests), 1, max(1, folds))
 
 
 # What the sites agree on.
@@ -378,6 +423,7 @@ class _Agreement:
 
     vocabulary: Vocabulary | None = None
     statistics: NoisyStatistics | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
     sites: frozenset[str] = frozenset()
 
 
@@ -385,12 +431,29 @@ class _Agreement:
 class Prepared:
     """What is public of the rows that sites hold ready: columns after encoding, and the training rows at each site.
 
-    statistics: noisy ones of all rows; None of exact statistics.
+    Parameters
+    ----------
+    columns : int
+    site_rows : dict of str to int
+    scale : Scale
+        The common scale of all columns.
+    statistics : NoisyStatistics, optional
+        Noisy ones of all rows; None of exact statistics.
+    indicated : tuple of int
+        The numeric columns with a 0/1 column of gaps.
+    selected : (k,) IntArray, optional
+        The columns of them that a model chose; None of all.
+    kept : dict
+        Choices by noisy statistics, which hold for all models of a run.
     """
 
     columns: int
     site_rows: dict[str, int]
+    scale: Scale
     statistics: NoisyStatistics | None = None
+    indicated: tuple[int, ...] = ()
+    selected: IntArray | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -476,7 +539,8 @@ class HorizontalTask:
                 filling, scale = self._noisily(federation, statistics)
         self.columns = Columns(self.schema.numeric, vocabulary, scale, filling)
         self.site_rows = site_rows
-        return Prepared(len(scale.offset), site_rows, statistics)
+        indicated = filling.indicated if filling else ()
+        return Prepared(len(scale.offset), site_rows, scale, statistics, indicated, kept=self.agreed.kept)
 
     def _exactly(self, federation: Federation, vocabulary: Vocabulary, rows: int) -> tuple[Filling | None, Scale]:
         """Return means for gaps and the scale, from exact sums over so many training rows."""
