@@ -103,7 +103,8 @@ RANGES = "data.ranges={size=[-4, 4], depth=[-4, 4], age=[-4, 4]}"
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_deployment_that_is_repeated_gets_the_kept_statistics_and_another_one_is_charged(tmp_path: Path) -> None:
-    asked = ("--set", "data.statistics_privacy=0.5", "--set", RANGES, "--set", "algorithm.landmarks=6")
+    settings = ("data.statistics_privacy=0.5", RANGES, "algorithm.landmarks=6", "algorithm.landmark_method=local")
+    asked = [word for setting in settings for word in ("--set", setting)]
     with hosts(tmp_path) as there:
         for name in NAMES:
             (tmp_path / f"{name}.toml").write_text(f'max_mu = 0.8\nanswers = "{name}.answers"\n')
