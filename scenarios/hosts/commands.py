@@ -187,6 +187,7 @@ def site(
     faults: Annotated[
         list[str] | None, typer.Option("--fault", help="To rehearse: kill:phase=train,round=5, or a stall.")
     ] = None,
+    receipts: Annotated[Path, typer.Option(help="Folder for this site's receipt (fedsvm receipt).")] = Path(),
     keep: Annotated[
         Path | None, typer.Option(help="File for the part of the model that this site keeps; NAME.npz without it.")
     ] = None,
@@ -217,6 +218,7 @@ def site(
             lambda sentence: say(name, sentence),
             rules=SiteRules() if policy is None else read_policy(policy),
             settings={"model_path": str((keep if keep is not None else Path(f"{name}.npz")).resolve())},
+            receipts=str(receipts),
             faults=[_fault(name, number, text) for number, text in enumerate(faults or [], start=1)],
             wait_s=seconds("--wait", wait),
             patience_s=seconds("--patience", patience),
