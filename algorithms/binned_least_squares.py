@@ -63,13 +63,13 @@ class BinnedSettings:
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
     _: KW_ONLY
-    gamma: Annotated[Positive, doc("Of the Laplacian kernel exp(-gamma sum |x - y|) of scaled columns.")] = 0.1
-    grids: Annotated[Dimension, doc("Random grids; a row has one feature of each.")] = 30
-    bins: Annotated[Dimension, doc("Places of each grid that bins are hashed to.")] = 2000
-    tolerance: Annotated[
-        Tolerance, doc("Length of the residual, as a share of the first, at which training stops.")
-    ] = 1e-4
-    max_iterations: Annotated[Count, doc("Rounds after which training stops short of its tolerance.")] = 200
+    gamma: Annotated[
+        Positive, doc("Coefficient of the Laplacian kernel exp(-gamma sum |x - y|) of scaled columns.")
+    ] = 0.1
+    grids: Annotated[Dimension, doc("Number of random grids; each gives a row one feature.")] = 30
+    bins: Annotated[Dimension, doc("Number of hash buckets per grid.")] = 2000
+    tolerance: Annotated[Tolerance, doc("Relative residual at which training stops.")] = 1e-4
+    max_iterations: Annotated[Count, doc("Maximum number of rounds, even if the tolerance is not reached.")] = 200
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,13 @@ class ThresholdSettings:
 
     threshold: Annotated[
         Rule,
-        doc("Rule of the threshold: 0, probability 1/2, best balanced accuracy, or threshold_target of a measure."),
+        doc(
+            "Rule of the decision threshold: 0 (zero), probability 1/2 (half), best balanced accuracy, or "
+            "threshold_target for sensitivity or specificity."
+        ),
     ] = "zero"
     threshold_target: Annotated[
-        Share, doc("The least sensitivity, or specificity, of threshold rules of that name, on rows set apart.")
+        Share, doc("Minimum sensitivity or specificity on the calibration rows, for the threshold rules of that name.")
     ] = 0.9
 
     def threshold_problems(self, *, calibrated: bool) -> Iterator[str]:

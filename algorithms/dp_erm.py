@@ -112,18 +112,23 @@ class ErmSettings(BudgetSettings, FourierSettings):
     ] = 0.01
     _: KW_ONLY
     loss: Annotated[LossName, doc("Logistic regression, or Huber's SVM.")] = "logistic"
-    half_width: Annotated[Positive, doc("Of huber: half the width in which the hinge is rounded.")] = 0.5
+    half_width: Annotated[Positive, doc("For huber: half the width over which the hinge is rounded.")] = 0.5
     perturbation: Annotated[
-        Perturbation, doc('What noise is added to; "none" trains without noise and promises nothing.')
+        Perturbation,
+        doc(
+            'Where noise is added: to the objective or the output. "none" trains without noise and gives no privacy'
+            " guarantee."
+        ),
     ] = "objective"
-    features: Annotated[Natural, doc("Fourier features' frequencies; 0 is linear.")] = 0
+    features: Annotated[Natural, doc("Number of frequencies of Fourier features; 0 trains a linear model.")] = 0
     clip_norm: Annotated[
-        bool, doc("Of linear features: rows whose L2 norm exceeds that of public ones are scaled down, or refused.")
+        bool,
+        doc("For linear features: scale down rows whose L2 norm exceeds that of the public rows. false refuses them."),
     ] = True
 
     multiclass: Annotated[
         Literal["ovr", "joint"],
-        doc("How more than two classes are told apart: each from the others (ovr), or all in one problem (joint)."),
+        doc("Multi-class method: one class against the rest (ovr), or one joint problem (joint)."),
     ] = "ovr"
 
     def is_joint(self, problems: int) -> bool:

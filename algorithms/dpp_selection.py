@@ -102,13 +102,18 @@ class DppSelectionSettings(DppSettings):
 
     _: KW_ONLY
     method: Annotated[
-        Literal["filter", "rfe"], doc("By F of each column, or by elimination with a linear SVM of all that are left.")
+        Literal["filter", "rfe"],
+        doc("Select by the F statistic of each column (filter), or by recursive elimination with a linear SVM (rfe)."),
     ] = "filter"
-    size: Annotated[ShareOrCount, doc("How many columns of all sites together are kept, as a share or a count.")] = 0.5
+    size: Annotated[ShareOrCount, doc("Number of columns to keep over all sites: a share or a count.")] = 0.5
     remove: Annotated[
-        Remove, doc("Of rfe: columns that go in a step, one, half, a share, or auto; one shows the coordinator each.")
+        Remove,
+        doc(
+            "For rfe: columns to remove per step: one, half, a share, or auto. With one, the coordinator learns the"
+            " order of columns."
+        ),
     ] = "half"
-    select_penalty: Annotated[Positive, doc("Of rfe: C of the linear SVMs.")] = 1.0
+    select_penalty: Annotated[Positive, doc("For rfe: C of the linear SVMs.")] = 1.0
 
 
 @dataclass(frozen=True)

@@ -93,16 +93,23 @@ OPENED_DISCLOSES = "kernel values of all columns together, between records held 
 class DppSettings(KernelSettings, CuttingPlaneSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Penalty of each record's hinge loss, not divided by their number.")] = 1.0
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each record's hinge loss.")
+    ] = 1.0
     _: KW_ONLY
     landmarks: Annotated[
         ShareOrCount | None,
-        doc("Records that the low-rank variant compares with: a share or a count; exact if left out."),
+        doc(
+            "Number of records that the low-rank variant compares with: a share or a count. Default: the exact kernel."
+        ),
     ] = None
     kernel_exchange: Annotated[
-        Literal["summed", "plain"], doc("By the secure sum, or every site's own matrix, as in the paper.")
+        Literal["summed", "plain"],
+        doc("Sites send their kernel matrices through the secure sum, or in the clear as in the paper."),
     ] = "summed"
-    rank_tolerance: Annotated[Share, doc("Eigenvalues below this share of the largest are dropped; low-rank.")] = 1e-10
+    rank_tolerance: Annotated[
+        Share, doc("For the low-rank variant: eigenvalues below this share of the largest are dropped.")
+    ] = 1e-10
 
 
 @dataclass(frozen=True)

@@ -98,28 +98,37 @@ _NOISE_ROUNDING = 1e-9
 class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.")] = 300.0
+    C: Annotated[Positive, doc("C of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.")] = 300.0
     _: KW_ONLY
-    features: Annotated[Dimension, doc("Frequencies; a model has twice as many weights.")] = 60
+    features: Annotated[Dimension, doc("Number of frequencies; a model has twice as many weights.")] = 60
     mechanism: Annotated[
         Literal["laplace", "gaussian", "spherical", "none"],
-        doc('How noise is drawn; "none" trains without noise and promises nothing.'),
+        doc('Distribution of the noise. "none" trains without noise and gives no privacy guarantee.'),
     ] = "spherical"
-    delta: Annotated[Share | None, doc("What the gaussian mechanism needs beside epsilon, and no other.")] = None
+    delta: Annotated[
+        Share | None, doc("The delta of (epsilon, delta)-privacy. Required by the gaussian mechanism only.")
+    ] = None
     sensitivity: Annotated[
         Literal["tight", "paper"],
-        doc("How far one row can move the model: 2C/n, or the paper's 4C/n."),
+        doc("Bound on the change of the model by one row: 2C/n (tight), or the paper's 4C/n."),
     ] = "tight"
-    prior: Annotated[Literal["none", "public"], doc("w0: 0, or the model of the public rows alone.")] = "none"
+    prior: Annotated[
+        Literal["none", "public"], doc("The w0 of the objective: 0, or the model of the public rows alone.")
+    ] = "none"
     variant: Annotated[
         Literal["joint", "one-shot"],
-        doc("Training over all sites, who see it without noise, or each site's own, summed with noise."),
+        doc(
+            "joint: training over all sites, which see the model without noise. one-shot: each site's own model, "
+            "summed with noise."
+        ),
     ] = "joint"
     multiclass: Annotated[
         Literal["ovr", "joint"],
-        doc("How more than two classes are told apart: each from the others (ovr), or all in one problem (joint)."),
+        doc("Multi-class method: one class against the rest (ovr), or one joint problem (joint)."),
     ] = "ovr"
-    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops; it is in the noise.")] = 1e-11
+    tolerance: Annotated[
+        Tolerance, doc("Certified relative gap at which training stops. The noise accounts for it.")
+    ] = 1e-11
 
     def is_joint(self, problems: int) -> bool:
         """Whether so many weight vectors are of one problem; of two classes there is one vector."""

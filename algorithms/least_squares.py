@@ -63,7 +63,7 @@ class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettin
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
-    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
+    intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
 
 
 def moments_leakage(settings: FeatureSettings) -> WholeRunLeakage:

@@ -72,11 +72,11 @@ class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of losses + lambda/2 |w|^2.")] = 1.0
-    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
+    intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
     tolerance: Annotated[
         Tolerance, doc("Share of the objective that Newton's next step may promise when training stops.")
     ] = 1e-9
-    max_iterations: Annotated[Count, doc("Rounds after which training stops short of its tolerance.")] = 100
+    max_iterations: Annotated[Count, doc("Maximum number of rounds, even if the tolerance is not reached.")] = 100
 
 
 def newton_terms(

@@ -67,9 +67,11 @@ SUPPORT_NEEDED = "The support rows of every site are needed to score new ones, a
 class PpSettings(KernelSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
+    ] = 1.0
     kernel: Annotated[
-        KernelName, doc("As LIBSVM has them; of others than the linear one each site keeps its own support rows.")
+        KernelName, doc("Kernel, as defined by LIBSVM. Except for linear, each site keeps its own support rows.")
     ] = "linear"
 
 

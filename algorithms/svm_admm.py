@@ -89,20 +89,23 @@ DUAL_POINT = (
 class AdmmSettings(FeatureSettings, ThresholdSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
+    ] = 1.0
     bias: Annotated[
         Literal["free", "regularised"],
-        doc("Whether the intercept is left alone, as LIBSVM does, or shrunk with the weights, as Boyd's example does."),
+        doc(
+            "Intercept without penalty, as in LIBSVM (free), or with the penalty of the weights, as in Boyd's "
+            "example (regularised)."
+        ),
     ] = "free"
-    rho: Annotated[Positive, doc("Penalty of a site's squared distance from the consensus.")] = 1.0
-    relaxation: Annotated[
-        float, Gt(0), Lt(2), doc("alpha: how far a site's model goes past the consensus; 1 is not at all.")
-    ] = 1.0
+    rho: Annotated[Positive, doc("Penalty on a site's squared distance from the consensus.")] = 1.0
+    relaxation: Annotated[float, Gt(0), Lt(2), doc("Over-relaxation alpha; 1 is none.")] = 1.0
     relative_tolerance: Annotated[
-        Tolerance, doc("Share of the models' and multipliers' lengths that residuals may have in the end.")
+        Tolerance, doc("Maximum residual relative to the length of the models and multipliers.")
     ] = 1e-2
-    absolute_tolerance: Annotated[Tolerance, doc("What residuals may have beside, for each weight.")] = 1e-4
-    max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 1000
+    absolute_tolerance: Annotated[Tolerance, doc("Additional maximum residual per weight.")] = 1e-4
+    max_iterations: Annotated[Count, doc("Maximum number of iterations, even if the tolerance is not reached.")] = 1000
 
 
 # The site.

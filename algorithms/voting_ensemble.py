@@ -79,8 +79,10 @@ VOTES = "how many sites vote for +1, of each row that is asked about"
 class EnsembleSettings(FeatureSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
-    release: Annotated[Release, doc("Who has the sites' models: the coordinator, or each site its own alone.")] = (
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
+    ] = 1.0
+    release: Annotated[Release, doc("Who receives the sites' models: the coordinator, or each site only its own.")] = (
         "everyone"
     )
 

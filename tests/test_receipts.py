@@ -41,7 +41,7 @@ def written(path: Path, *, lies: bool = False) -> Path:
     receipt.joined(SITES, 20, ("age",))
     for number in (1, 2, 3):
         receipt.ordered(order(number, fold=float(lies and number == 2)), number)
-        receipt.begin_step()
+        receipt.begin_step(b"link")
         receipt.left(order(number), number, IN_SUM)
     receipt.ended("completed", {})
     receipt.release()
@@ -121,7 +121,7 @@ def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
         receipt.asked(RUN, "north", {}, {})
         for number in range(1, last + 1):
             receipt.ordered(order(number), number)
-            receipt.begin_step()
+            receipt.begin_step(b"link")
             receipt.left(order(number), number, IN_SUM)
         receipt.release()
     lines, _ = verified(path.read_bytes())
@@ -165,7 +165,7 @@ def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -
     first, dropped, third = (records[f"site-{number}"] for number in (1, 2, 3))
     assert first.is_whole and third.is_whole and "it is not closed" in dropped.problems[0]
     comparison = receipts.compare(first, third)
-    assert not comparison.differences and comparison.rounds == len(first.orders)
+    assert not comparison.differences and comparison.rounds == len(first.orders) and comparison.chain
     assert not receipts.compare(first, dropped).differences
     assert len(dropped.orders) < len(first.orders)
     assert {each.step for each in first.left if each.form == "in the clear"} == {"row_count"}

@@ -86,11 +86,13 @@ class KernelSettings:
 
     kernel: Annotated[
         KernelName,
-        doc("As LIBSVM has them: functions of inner products or squared distances, which sites can sum over columns."),
+        doc("Kernel, as defined by LIBSVM."),
     ] = "rbf"
-    gamma: Annotated[Positive | Literal["auto"], doc('Of rbf, poly and sigmoid; "auto" is 1 / columns.')] = "auto"
-    degree: Annotated[Degree, doc("Of poly.")] = 3
-    coef0: Annotated[Finite, doc("Of poly and sigmoid.")] = 0.0
+    gamma: Annotated[
+        Positive | Literal["auto"], doc('For rbf, poly and sigmoid: kernel coefficient. "auto" is 1 / columns.')
+    ] = "auto"
+    degree: Annotated[Degree, doc("For poly: degree of the polynomial.")] = 3
+    coef0: Annotated[Finite, doc("For poly and sigmoid: constant term of the kernel.")] = 0.0
 
     def kernel_of(self, columns: int) -> Kernel:
         """The kernel over so many columns."""

@@ -99,6 +99,7 @@ class Receipt:
         self._lines = 0
         self._earlier: deque[Line] = deque()
         self._sent = Sent()
+        self._link = b""
 
     # What happened.
 
@@ -147,16 +148,18 @@ class Receipt:
 
     def missed(self, missed: Missed) -> None:
         """Record which orders went to others only."""
-        self._note(MISSED, rounds=len(missed.rounds), last=max(missed.rounds, default=0))
+        orders = {str(number): order_digest(order, number).hex() for number, order in missed.orders}
+        self._note(MISSED, orders=orders)
 
-    def begin_step(self) -> Sent:
-        """Return the observer of the channel of an order."""
-        self._sent = Sent()
+    def begin_step(self, link: bytes) -> Sent:
+        """Return the observer of the channel of an order, whose link in the chain of orders this is."""
+        self._sent, self._link = Sent(), link
         return self._sent
 
     def left(self, order: Order, number: int, form: str) -> None:
         """Record what an order that is complete here took out of the site."""
-        self._note(LEFT, round=number, step=order.step, form=form, sent=dict(self._sent))
+        sent = dict(self._sent)
+        self._note(LEFT, round=number, step=order.step, form=form, sent=sent, link=self._link.hex())
         self._sent = Sent()
 
     def broken(self, number: int, reason: str, *, refused: bool = False) -> None:

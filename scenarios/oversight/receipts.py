@@ -93,6 +93,8 @@ class Record:
         The digest of the order of each round.
     members : mapping of str to list of str
         The sites of each round.
+    links : mapping of str to str
+        The link of each complete round in the chain of orders.
     """
 
     path: str
@@ -116,6 +118,7 @@ class Record:
     restarts: int
     orders: Mapping[str, str]
     members: Mapping[str, Sequence[str]]
+    links: Mapping[str, str]
 
     def with_site(self, site: str) -> list[str]:
         """Return the rounds that were ordered of a site too."""
@@ -262,9 +265,16 @@ def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> Rec
         epsilon=sum(charged) if charged else None,
         logged=tuple(line["text"] for line in by_kind[lines_of.LOGGED]),
         restarts=len(by_kind[lines_of.RESTARTED]),
-        orders={str(line["round"]): line["order"] for line in by_kind[lines_of.ORDERED]},
+        orders=_orders(by_kind),
         members={str(line["round"]): line["sites"] for line in by_kind[lines_of.ORDERED]},
+        links={str(line["round"]): line["link"] for line in by_kind[lines_of.LEFT]},
     )
+
+
+def _orders(by_kind: Mapping[str, Sequence[Line]]) -> dict[str, str]:
+    """Return the digests of orders by round: of those that the site had, and of those that it missed."""
+    missed = {number: order for line in by_kind[lines_of.MISSED] for number, order in line["orders"].items()}
+    return missed | {str(line["round"]): line["order"] for line in by_kind[lines_of.ORDERED]}
 
 
 def _outcome(by_kind: Mapping[str, Sequence[Line]]) -> str:
@@ -332,7 +342,7 @@ class Comparison:
     rounds : int
         The number of rounds that both have.
     chain : str
-        A digest of the orders of these rounds at the first site.
+        The link of the last round that was complete at both, which is a digest of all orders before it.
     differences : tuple of str
         What differs though it must not, in sentences.
     notes : tuple of str
@@ -362,7 +372,8 @@ class Comparison:
 def compare(first: Record, second: Record) -> Comparison:
     """Return how the receipts of two sites differ."""
     common = sorted(first.orders.keys() & second.orders.keys(), key=int)
-    chain = hashlib.sha256("".join(first.orders[number] for number in common).encode()).hexdigest()
+    linked = sorted(first.links.keys() & second.links.keys(), key=int)
+    chain = first.links[linked[-1]] if linked else ""
     differences = [*_differences(first, second, common), *_one_sided(first, second), *_one_sided(second, first)]
     return Comparison((first.site, second.site), len(common), chain, tuple(differences), tuple(_notes(first, second)))
 
@@ -381,6 +392,8 @@ def _differences(first: Record, second: Record, common: Sequence[str]) -> Iterat
     for number in common:
         if first.orders[number] != second.orders[number]:
             yield f"the orders of round {number} differ"
+        elif number in first.links.keys() & second.links.keys() and first.links[number] != second.links[number]:
+            yield f"the chains of orders differ at round {number}"
 
 
 def _one_sided(record: Record, other: Record) -> Iterator[str]:

@@ -43,9 +43,9 @@ class CompareSpec(Part):
     """
 
     centralised: bool = True
-    """Also train on all rows in one place, and report the difference."""
+    """Also train on all rows in one place and report the difference."""
     baselines: bool | list[str] = False
-    """Other methods on the same rows: those of the algorithm, or a list of methods on pooled rows."""
+    """Other methods to train on the same rows: the algorithm's own baselines (true), or a list of methods."""
 
     @field_validator("baselines", mode="before")
     @classmethod
@@ -66,9 +66,9 @@ class Scenario(Part):
     """One experiment."""
 
     name: str
-    """What the run is called, and its folder begins with; without it as the file is."""
+    """The name of the run and the beginning of its folder's name. Default: the name of the file."""
     seed: Annotated[int, Field(ge=0, le=MAX_WHOLE_NUMBER)] = 0
-    """Of splits, clusterings and groups of the experiment; never of masks, keys or noise."""
+    """The seed of splits, clusterings and groups of the experiment. Masks, keys and noise never use it."""
     federation: FederationSpec = FederationSpec()
     data: DataSpec
     algorithm: AlgorithmTable = AlgorithmTable()
