@@ -55,7 +55,7 @@ from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, Site
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation, SiteProgram, mark_of, script_of
+from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.script import END, Place, Script
 from fedsvm.federation.transport.deadline import Deadline
@@ -418,6 +418,7 @@ class Site:
             self._policy.rules.check_held(*joined.held())
             if self._receipt is not None:
                 self._receipt.joined(self._policy.sites, *joined.held())
+            self._policy.check_exact(exact_steps(program, self._script))
             self._policy.agree(self._assignment.run)
             self._note_charge()
             self._program = joined
@@ -512,6 +513,7 @@ class Site:
         self._policy.check_step(order.step, self._script)
         step = program.find_step(order.step)
         self._policy.check_order(order, self._endpoint.name, mark_of(step))
+        program.check_told(order.step, mark_of(step), {**order.parameters, **order.arrays})
         program.channel = channel = self._open_channel(order, number, self._admit(order, number))
         value = step(**order.parameters, **order.arrays)
         if self._journal is not None:
