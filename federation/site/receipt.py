@@ -196,6 +196,7 @@ class Receipt:
         if self._sign is not None:
             key, signature = self._sign(SIGNATURE_PURPOSE + self._digest)
             self._note(SIGNED, key=key.hex(), signature=signature.hex())
+        self.release()
 
     def _note(self, what: str, **facts: Any) -> None:
         try:

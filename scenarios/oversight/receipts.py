@@ -213,7 +213,10 @@ def read(path: Path) -> Record:
         raise ScenarioError([f"{path}: is no receipt, or its first line was changed."])
     if not problems and lines[-1]["what"] not in lines_of.CLOSING:
         problems.append(_NOT_CLOSED)
-    return _recorded(path, lines, problems)
+    try:
+        return _recorded(path, lines, problems)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ScenarioError([f"{path}: is no receipt of this version of fedsvm."]) from error
 
 
 def chosen(path: Path, site: str | None) -> list[Record]:
