@@ -50,9 +50,10 @@ class SitePolicy:
         """Return the terms and the operator's rules in plain values, for a receipt."""
         return self.terms.to_fields(), asdict(self.rules)
 
-    def agree(self, run: bytes) -> None:
-        """Agree to take part. Raises OrderRefused for terms that the site's rules do not allow."""
+    def agree(self, run: bytes, exact_steps: Sequence[str] = ()) -> None:
+        """Agree to take part. Raises OrderRefused for terms, or exact steps, that the rules do not allow."""
         self.rules.check_terms(self.terms)
+        self.check_exact(exact_steps)
         self.charge(run)
 
     def charge(self, run: bytes) -> None:
