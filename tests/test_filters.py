@@ -188,7 +188,7 @@ def test_significant_columns_predict_report_and_sweep(tmp_path: Path) -> None:
         writer.writerows(zip(*few.values(), strict=True))
     assert fedsvm("predict", tmp_path / "run", tmp_path / "few.csv", folder=tmp_path).stdout == predicted.stdout
     page, told = render(tmp_path / "run"), dict(lines(read_result(tmp_path / "run")))
-    assert "Columns, the best first" in page
+    assert "Columns, best first" in page
     assert "worst-perimeter" in page
     assert told["columns"].startswith(f"{len(kept)} of 30 by a false discovery rate of 1e-30")
     words = [
@@ -225,7 +225,7 @@ def test_a_curve_has_three_readings_and_the_best_of_it_is_called_biased(tmp_path
     best = max(point["accuracy"] for point in selection["curve"])
     assert selection["readings"]["whole"]["accuracy"] == best
     page = render(tmp_path / "run")
-    assert "Accuracy against size" in page
+    assert "Accuracy by number of columns" in page
     assert sum(selection["selected_in"].values()) >= 2
 
 

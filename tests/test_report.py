@@ -77,7 +77,7 @@ def page_of(folder: Path) -> tuple[Page, dict[str, Any], str]:
     [
         ("quickstart", "Convergence"),
         ("killed-sites", "Sites and faults"),
-        ("colluding-neighbours", "What the coalition learnt of single sums"),
+        ("colluding-neighbours", "What the coalition learns from single sums"),
         ("dp-logistic", "Privacy spent"),
         ("dpp-svm-rbf", "Rounds"),
     ],
@@ -99,7 +99,7 @@ def test_a_report_says_what_the_result_says_and_fetches_nothing(name: str, shown
         assert human_bytes(link["predicted_wire_bytes"]) in page.cells["td"]
     for site in result["sites"]:
         assert site["name"] in page.cells["td"]
-    assert {"Bytes", "Time", "Rounds", "ROC curve", "Who spoke with whom"} <= set(page.cells["h3"])
+    assert {"Bytes", "Time", "Rounds", "ROC curve", "Message flow"} <= set(page.cells["h3"])
     short, whole = page.cells["pre"]
     assert whole == (tmp_path / "run" / "scenario.toml").read_text()
     assert spec.validate(tomllib.loads(short)) == spec.validate(tomllib.loads(whole))
@@ -165,7 +165,7 @@ def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> No
     assert (
         dict(lines(RunResult.from_dict(result)))["accuracy"].split(" mean of ")[1].startswith("2 repeats of 2 folds,")
     )
-    assert "added up over 2 repeats of 2 folds. Each row is counted once a repeat, 2 times in all." in text
+    assert "summed over 2 repeats of 2 folds. Each row is counted once per repeat, 2 times in total." in text
     assert "Of 2 repeats of 2 folds; the mean area" in text
     metrics = result["metrics"]
     for fold in metrics["folds"][1:]:

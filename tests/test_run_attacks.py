@@ -284,7 +284,7 @@ def test_one_model_of_numbers_gives_rows_away(tmp_path: Path) -> None:
     assert found["site-1", "coordinator"]["recovered"] >= 80
     assert found["site-1",]["recovered"] == 0
     assert json.loads((tmp_path / "run" / "result.json").read_text())["audit"] == audits
-    assert "What the whole run gives away, and to whom" in (tmp_path / "run" / "report.html").read_text()
+    assert "What attackers recover from the whole run" in (tmp_path / "run" / "report.html").read_text()
 
 
 WDBC = """

@@ -260,11 +260,11 @@ def test_pages_and_summary_say_what_several_classes_come_to(tmp_path: Path) -> N
     assert summary["classes"].startswith("3")
     assert "each against the others" in summary["balanced"]
     page = render(folders[0].folder)
-    assert "called class_2" in page
+    assert "predicted class_2" in page
     assert "ROC curves of classes" in page
     assert "3: class_0, class_1, class_2" in page
     assert np.sum(result.metrics.confusion_matrix) == 178
-    assert "accuracy of one class against the others" in compared([each.folder for each in folders])
+    assert "accuracy of one class against the rest" in compared([each.folder for each in folders])
     swept = fedsvm(
         "sweep", "digits", *(f"--set={each}" for each in WINE), "--vary", "algorithm.multiclass=ovr,ovo", "--out",
         tmp_path / "sweep", "--plot", "binary_accuracy:algorithm.multiclass", folder=tmp_path,

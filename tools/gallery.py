@@ -20,7 +20,14 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from tools.arguments import parser
 
 FOLDER = Path("docs") / "gallery"
-_TELLING = ("Sites and faults", "Beside other methods", "Accuracy against size", "Convergence", "ROC curve", "Bytes")
+_TELLING = (
+    "Sites and faults",
+    "Comparison with other methods",
+    "Accuracy by number of columns",
+    "Convergence",
+    "ROC curve",
+    "Bytes",
+)
 """Titles of plots: of those that a run has, the first says most of what its scenario is about."""
 
 

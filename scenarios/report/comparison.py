@@ -52,7 +52,7 @@ MEASURES: Mapping[str, Measure] = {
     "average_precision": Measure("average precision", "metrics.average_precision", area, 1),
     "majority_accuracy": Measure("accuracy of the majority class", "metrics.majority_accuracy", percent),
     "brier": Measure("Brier score", "metrics.brier", area, -1),
-    "binary_accuracy": Measure("accuracy of one class against the others", "metrics.binary_accuracy", percent),
+    "binary_accuracy": Measure("accuracy of one class against the rest", "metrics.binary_accuracy", percent),
     "threshold": Measure("threshold", "metrics.threshold", _plain),
     "pooled_accuracy": Measure("accuracy of pooled rows", "centralised.accuracy", percent),
     "pooled_auc": Measure("AUC of pooled rows", "centralised.auc", area),
@@ -64,10 +64,10 @@ MEASURES: Mapping[str, Measure] = {
     "messages": Measure("messages", "cost.messages", whole, -1),
     "payload_bytes": Measure("payload", "cost.payload_bytes", human_bytes, -1),
     "wire_bytes": Measure("on the wire", "cost.wire_bytes", human_bytes, -1),
-    "control_bytes": Measure("orders and answers", "cost.control.wire_bytes", human_bytes, -1),
+    "control_bytes": Measure("requests and replies", "cost.control.wire_bytes", human_bytes, -1),
     "epsilon": Measure("epsilon", "privacy.epsilon", _plain),
     "train_s": Measure("training time", "timing.train_s", human_seconds, -1),
-    "total_s": Measure("time in all", "timing.total_s", human_seconds, -1),
+    "total_s": Measure("total time", "timing.total_s", human_seconds, -1),
 }
 """What is known of a run whatever it trains, by the names that a sweep has them by."""
 
@@ -195,7 +195,7 @@ def _spread(runs: Sequence[Run], known: Sequence[Measure]) -> list[list[str]]:
         return []
     return [
         [name, *(each.written(of(value)) if value else "" for each, value in zip(known, there, strict=True))]
-        for name, of in (("least", min), ("largest", max))
+        for name, of in (("minimum", min), ("maximum", max))
     ]
 
 
@@ -219,7 +219,7 @@ def _convergence(runs: Sequence[Run]) -> Chart | None:
     only = f" The first {_MAX_LINES} of {len(runs)} runs." if len(runs) > _MAX_LINES else ""
     return lines(
         "Convergence",
-        f"How far each model is above the optimum at most, by its certificate; with folds, of the first.{only}",
+        f"Certified maximum distance of each model from the optimum; with folds, of the first.{only}",
         Axis("iteration", number=whole),
         Axis("certified relative gap", is_log=True),
         series,
@@ -244,8 +244,8 @@ def _bytes_against_accuracy(runs: Sequence[Run]) -> Chart | None:
     ]
     sent = [run.value(carried) for run in known]
     return lines(
-        "Bytes against accuracy",
-        "What each run sent, and how well its model does: best is at the top left.",
+        "Accuracy by bytes",
+        "Bytes sent and accuracy of each run. Best is at the top left.",
         Axis("payload", is_log=max(sent) > _WIDE * min(sent), number=human_bytes),
         Axis("accuracy on test rows", number=lambda share: f"{100 * share:.4g} %"),
         series,

@@ -1,4 +1,4 @@
-"""Who spoke with whom, from a run's ledger: a map of the parties, and the messages of a round in their order."""
+"""Message flow, from a run's ledger: a map of the parties, and the messages of a round in their order."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def topology(ledger: Sequence[LedgerRow], sites: Sequence[str]) -> Chart | None:
         anchor = {0: "middle", 1: "start", -1: "end"}[aside]
         body.append(text(x + 15 * aside, y + down, shortened(name, 14), text_anchor=anchor, halo=True))
     keys = (Key("with the coordinator", HUB), Key("between sites", EXCHANGE))
-    caption = "Lines are as wide as the root of what went over them in both directions, orders and answers left out."
-    return Chart("Who spoke with whom", caption, height, "".join(body), keys)
+    caption = "Line width is proportional to the square root of the bytes exchanged (requests and replies excluded)."
+    return Chart("Message flow", caption, height, "".join(body), keys)
 
 
 def _other(pair: frozenset[str], name: str) -> str:
@@ -133,10 +133,10 @@ def _picture(event: Mapping[str, Any], rows: Sequence[LedgerRow], sites: Sequenc
         else " Nothing else was sent."
     )
     caption = (
-        f"Round {event['round']} is {what}{by}. Time goes down: the coordinator's orders, what the parties then send "
-        f"each other, and the sites' answers.{went}"
+        f"Round {event['round']} is {what}{by}. Time runs downwards: requests, messages between the "
+        f"parties, and replies.{went}"
     )
-    keys = (Key("order or answer", "var(--grey)"), Key("array of the protocol", EXCHANGE))
+    keys = (Key("request or reply", "var(--grey)"), Key("array of the protocol", EXCHANGE))
     chart = Chart(f"Round {event['round']}", caption, 34 + _ROW * len(levels) + 12, "".join(body), keys)
     return RoundPicture(name, chart, payload)
 
@@ -205,7 +205,7 @@ def _arrow(row: LedgerRow, at: Mapping[str, float], y: float, level: int, levels
     tx, ty = x2 - 2 * ux, y + down - 2 * uy
     head = f"{tx:.1f},{ty:.1f} {tx - 7 * ux - 3.5 * uy:.1f},{ty - 7 * uy + 3.5 * ux:.1f} "
     head += f"{tx - 7 * ux + 3.5 * uy:.1f},{ty - 7 * uy - 3.5 * ux:.1f}"
-    what = ("order" if level == 0 else "answer" if level == levels - 1 else "array") if is_control else row["protocol"]
+    what = ("request" if level == 0 else "reply" if level == levels - 1 else "array") if is_control else row["protocol"]
     size = human_bytes(row["predicted_wire_bytes"])
     several = f" in {row['messages']} messages" if row["messages"] > 1 else ""
     line = {"x1": x1, "y1": y, "x2": tx - 5 * ux, "y2": ty - 5 * uy, "stroke_width": 1.2 if is_control else 2.2}

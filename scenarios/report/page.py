@@ -140,12 +140,11 @@ def _ways_out(folder: Path, result: RunResult) -> Iterator[str]:
     for change in result.memberships:
         for site, why in change.left.items():
             if site not in str(result.error):
-                yield f"{site} dropped in round {change.round} ({change.phase}): {why}."
+                yield f"{site} dropped out in round {change.round} ({change.phase}): {why}."
     if result.scenario["federation"]["on_dropout"] == "abort" and any(each.left for each in result.memberships):
-        yield 'Set federation.on_dropout = "continue" to have the others go on without a site that drops.'
+        yield 'Set federation.on_dropout = "continue" to continue without a site that drops out.'
     yield (
-        f"What happened until then is in {folder.name}/log.jsonl, a line for each round; run it again with --debug "
-        "to see where in the code it ended."
+        f"{folder.name}/log.jsonl has a line for each completed round. Run it again with --debug to see a traceback."
     )
 
 
@@ -156,23 +155,21 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
         spread = statistics.stdev(fold.accuracy for fold in metrics.folds) if several else 0.0
         aside = f"± {100 * spread:.2f} over {dealt(result)}" if several else "on the test rows"
         if not several and metrics.majority_accuracy is not None:
-            aside = f"{percent(metrics.majority_accuracy)} by the majority class"
+            aside = f"{percent(metrics.majority_accuracy)} for the majority class"
         yield {"name": "accuracy", "value": percent(metrics.accuracy), "beside": aside}
         if metrics.auc is not None:
             areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
-            of = (
-                "mean over classes, each against the others" if metrics.confusion_matrix else "area under the ROC curve"
-            )
+            of = "mean over classes, one against the rest" if metrics.confusion_matrix else "area under the ROC curve"
             aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else of
             aside += _of_fewer(metrics, "auc")
             yield {"name": "AUC", "value": area(metrics.auc), "beside": aside}
         if (share := metrics.binary_accuracy) is not None and metrics.f1 is not None:
-            aside = f"mean over classes; each against the others right for {100 * share:.1f} %"
+            aside = f"mean over classes; one against the rest correct for {100 * share:.1f} %"
             yield {"name": "F1", "value": f"{metrics.f1:.3f}", "beside": aside}
         for name, share in (("sensitivity", metrics.sensitivity), ("specificity", metrics.specificity)):
             if share is not None:
                 of = "positive" if name == "sensitivity" else "negative"
-                aside = f"of the {of} rows called so{_of_fewer(metrics, name)}"
+                aside = f"share of {of} rows found{_of_fewer(metrics, name)}"
                 yield {"name": name, "value": f"{100 * share:.1f} %", "beside": aside}
     if (pooled := result.centralised) is not None:
         aside = "all rows in one place" if result.alignment is None else "all columns in one place"
@@ -180,7 +177,11 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
     if result.privacy is not None:
         yield {"name": "epsilon", "value": f"{result.privacy.epsilon:g}", "beside": result.privacy.mechanism}
     if result.model is not None and result.model.gap is not None:
-        yield {"name": "certified gap", "value": f"{result.model.gap:.1e}", "beside": "above the optimum at most"}
+        yield {
+            "name": "certified gap",
+            "value": f"{result.model.gap:.1e}",
+            "beside": "maximum distance from the optimum",
+        }
     if (cost := result.cost) is not None:
         carried = cost.predicted_wire_bytes if cost.wire_bytes is None else cost.wire_bytes
         yield {"name": "on the wire", "value": human_bytes(carried), "beside": f"{cost.messages} messages"}
@@ -193,19 +194,19 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What of the page is there, by the ids of its headings."""
     listed = [
         ("summary", "Summary", run["summary"]),
-        ("plots", "How it went", run["plots"]),
-        ("messages", "Who spoke with whom", run["topology"] or run["rounds"]),
+        ("plots", "Plots of the run", run["plots"]),
+        ("messages", "Message flow", run["topology"] or run["rounds"]),
         ("links", "Links", run["links"]["names"]),
         ("cost", "Cost", run["phases"]),
         ("sites", "Sites", run["sites"]),
-        ("logged", "Logged", run["logged"]),
+        ("logged", "Site logs", run["logged"]),
         ("measures", "Measures", run["measures"]),
         ("folds", "Folds", run["folds"]),
         ("columns", "Columns", run["ranking"]),
         ("audit", "Audit", run["audit"]),
         ("coalition", "Coalition", run["victims"]),
         ("privacy", "Privacy", run["releases"]),
-        ("disclosed", "Disclosed", run["disclosures"]),
+        ("disclosed", "Disclosures", run["disclosures"]),
         ("scenario", "Scenario", run["scenario"]),
     ]
     return ((id_, name) for id_, name, there in listed if there)
@@ -257,29 +258,29 @@ def _confusion(result: RunResult) -> dict[str, Any] | None:
         return None
     if (table := result.metrics.confusion_matrix) is not None:
         names = result.model.classes
-        rows = [(f"is {name}", counts) for name, counts in zip(names, table, strict=True)]
-        return {"called": [f"called {name}" for name in names], "rows": rows}
+        rows = [(f"actual {name}", counts) for name, counts in zip(names, table, strict=True)]
+        return {"called": [f"predicted {name}" for name in names], "rows": rows}
     if (found := result.metrics.confusion) is None:
         return None
     negative, positive = result.model.classes
     return {
-        "called": [f"called {positive}", f"called {negative}"],
+        "called": [f"predicted {positive}", f"predicted {negative}"],
         "rows": [
-            (f"is {positive}", [found.true_positive, found.false_negative]),
-            (f"is {negative}", [found.false_positive, found.true_negative]),
+            (f"actual {positive}", [found.true_positive, found.false_negative]),
+            (f"actual {negative}", [found.false_positive, found.true_negative]),
         ],
     }
 
 
 _SHARES = {
     "accuracy": "accuracy",
-    "majority_accuracy": "accuracy of calling all rows by the majority class",
+    "majority_accuracy": "accuracy of always predicting the majority class",
     "sensitivity": "sensitivity",
     "specificity": "specificity",
     "ppv": "positive predictive value (PPV)",
     "npv": "negative predictive value (NPV)",
     "balanced_accuracy": "balanced accuracy",
-    "binary_accuracy": "accuracy of one class against the others, mean over classes",
+    "binary_accuracy": "accuracy of one class against the rest, mean over classes",
 }
 _SCORES = {
     "f1": "F1",
@@ -341,9 +342,9 @@ _MAX_RANKED = 200
 def _ranking_head(selection: SelectionResult) -> Iterator[str]:
     yield from ("rank", "column", selection.ranking.score, "chosen")
     if selection.selected_in is not None:
-        yield "folds that chose it"
+        yield "selected in folds"
     if selection.ranking.stability:
-        yield "half-samples that chose it"
+        yield "selected in half-samples"
 
 
 def _ranking(selection: SelectionResult) -> Iterator[list[str]]:
@@ -387,13 +388,13 @@ def _release(release: Release) -> list[Any]:
 
 
 _SEVERITY = {
-    "single-row": (0, "rows", "a single row", "What in the sum is of one row alone"),
-    "row-difference": (1, "rows", "a single row", "Two sums whose difference is one row"),
+    "single-row": (0, "rows", "a single row", "The part of the sum that comes from one row alone"),
+    "row-difference": (1, "rows", "a single row", "Two sums whose difference is a single row"),
     "value": (2, "sites", "one site", "Each site's own value"),
-    "difference": (3, "sites", "sites that left", "What two sums give away by their difference"),
-    "design": (4, "sites", "by design", "What the protocol shows by design"),
-    "sum": (5, "rest", "all sites together", "The sum over the sites, and no summand"),
-    "parameter": (6, "rest", "the model", "A parameter that the coordinator sends"),
+    "difference": (3, "sites", "sites that left", "The difference of two sums reveals the value of sites that left"),
+    "design": (4, "sites", "by design", "A disclosure that is part of the protocol"),
+    "sum": (5, "rest", "all sites together", "Sum over all sites; individual contributions stay hidden"),
+    "parameter": (6, "rest", "the model", "A parameter sent by the coordinator"),
 }
 
 

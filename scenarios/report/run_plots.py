@@ -133,7 +133,7 @@ def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
     of = f", a line for each model of {dealt(result)}" if len(curves) > 1 and dealt(result) else ""
     return lines(
         "Convergence",
-        f"How far the model is above the optimum at most, as certified{of}. Training stops below the dashed line.",
+        f"Certified maximum distance of the model from the optimum{of}. Training stops below the dashed line.",
         Axis("iteration", number=whole),
         Axis("certified relative gap", is_log=True),
         series,
@@ -156,8 +156,8 @@ def _bytes(result: RunResult, ledger: Sequence[exchange.LedgerRow], colours: Map
         return None
     return bars(
         "Bytes",
-        "What each protocol carried on the wire in each phase, as predicted from the sizes of messages. Control is "
-        "orders, answers and the parameters in them.",
+        "Bytes on the wire of each protocol in each phase, predicted from message sizes. Control is "
+        "requests, replies and the parameters in them.",
         human_bytes,
         spent,
         colours,
@@ -183,8 +183,8 @@ def _time(result: RunResult, log: Sequence[Event]) -> Chart | None:
         return None
     return bars(
         "Time",
-        "Seconds of each phase: of rounds in which sites only compute, of rounds in which they also send arrays to "
-        "each other and wait for them, and between rounds, when the coordinator computes. Launch is their start.",
+        "Seconds of each phase: rounds in which sites only compute, rounds in which they also exchange arrays and "
+        "wait for them, and time between rounds, in which the coordinator computes. Launch is the start of the sites.",
         human_seconds,
         {phase: parts for phase, parts in rows.items() if sum(parts.values())},
         _TIME_COLOURS,
@@ -210,7 +210,7 @@ def _rounds(result: RunResult, log: Sequence[Event], colours: Mapping[str, str])
     aborted = f" {count} {'was' if count == 1 else 'were'} aborted." if count else ""
     return columns(
         "Rounds",
-        f"How long every round took, in the order they came.{aborted}",
+        f"Duration of each round, in order.{aborted}",
         Axis("round", number=whole),
         Axis("time", from_zero=True, number=lambda seconds: human_seconds(seconds) if seconds else "0"),
         drawn,
@@ -231,7 +231,7 @@ def _presence(result: RunResult, log: Sequence[Event]) -> Chart | None:
     ]
     return spans(
         "Sites and faults",
-        "When each site took part, and when it did not (pale), and the faults that struck it.",
+        "Participation of each site (pale: absent) and the faults injected into it.",
         Axis("time", number=lambda seconds: human_seconds(seconds) if seconds else "0"),
         rows,
         strikes,
@@ -286,8 +286,8 @@ def _class_rocs(result: RunResult) -> Chart | None:
     folds = " of the first fold" if len(metrics.folds) > 1 else ""
     return _curves(
         "ROC curves of classes",
-        f"Each class against the others, of the test rows{folds}. Squares are where rows are called by their largest "
-        f"value. The mean area under the curves is {metrics.auc:.4f}.",
+        f"One class against the rest, test rows{folds}. Squares: prediction of the class with the largest "
+        f"value. Mean area under the curves: {metrics.auc:.4f}.",
         ("1 - specificity", "sensitivity"),
         [
             (number, (each.false_positive_rate, each.true_positive_rate), each.operating_point)
@@ -306,7 +306,7 @@ def _precision_recall(result: RunResult) -> Chart | None:
     if metrics is None or not curves or metrics.average_precision is None:
         return None
     return _curves(
-        "PPV against sensitivity",
+        "Precision-recall curve",
         f"{_of(curves, result)} {metrics.average_precision:.4f}.",
         ("sensitivity", "PPV"),
         [(number, (each.sensitivity, each.ppv), each.operating_point) for number, each in curves],
@@ -319,8 +319,8 @@ def _of(curves: Sequence[Any], result: RunResult) -> str:
     folds = dealt(result)
     if folds and result.metrics is not None and len(curves) < len(result.metrics.folds):
         folds = f"{len(curves)} of {len(result.metrics.folds)} folds"
-    under = f"Of {folds}; the mean area" if folds else "Of the test rows; the area"
-    return f"Squares are where the model's own threshold stands. {under} under the curve is"
+    under = f"{folds} on test rows; the mean area" if folds else "Test rows; the area"
+    return f"Square: the model's threshold. {under} under the curve is"
 
 
 def _curves(
@@ -366,7 +366,7 @@ def _calibration(result: RunResult) -> Chart | None:
             list(zip(each.predicted, each.observed, strict=True)),
             Style(colour(number - 1) if several else MODEL),
             tips=[
-                f"{rows} rows of probability {probability:.2f}: {100 * share:.1f} % positive"
+                f"{rows} rows with probability {probability:.2f}: {100 * share:.1f} % positive"
                 for probability, share, rows in zip(each.predicted, each.observed, each.rows, strict=True)
             ],
         )
@@ -374,7 +374,7 @@ def _calibration(result: RunResult) -> Chart | None:
     ]
     return lines(
         "Calibration",
-        f"How many rows are positive of those with a probability; on the diagonal as many as it says. The Brier score "
+        f"Observed against predicted probability. On the diagonal the model is perfectly calibrated. The Brier score "
         f"is {result.metrics.brier:.4f}.",
         Axis("predicted probability", number=lambda share: f"{share:.3g}"),
         Axis("share of positives", number=lambda share: f"{share:.3g}"),
@@ -415,9 +415,9 @@ def _sizes(result: RunResult) -> Chart | None:
         )
     wide = curve[-1].size > _WIDE_SIZES
     return lines(
-        "Accuracy against size",
-        "Linear models of the best columns, on inner folds of the rows that ranked them (too high) and on test rows. "
-        "Squares are the readings: nested is honest, the other two are the best of a curve.",
+        "Accuracy by number of columns",
+        "Linear models of the best columns, on inner folds of the rows that ranked them (optimistic) and on test rows. "
+        "Squares: nested is unbiased, the other two are the best point of a curve.",
         Axis("columns", number=whole, is_log=wide),
         Axis("accuracy", number=lambda share: f"{100 * share:.3g} %"),
         series,
@@ -430,8 +430,8 @@ def _baselines(result: RunResult) -> Chart | None:
     known = {each.phrase: each.auc for each in result.baselines.values() if each.auc is not None}
     rows = {"this model": {"model": result.metrics.auc}, **{name: {"baseline": auc} for name, auc in known.items()}}
     return bars(
-        "Beside other methods",
-        "Area under the ROC curve of the model and of other methods, on the same test rows; 0.5 is a coin's.",
+        "Comparison with other methods",
+        "Area under the ROC curve of the model and of other methods on the same test rows; 0.5 is chance.",
         lambda area: f"{area:.4f}",
         rows,
         {"model": MODEL, "baseline": "var(--grey)"},

@@ -79,7 +79,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     """What was trained, and how well it does."""
     found = [("sites", _sites(result))]
     if (alignment := result.alignment) is not None:
-        found.append(("records", f"{alignment.records} that all sites hold, aligned by {alignment.by}"))
+        found.append(("records", f"{alignment.records} held by all sites, aligned by {alignment.by}"))
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
         found.append(("accuracy", _metrics(result.metrics, dealt(result))))
@@ -112,21 +112,23 @@ def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
         found.append(
             (
                 "stability",
-                f"two folds have {100 * selection.overlap:.0f} % of the columns that either chose in common; "
-                f"{always} of {len(selection.selected_in)} were chosen most often",
+                f"two folds share {100 * selection.overlap:.0f} % of the columns that either selected; "
+                f"{always} of {len(selection.selected_in)} were selected most often",
             )
         )
     if selection.equal_positions is not None:
-        found.append(("pooled order", f"{selection.equal_positions} of {of} columns stand where pooled rows put them"))
+        found.append(
+            ("pooled order", f"{selection.equal_positions} of {of} columns have the same rank as with pooled rows")
+        )
     if ranking.rows_determined is not None:
-        found.append(("rows told", f"{ranking.rows_determined} follow from the support sets that were released"))
+        found.append(("rows revealed", f"{ranking.rows_determined} follow from the released support sets"))
     return found
 
 
 def reading_line(reading: AccuracyEstimate) -> str:
     """A reading with its standard error, and why it is too high, if it is."""
     told = f"{100 * reading.accuracy:.1f} ± {100 * reading.standard_error:.1f} % with {reading.size:g} columns"
-    return f"{told}. {reading.biased}" if reading.biased else f"{told}, chosen without the rows tested on"
+    return f"{told}. {reading.biased}" if reading.biased else f"{told}, selected without the test rows"
 
 
 def _baselines(result: RunResult) -> str:
@@ -158,7 +160,7 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     for party, single in _single_rows(result.disclosures).items():
         listed = ", ".join(f"{count} in {what}" for what, count in single.items())
         who = "the coordinator" if party == COORDINATOR else party
-        found.append(("single rows", f"{listed}: of one row alone, which {who} can tell from them"))
+        found.append(("single rows", f"{listed} depend on one row alone, which {who} can learn"))
     return found
 
 
@@ -172,7 +174,9 @@ def _event_lines(result: RunResult) -> list[tuple[str, str]]:
         found.append(("logged", f"{_logged(logged)}; see log.jsonl"))
     if (network := result.network) is not None:
         measured, predicted = 1000 * network.measured_s_per_round, 1000 * network.predicted_s_per_round
-        found.append(("network", f"{measured:.1f} ms a round measured, {predicted:.1f} ms predicted without computing"))
+        found.append(
+            ("network", f"{measured:.1f} ms per round measured, {predicted:.1f} ms predicted without computation")
+        )
     if result.collusion is not None:
         found.append(("collusion", _collusion(result.collusion)))
     if result.audit:
@@ -201,10 +205,10 @@ def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
     found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
     if (ledger := privacy.ledger) is not None:
         budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
-        runs = f"{counted(ledger.releases, 'release')} of all runs that {ledger.path} knows"
+        runs = f"{counted(ledger.releases, 'release')} of all runs in {ledger.path}"
         found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
     if privacy.not_covered:
-        found.append(("not covered", f"{'; '.join(privacy.not_covered)}. The model may be released, and these may not"))
+        found.append(("not covered", f"{'; '.join(privacy.not_covered)}. Release the model only, not these"))
     return found
 
 
@@ -218,7 +222,7 @@ def _collusion(collusion: CollusionReport) -> str:
     who = f"{', '.join(parties)} {'learns' if len(parties) == 1 else 'learn'}"
     recovered = sorted({victim.site for victim in collusion.victims if victim.recovered})
     if not recovered:
-        return f"{who} no input of another site, of a single sum"
+        return f"{who} no input of another site from any single sum"
     share = sum(victim.recovered for victim in collusion.victims) / sum(
         victim.values for victim in collusion.victims if victim.site in recovered
     )
@@ -280,7 +284,7 @@ def _at_sites(found: SiteMetrics) -> str:
     auc = f", AUC {found.auc:.4f} to within {found.auc_resolution:.1g}" if found.auc is not None else ""
     rows = sum(map(sum, found.confusion_matrix)) if found.confusion_matrix else 0
     rows += sum(asdict(found.confusion).values()) if found.confusion else 0
-    return f"{percent(found.accuracy)} of {rows} rows that they hold out{auc}, by secure sums"
+    return f"{percent(found.accuracy)} of {rows} held-out rows{auc}, through secure sums"
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:
@@ -308,7 +312,7 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
     balanced = ""
     if metrics.balanced_accuracy is not None:
         balanced = f"accuracy {percent(metrics.balanced_accuracy)}, "
-    majority = f"{percent(metrics.majority_accuracy)} by the majority class alone"
+    majority = f"{percent(metrics.majority_accuracy)} for the majority class"
     at = f" from {metrics.threshold:.4g} on" if metrics.threshold else ""
     if at and metrics.deviations.get("threshold"):
         at += " (mean over folds, each has its own)"
@@ -328,15 +332,15 @@ def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str
     listed = ", ".join(f"{classes[i]!r} for {classes[j]!r} ({count})" for count, i, j in mistaken[:_MAX_MISTAKEN])
     shares = [
         f"{said} {percent(share)}{_deviation(metrics, name, 100)}"
-        for name, said in (("balanced_accuracy", "accuracy"), ("binary_accuracy", "each against the others"))
+        for name, said in (("balanced_accuracy", "accuracy"), ("binary_accuracy", "one against the rest"))
         if (share := getattr(metrics, name)) is not None
     ]
     scores = [f"F1 {metrics.f1:.3f}" if metrics.f1 is not None else "", f"MCC {metrics.mcc:.3f}"]
-    majority = f"{100 * (metrics.majority_accuracy or 0):.2f} % by the majority class alone"
+    majority = f"{100 * (metrics.majority_accuracy or 0):.2f} % for the majority class"
     return [
         (
             "classes",
-            f"{len(classes)}; most often taken {listed}" if listed else f"{len(classes)}, none taken for another",
+            f"{len(classes)}; most frequent errors {listed}" if listed else f"{len(classes)}, no errors",
         ),
         ("balanced", f"{', '.join(each for each in (*shares, *scores) if each)}; {majority}"),
     ]
@@ -344,23 +348,23 @@ def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str
 
 def _pooled(pooled: PooledMetrics, result: RunResult) -> str:
     if result.privacy is not None:
-        return f"{percent(pooled.accuracy)} without noise, on all rows together"
+        return f"{percent(pooled.accuracy)} without noise, on all rows in one place"
     accuracy, together = 100 * pooled.accuracy, "columns" if result.alignment is not None else "rows"
-    found = f"{accuracy:.2f} % with all {together} together"
+    found = f"{accuracy:.2f} % with all {together} in one place"
     if pooled.exact_kernel is not None:
         found = f"{accuracy:.2f} % in the same features, {percent(pooled.exact_kernel.accuracy)} with the exact kernel"
-    return f"{found}; decision values differ by {pooled.max_decision_difference:.1e} at most"
+    return f"{found}; decision values differ by at most {pooled.max_decision_difference:.1e}"
 
 
 def _wire(cost: CostReport) -> str:
     predicted, control = human_bytes(cost.predicted_wire_bytes), human_bytes(cost.control.payload_bytes)
     if cost.wire_bytes is None:
-        return f"{predicted} predicted (not measured on this transport), and {control} of parameters in orders"
+        return f"{predicted} predicted (not measured on this transport), plus {control} of parameters in requests"
     expected = cost.predicted_wire_bytes - cost.unmeasured_bytes
     agree = "as predicted" if cost.wire_bytes == expected else f"{predicted} predicted"
     if cost.unmeasured_bytes:
-        agree += f", {human_bytes(cost.unmeasured_bytes)} more to sites that were lost"
-    return f"{human_bytes(cost.wire_bytes)} measured, {agree}; and {control} of parameters in orders"
+        agree += f", plus {human_bytes(cost.unmeasured_bytes)} to lost sites"
+    return f"{human_bytes(cost.wire_bytes)} measured, {agree}; plus {control} of parameters in requests"
 
 
 def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
@@ -376,7 +380,7 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
             *([f"sums of {counted(sums, 'step')}"] if sums else []),
             *([f"each site's {', '.join(values)}"] if values else []),
             *([counted(parameters, "parameter")] if parameters else []),
-            *([f"{counted(others, 'thing')} more by design"] if others else []),
+            *([f"{counted(others, 'protocol-specific disclosure')} (see the report)"] if others else []),
         ]
         parties.append(f"to {'the ' if party in ('coordinator', 'sites') else ''}{party} {', '.join(counts)}")
     return "; ".join(parties) or "nothing"
@@ -410,11 +414,11 @@ def _seconds(timing: Timing, cost: CostReport) -> str:
     rounds = [phase.rounds_s for phase in cost.by_phase.values() if phase.rounds_s is not None]
     own = max(0.0, timing.train_s + timing.evaluate_s - sum(rounds))
     if rounds:
-        said += f"; of the last two {sum(rounds):.1f} in rounds, {own:.1f} by the coordinator"
+        said += f"; of train and evaluate {sum(rounds):.1f} in rounds, {own:.1f} at the coordinator"
     return f"{said}; audit {timing.audit_s:.1f}" if timing.audit_s else said
 
 
 def print_end(console: Console, seconds: float, report_s: float) -> None:
     """Print how many seconds all took, from the command on, and how many of them the report did."""
-    told = f"       {seconds:.1f} s from the command, with {report_s:.1f} for the report"
-    console.print(Text.assemble(("in all", "dim"), told))
+    told = f"      {seconds:.1f} s, of which {report_s:.1f} for the report"
+    console.print(Text.assemble(("elapsed", "dim"), told))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.run.audit import AttackResult, PartyAudit
 
-NOTHING_TRIED = "nothing was tried: no attack of ours is on this algorithm's sums"
+NOTHING_TRIED = "no attack on this algorithm is implemented"
 HEAD = ("who", "attack", "rows recovered", "false claims")
 
 
