@@ -32,7 +32,7 @@ _TELLING = (
 
 
 def gallery() -> str:
-    """Every scenario of the catalogue with its sentence, its command and its picture, as Markdown."""
+    """Return every scenario of the catalogue with its sentence, its command and its picture, as Markdown."""
     return "\n\n".join(part for name, sentence in spec.catalogue().items() for part in _entry(name, sentence))
 
 

@@ -1,4 +1,4 @@
-"""What the operator of a site allows, whatever a run asks for: the site's own policy, enforced in its process.
+"""The rules of a site's operator, which the site's own process enforces whatever a run requests.
 
 A run says its terms before anything is computed (`terms`), and a site that does not agree refuses them with a sentence.
 Later every order is held against the same rules and terms: a step that the agreed settings do not imply is refused
@@ -65,7 +65,7 @@ class SiteRules:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` made of one, after it went through a pipe that knows no tuples."""
+        """Return rules from the fields of `dataclasses.asdict`, in which a pipe turned tuples into lists."""
         plain: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
@@ -167,7 +167,7 @@ ANYTHING = SiteRules()
 
 
 def _spent_by(line: str, ledger: str) -> float:
-    """The epsilon of one line. Raises OrderRefused for a line that is none: nobody knows then what was spent."""
+    """Return the epsilon of one line. Raises OrderRefused for a malformed line: the amount spent is then unknown."""
     try:
         epsilon = json.loads(line)["epsilon"]
     except (ValueError, KeyError, TypeError):
@@ -180,7 +180,7 @@ def _spent_by(line: str, ledger: str) -> float:
 def _unlisted(
     kind: str, listed: Mapping[str, Mapping[str, Any]] | None, name: str, settings: Mapping[str, Any]
 ) -> Iterator[str]:
-    """What of a thing and its settings is not among those that are listed."""
+    """Yield the names and settings that are not listed."""
     if listed is None:
         return
     if name not in listed:
@@ -194,7 +194,7 @@ def _unlisted(
 
 
 def _beyond(rule: Any, value: Any) -> str:
-    """What a value must be that is not so; "" for one that may be."""
+    """Return what a value must be if it breaks a rule, otherwise ""."""
     if isinstance(rule, Mapping):
         low, high = rule.get("min"), rule.get("max")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,81 @@
+"""A check that docstrings are plain English: `python -m tools.english` lists those that are not.
+
+The docstring of a function begins with a verb of `tools/verbs.txt`. No docstring begins with a word that makes it a
+clause, such as "What" or "Whether". A property may name the thing that it returns. `CLEAN` lists what is checked.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+CLEAN = ("federation", "protocols", "fedsvm/__init__.py", "fedsvm/__main__.py", "tools")
+"""Files and folders without a finding. Extend it; never shorten it."""
+
+CLAUSES = frozenset({"How", "That", "What", "Where", "Whether", "Which", "Who", "Whom", "Whose"})
+"""Words with which a clause begins instead of a sentence."""
+
+VERBS = frozenset((ROOT / "tools" / "verbs.txt").read_text().split())
+
+
+def findings(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and reason of each docstring of a file that is no plain English."""
+    for owner, docstring, line in _docstrings(ast.parse(source)):
+        word = _first_word(docstring)
+        if word in CLAUSES:
+            yield line, f'a docstring must not begin with "{word}": begin with a verb, or name the thing'
+        elif (
+            isinstance(owner, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_property(owner) and word not in VERBS
+        ):
+            yield line, f'the docstring of {owner.name} must begin with a verb of tools/verbs.txt, got "{word}"'
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int]]:
+    """Yield the docstrings of modules, classes, functions and attributes, with owner and line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if node.body and (text := _text(node.body[0])) is not None:
+                yield node, text, node.body[0].lineno
+            for attribute, beneath in itertools.pairwise(node.body):
+                if isinstance(attribute, ast.Assign | ast.AnnAssign) and (text := _text(beneath)) is not None:
+                    yield attribute, text, beneath.lineno
+
+
+def _text(statement: ast.stmt) -> str | None:
+    """Return the text of a statement that is a string."""
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str(text))):
+            return text
+    return None
+
+
+def _first_word(docstring: str) -> str:
+    """Return the letters that a docstring begins with."""
+    found = re.match(r"\s*([A-Za-z]*)", docstring)
+    return found[1] if found else ""
+
+
+def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return whether a function is decorated as a property."""
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def main() -> None:
+    """Print the findings of the clean folders, or of those on the command line. Exit with status 1 if there are any."""
+    found = 0
+    for name in sys.argv[1:] or CLEAN:
+        path = ROOT / name
+        for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
+            for line, reason in findings(file.read_text()):
+                print(f"{file.relative_to(ROOT)}:{line}: {reason}")
+                found += 1
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
