@@ -222,8 +222,7 @@ class Order:
         )
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with fields verb, step, protocol, phase, phase_round, sites (if not all), parameters, timeout_s,
-        after.
+        """Encode with fields verb, step, protocol, phase, phase_round, sites, parameters, timeout_s, after.
 
         With a sum also shape, bound, options, opened_by; with a gather, shape.
         """

@@ -70,7 +70,7 @@ class KeyAgreement:
 
 
 def round_keys(pair_key: bytes, round_number: int, link: bytes = b"") -> bytes:
-    """Return the keys that two sites share in one round, for one purpose: a secret and a sealing key, 32 bytes each.
+    """Return the keys that two sites share in one round, for one purpose: a secret and a sealing key of 32 bytes.
 
     link: the round's in the chain of orders. Sites with different links share nothing.
 
