@@ -207,7 +207,7 @@ class Order:
 
     @property
     def verb(self) -> str:
-        """Return the name of the order in ledger and log: "run", "gather", "sum", or "sum-at" if a site opens the sum."""
+        """The name of the order in ledger and log: "run", "gather", "sum", or "sum-at" if a site opens the sum."""
         if self.terms is None:
             return "run"
         if isinstance(self.terms, GatherTerms):

@@ -94,7 +94,7 @@ def seal(keys: bytes, content: bytes, *, by_lower: bool) -> bytes:
 
 
 def unseal(keys: bytes, sealed: bytes, *, by_lower: bool) -> bytes:
-    """Open what one of two sites sealed; `by_lower`: the one whose name is first. Raises InvalidTag for anything else."""
+    """Open what one of two sites sealed; `by_lower`: the one whose name comes first. Raises InvalidTag otherwise."""
     return AESGCM(keys[SECRET_BYTES:]).decrypt(_nonce(0, by_lower), sealed, None)
 
 
