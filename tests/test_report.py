@@ -166,7 +166,7 @@ def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> No
         dict(lines(RunResult.from_dict(result)))["accuracy"].split(" mean of ")[1].startswith("2 repeats of 2 folds,")
     )
     assert "summed over 2 repeats of 2 folds. Each row is counted once per repeat, 2 times in total." in text
-    assert "Of 2 repeats of 2 folds; the mean area" in text
+    assert "2 repeats of 2 folds on test rows; the mean area" in text
     metrics = result["metrics"]
     for fold in metrics["folds"][1:]:
         fold["ppv"] = fold["auc"] = fold["roc"] = None
@@ -246,7 +246,7 @@ def test_a_browser_shows_ten_folds_and_a_comparison(tmp_path: Path) -> None:
     run("wdbc-10-fold", changes={"algorithm.landmarks": 20, "data.folds": 2}, out=tmp_path / "two")
     (tmp_path / "both.html").write_text(comparison.render([tmp_path / "ten", tmp_path / "two"]))
     page = loaded(tmp_path / "both.html", tmp_path)
-    assert page.cells["h2"] == ["What differs", "What came of it", "Plots"]
+    assert page.cells["h2"] == ["What differs", "Results", "Plots"]
     assert {"algorithm.landmarks", "data.folds"} <= set(page.cells["th"])
     cells = page.cells["td"]
     assert f"{100 * result['metrics']['accuracy']:.2f} %" in cells
@@ -270,7 +270,7 @@ def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
     assert done.returncode == 0
     page = Page((tmp_path / "both.html").read_text())
     assert {"a", "b"} <= set(page.cells["td"])
-    assert page.cells["h2"] == ["What came of it", "Plots"]  # and nothing that differs
+    assert page.cells["h2"] == ["Results", "Plots"]  # and nothing that differs
     assert fedsvm("report", tmp_path / "a", folder=tmp_path).stdout.strip() == str(tmp_path / "a" / "report.html")
 
 
@@ -307,7 +307,7 @@ def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
     assert page.cells["dt"] == []
     assert "The run failed in round" in text
     assert "site-2 dropped" in text
-    assert "have the others go on without a site that drops" in text
+    assert "continue without a site that drops out" in text
     assert "again with --debug" in text
 
 

@@ -13,8 +13,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tools.arguments import parser
+
 ROOT = Path(__file__).parent.parent
-CLEAN = ("federation", "protocols", "fedsvm/__init__.py", "fedsvm/__main__.py", "tools")
+CLEAN = ("federation", "protocols", "scenarios", "fedsvm/__init__.py", "fedsvm/__main__.py", "tools")
 """Files and folders without a finding. Extend it; never shorten it."""
 
 CLAUSES = frozenset({"How", "That", "What", "Where", "Whether", "Which", "Who", "Whom", "Whose"})
@@ -67,8 +69,10 @@ def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def main() -> None:
     """Print the findings of the clean folders, or of those on the command line. Exit with status 1 if there are any."""
+    arguments = parser("tools.english", __doc__)
+    arguments.add_argument("paths", nargs="*", default=CLEAN, help="files and folders to check; without any, CLEAN")
     found = 0
-    for name in sys.argv[1:] or CLEAN:
+    for name in arguments.parse_args().paths:
         path = ROOT / name
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
             for line, reason in findings(file.read_text()):

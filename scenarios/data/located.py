@@ -12,7 +12,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 
 def located(scenario: Scenario, base_folder: Path) -> Scenario:
-    """The scenario with the names of the sites that `data.site` has, where it has that key.
+    """Return the scenario with the names of the sites in `data.site`, if it has that key.
 
     Raises ScenarioError for data that cannot be read, and for what does not go together now that sites have names.
     """

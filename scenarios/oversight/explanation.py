@@ -1,4 +1,4 @@
-"""What would leave a site in a run of a scenario: a page that is generated from the script of the agreed terms."""
+"""An explanation of what would leave a site in a run, generated from the script of the agreed terms."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What would leave a site.
+    """The values that would leave a site.
 
     Parameters
     ----------

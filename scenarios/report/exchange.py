@@ -24,7 +24,7 @@ LedgerRow = Mapping[str, Any]
 
 
 def read_ledger(path: Path) -> list[dict[str, Any]]:
-    """The rows of a ledger, with what pictures need of them; none of a file that is not there."""
+    """Return the rows of a ledger with the columns that pictures need; none if the file is missing."""
     if not path.is_file():
         return []
     import pyarrow.parquet as pq  # slow to import
@@ -36,7 +36,7 @@ def read_ledger(path: Path) -> list[dict[str, Any]]:
 
 
 def topology(ledger: Sequence[LedgerRow], sites: Sequence[str]) -> Chart | None:
-    """The parties, and a line between any two that sent each other arrays, the wider the more bytes."""
+    """Draw the parties, and a line between those that exchanged arrays, wider for more bytes."""
     sent: dict[frozenset[str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in ledger:
         if row["messages"] and row["protocol"] != CONTROL:
@@ -78,7 +78,7 @@ def topology(ledger: Sequence[LedgerRow], sites: Sequence[str]) -> Chart | None:
 
 
 def _other(pair: frozenset[str], name: str) -> str:
-    """Whom one of two speaks with."""
+    """Return the other party of a pair."""
     return next(iter(pair - {name}), name)
 
 
@@ -94,7 +94,7 @@ class RoundPicture:
 def round_pictures(
     ledger: Sequence[LedgerRow], log: Sequence[Mapping[str, Any]], sites: Sequence[str]
 ) -> list[RoundPicture]:
-    """The messages of the first complete round of every kind: of each step of each phase."""
+    """Return the messages of the first complete round of every step of each phase."""
     rounds = {event["round"]: event for event in log if event["event"] == "round" and not event["aborted"]}
     first: dict[tuple[str, str], int] = {}
     for number, event in rounds.items():
@@ -142,7 +142,7 @@ def _picture(event: Mapping[str, Any], rows: Sequence[LedgerRow], sites: Sequenc
 
 
 def _in_order(messages: Sequence[LedgerRow], sites: Sequence[str]) -> list[list[LedgerRow]]:
-    """Messages by when they can be sent: a party sends on when all has come that it waits for.
+    """Return messages by the time at which they can be sent: a party sends after it received what it waits for.
 
     The ledger has no times. Where everybody waits for somebody, those begin who speak once more than they are answered,
     then those who answer, then those who send to each other; without such the first site of the ring, and what that
@@ -166,7 +166,7 @@ def _in_order(messages: Sequence[LedgerRow], sites: Sequence[str]) -> list[list[
 
 
 def _ready(waiting: Sequence[LedgerRow], opened: Sequence[LedgerRow], sites: Sequence[str]) -> list[LedgerRow]:
-    """What can be sent next; opened: the first of what is sent again after an answer."""
+    """Return the messages that can be sent next; opened: the first of those that are sent again after an answer."""
     unfilled = {row["to"] for row in waiting}
     if free := [row for row in waiting if row["from"] not in unfilled]:
         return free

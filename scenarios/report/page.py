@@ -43,14 +43,14 @@ def write_report(folder: Path) -> Path:
 
 
 def render(folder: Path) -> str:
-    """The page of a run. Raises ScenarioError for a folder without a run."""
+    """Return the page of a run. Raises ScenarioError for a folder without a run."""
     result = read_result(folder)
     run = _described(folder, result)
     return template.render("run.html.j2", run["name"], run=run)
 
 
 def _described(folder: Path, result: RunResult) -> dict[str, Any]:
-    """What the template shows of a run."""
+    """Return what the template shows of a run."""
     collusion, cost = result.collusion, result.cost
     log, ledger = read_log(folder), exchange.read_ledger(folder / "ledger.parquet")
     sites = [site.name for site in result.sites]
@@ -96,14 +96,14 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
 
 
 def read_log(folder: Path) -> list[Event]:
-    """What happened in a run, line by line; a last line that is not whole is left out."""
+    """Return the events of a run, without an incomplete last line."""
     text = _text(folder / LOG)
     whole = text[: text.rfind("\n") + 1]
     return [json.loads(line) for line in whole.splitlines()]
 
 
 def _text(path: Path) -> str:
-    """What a file of a run holds; nothing of one that could not be written."""
+    """Return the content of a file of a run, empty if it is missing."""
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
@@ -127,14 +127,14 @@ def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
 
 
 def _where(result: RunResult) -> str:
-    """How far a run came that did not complete."""
+    """Return how far an incomplete run came."""
     if (progress := result.progress) is None:
         return " before its sites were up"
     return f" in round {progress.round}, in phase {progress.phase}"
 
 
 def _ways_out(folder: Path, result: RunResult) -> Iterator[str]:
-    """What to do about a run that did not complete, beside what its error says."""
+    """Yield what to do about an incomplete run, in addition to its error."""
     if result.status == "completed":
         return
     for change in result.memberships:
@@ -149,7 +149,7 @@ def _ways_out(folder: Path, result: RunResult) -> Iterator[str]:
 
 
 def _cards(result: RunResult) -> Iterator[dict[str, str]]:
-    """The figures that are looked for first."""
+    """Yield the most important figures."""
     if (metrics := result.metrics) is not None:
         several = len(metrics.folds) > 1
         spread = statistics.stdev(fold.accuracy for fold in metrics.folds) if several else 0.0
@@ -198,7 +198,7 @@ def _within(metrics: Metrics, name: str) -> str:
 
 
 def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What of the page is there, by the ids of its headings."""
+    """Yield the sections of the page, with the ids of their headings."""
     listed = [
         ("summary", "Summary", run["summary"]),
         ("plots", "Plots of the run", run["plots"]),
@@ -223,7 +223,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _rounds(pictures: Sequence[exchange.RoundPicture]) -> list[dict[str, Any]]:
-    """The rounds that are drawn; the one that carried most is shown first."""
+    """Return the rounds to draw; the one with the most bytes is shown first."""
     first = max(pictures, key=lambda each: each.payload_bytes, default=None)
     return [{"name": each.name, "chart": each.chart, "is_first": each is first} for each in pictures]
 
@@ -234,7 +234,7 @@ def _cost(name: str, spent: ProtocolCost) -> list[Any]:
 
 
 def _links(result: RunResult) -> dict[str, Any]:
-    """Bytes from each party to each other, the more the darker."""
+    """Return the bytes between parties, with shades."""
     links = result.cost.by_link if result.cost else ()
     parties = [COORDINATOR, *(site.name for site in result.sites)] if links else []
     names = parties[: exchange.MAX_PARTIES]
@@ -260,7 +260,7 @@ def _logged(event: Event) -> list[Any]:
 
 
 def _confusion(result: RunResult) -> dict[str, Any] | None:
-    """How many test rows of each class are called what, over all folds; None where that was not counted."""
+    """Return the confusion matrix over all folds; None if it was not counted."""
     if result.model is None or result.metrics is None:
         return None
     if (table := result.metrics.confusion_matrix) is not None:
@@ -322,13 +322,13 @@ def _measured(
 
 
 def _of_fewer(metrics: Metrics, name: str) -> str:
-    """Of how many folds a measure is, where some have none."""
+    """Return the number of folds that have a measure, if some lack it."""
     known, folds = metrics.folds_with(name), len(metrics.folds)
     return f", of the {known} of {folds} folds that have it" if known < folds else ""
 
 
 def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:
-    """What came of each fold, and in the end their mean and deviation; nothing of a single model."""
+    """Return the results of each fold, their mean and deviation; empty for a single model."""
     folds = result.metrics.folds if result.metrics else ()
     if result.metrics is None or len(folds) < 2:
         return []
@@ -360,7 +360,7 @@ def _ranking_head(selection: SelectionResult) -> Iterator[str]:
 
 
 def _ranking(selection: SelectionResult) -> Iterator[list[str]]:
-    """The columns from the best on."""
+    """Yield the columns, best first."""
     ranking, chosen = selection.ranking, set(selection.ranking.selected)
     for place, name in enumerate(ranking.columns[:_MAX_RANKED]):
         score = ranking.scores[place]
@@ -381,7 +381,7 @@ _CERTAIN = {True: "yes", False: "no", None: ""}
 
 
 def _removals(selection: SelectionResult) -> Iterator[list[str]]:
-    """How columns were removed, step by step."""
+    """Yield the removal of columns, step by step."""
     for number, step in enumerate(selection.ranking.steps, start=1):
         names, more = ", ".join(step.removed[:_MAX_REMOVED]), len(step.removed) - _MAX_REMOVED
         gap = "" if step.gap is None else f"{step.gap:.1e}"
@@ -414,7 +414,7 @@ _MAX_SHAPES = 2
 
 
 def _disclosures(listed: Sequence[DisclosureReport]) -> Iterator[dict[str, Any]]:
-    """Each thing once, with the shapes that it had, of which a fold may have its own."""
+    """Yield each disclosure once, with its shapes, which may differ by fold."""
     alike: dict[tuple[str, str, str, str], list[DisclosureReport]] = {}
     for each in listed:
         alike.setdefault((each.to, each.step, each.kind, each.detail), []).append(each)
@@ -426,7 +426,7 @@ def _disclosures(listed: Sequence[DisclosureReport]) -> Iterator[dict[str, Any]]
 
 
 def _disclosure(each: DisclosureReport) -> dict[str, Any]:
-    """How much it says of single rows, and that in words."""
+    """Return how sensitive a disclosure is, in words."""
     rank, level, severity, sentence = _SEVERITY[each.kind]
     what = f"{sentence}: {each.detail}" if each.detail else sentence
     return {
@@ -440,7 +440,7 @@ def _disclosure(each: DisclosureReport) -> dict[str, Any]:
 
 
 def _beside_defaults(text: str) -> str:
-    """A scenario as short as it can be said; nothing of one that another version wrote."""
+    """Return a scenario without its defaults, empty if another version wrote it."""
     try:
         return spec.short_toml(spec.validate(tomllib.loads(text)))
     except (ScenarioError, ValueError):

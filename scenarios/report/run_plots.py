@@ -1,4 +1,4 @@
-"""What is drawn of one run: convergence, bytes, time, rounds, faults, the ROC curve."""
+"""The plots of one run: convergence, bytes, time, rounds, faults, ROC curve."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SMALLEST_TOLERANCE = 1e-9
 
 
 def human_seconds(seconds: float) -> str:
-    """3 significant digits and a unit: 12 ms, 3.21 s, 5 min 12 s."""
+    """Return 3 significant digits and a unit: 12 ms, 3.21 s, 5 min 12 s."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 100:
@@ -60,7 +60,7 @@ def human_seconds(seconds: float) -> str:
 
 
 def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.LedgerRow]) -> list[Chart]:
-    """All that can be drawn of a run, as much of it as there was."""
+    """Return all plots that apply to a run."""
     colours = palette(result, ledger)
     drawn = [
         _convergence(result, log),
@@ -80,7 +80,7 @@ def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.Led
 
 
 def palette(result: RunResult, ledger: Sequence[exchange.LedgerRow]) -> dict[str, str]:
-    """One colour for each phase and each protocol, the same in all plots."""
+    """Return a color for each phase and each protocol, the same in all plots."""
     phases = list(result.cost.by_phase) if result.cost else []
     protocols = [name for name in dict.fromkeys(row["protocol"] for row in ledger) if name not in (*phases, CONTROL)]
     named = {name: colour(number) for number, name in enumerate([*phases, *protocols])}
@@ -93,7 +93,7 @@ def palette(result: RunResult, ledger: Sequence[exchange.LedgerRow]) -> dict[str
 def gap_curves(
     log: Sequence[Event], last: float | None, fold_name: Callable[[int], str] = "fold {}".format
 ) -> dict[str, list[tuple[float, float]]]:
-    """The certified gap after each iteration, a curve for each model, by the name of its fold.
+    """Return the certified gap after each iteration, a curve for each model, by the name of its fold.
 
     A model's last gap is in the line that names its fold; where there is none, that of the only model is `last`.
     Training that began anew, as when sites left, is a curve of its own. fold_name: what the fold of a number from 1 is
@@ -173,7 +173,7 @@ _TIME_COLOURS = {_LOCAL: SITES, _EXCHANGE: EXCHANGE, _OWN: HUB}
 
 
 def _time(result: RunResult, log: Sequence[Event]) -> Chart | None:
-    """Seconds of each phase: of rounds without a message, of rounds with messages, and between rounds."""
+    """Draw the seconds of each phase: rounds without messages, rounds with messages, and between rounds."""
     if result.cost is None:
         return None
     spent: dict[str, dict[str, float]] = {phase: defaultdict(float) for phase in result.cost.by_phase}
@@ -222,7 +222,7 @@ def _rounds(result: RunResult, log: Sequence[Event], colours: Mapping[str, str])
 
 
 def _presence(result: RunResult, log: Sequence[Event]) -> Chart | None:
-    """Who took part from when until when, of a run in which that changed or was to change."""
+    """Draw when each site took part, for a run in which that changed or was to change."""
     names = [site.name for site in result.sites]
     if not log or (not result.faults and len(result.memberships) < 2):
         return None
@@ -281,7 +281,7 @@ def _roc(result: RunResult) -> Chart | None:
 
 
 def _class_rocs(result: RunResult) -> Chart | None:
-    """Of more than two classes each against the others, of the first fold that has them."""
+    """Draw each of more than two classes against the rest, for the first fold that has them."""
     metrics = result.metrics
     fold = next((each for each in metrics.folds if any(each.class_rocs)), None) if metrics else None
     if metrics is None or fold is None or result.model is None or metrics.auc is None:
@@ -319,7 +319,7 @@ def _precision_recall(result: RunResult) -> Chart | None:
 
 
 def _of(curves: Sequence[Any], result: RunResult) -> str:
-    """What the area under curves is called."""
+    """Return the description of the area under curves."""
     folds = dealt(result)
     if folds and result.metrics is not None and len(curves) < len(result.metrics.folds):
         folds = f"{len(curves)} of {len(result.metrics.folds)} folds"
@@ -336,7 +336,7 @@ def _curves(
     *,
     has_diagonal: bool = False,
 ) -> Chart:
-    """Curves of shares, one for each fold, with its number and its operating point."""
+    """Draw curves of shares, one for each fold, with its number and its operating point."""
     several, series = len(curves) > 1, []
     for number, (across, up), operating in curves:
         name = fold_name(number) if several and len(curves) <= _MAX_LEGEND else ""
@@ -388,7 +388,7 @@ def _calibration(result: RunResult) -> Chart | None:
 
 
 def _decision_curve(result: RunResult) -> Chart | None:
-    """Net benefit against the probability from which rows are treated, of each fold."""
+    """Draw the net benefit by threshold probability, for each fold."""
     folds = enumerate(result.metrics.folds, 1) if result.metrics else ()
     curves = [(number, fold.decision_curve) for number, fold in folds if fold.decision_curve]
     if not curves:
@@ -421,7 +421,7 @@ def _worthwhile(thresholds: Sequence[float], benefits: Sequence[float]) -> list[
 
 
 def _sizes(result: RunResult) -> Chart | None:
-    """Accuracy against the number of columns, and the three readings of it."""
+    """Draw the accuracy by number of columns, and its three estimates."""
     selection = result.selection
     if selection is None or len(selection.curve) < 2:
         return None

@@ -55,7 +55,7 @@ def print_summary(console: Console, result: RunResult, folder: Path) -> None:
 
 
 def release_remarks(result: RunResult) -> list[str]:
-    """What to know of trained and released models beside their figures, each sentence once."""
+    """Return remarks on trained and released models, each sentence once."""
     shortfalls = result.metrics.shortfalls if result.metrics else ()
     releases = result.privacy.releases if result.privacy else ()
     return list(dict.fromkeys([*shortfalls, *(remark for release in releases for remark in release.remarks)]))
@@ -76,7 +76,7 @@ def lines(result: RunResult) -> list[tuple[str, str]]:
 
 
 def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
-    """What was trained, and how well it does."""
+    """Return what was trained, and its quality."""
     found = [("sites", _sites(result))]
     if (alignment := result.alignment) is not None:
         found.append(("records", f"{alignment.records} held by all sites, aligned by {alignment.by}"))
@@ -102,7 +102,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
 
 
 def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
-    """Which columns were chosen, and the readings of their accuracy."""
+    """Return the selected columns, and the estimates of their accuracy."""
     ranking = selection.ranking
     kept, of = ranking.selected, len(ranking.columns)
     listed = [name for name in ranking.columns if name in kept][:_MAX_COLUMNS]
@@ -128,13 +128,13 @@ def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
 
 
 def reading_line(reading: AccuracyEstimate) -> str:
-    """A reading with its standard error, and why it is too high, if it is."""
+    """Return an estimate with its standard error, and why it is optimistic, if it is."""
     told = f"{100 * reading.accuracy:.1f} ± {100 * reading.standard_error:.1f} % with {reading.size:g} columns"
     return f"{told}. {reading.biased}" if reading.biased else f"{told}, selected without the test rows"
 
 
 def _baselines(result: RunResult) -> str:
-    """Those that the algorithm brings along by their AUC, and those on pooled rows that were named by accuracy."""
+    """Return the algorithm's own baselines by AUC, or the chosen ones on pooled rows by accuracy."""
     others = (result.baselines or {}).values()
     if result.scenario["compare"]["baselines"] is True:
         known = [f"{each.phrase} {each.auc:.4f}" for each in others if each.auc is not None]
@@ -154,7 +154,7 @@ def _cost_lines(cost: CostReport) -> list[tuple[str, str]]:
 
 
 def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
-    """Who learnt what by design."""
+    """Return who learned what by design."""
     found = [("disclosed", _disclosed(result.disclosures))]
     if result.secrecy is not None:
         found += [("one sum", result.secrecy.single_sum), ("all sums", result.secrecy.whole_run)]
@@ -167,7 +167,7 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
 
 
 def _event_lines(result: RunResult) -> list[tuple[str, str]]:
-    """What was done to the run: faults, slow links, collusion; and what its sites logged."""
+    """Return the events of the run: faults, slow links, collusion, and log records of sites."""
     found = [
         ("fault", f"{fault.kind} {fault.site} in {fault.phase} round {fault.round}: {fault.outcome}")
         for fault in result.faults
@@ -200,7 +200,7 @@ def _objective(model: ModelResult, what: str) -> str:
 
 
 def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
-    """What was promised, what other runs spent beside it, and what in the run's folder is not part of it."""
+    """Return the guaranteed privacy, the total over all runs, and what in the run's folder is not covered."""
     several = f" in {len(privacy.releases)} releases" if len(privacy.releases) > 1 else ""
     whom = "; ".join(privacy.protects_against)
     spent = _spent(privacy.epsilon, privacy.delta)
@@ -219,7 +219,7 @@ def _spent(epsilon: float, delta: float) -> str:
 
 
 def _collusion(collusion: CollusionReport) -> str:
-    """Of single sums; what the whole run gives away is a line of its own."""
+    """Return what colluders learned from single sums. The whole run has a line of its own."""
     parties = Coalition(collusion.coalition, collusion.coordinator).parties
     who = f"{', '.join(parties)} {'learns' if len(parties) == 1 else 'learn'}"
     recovered = sorted({victim.site for victim in collusion.victims if victim.recovered})
@@ -252,7 +252,7 @@ def _sites(result: RunResult) -> str:
 
 
 def dealt(result: RunResult) -> str:
-    """How rows were dealt, such as "4 folds" or "3 repeats of 2 folds"; nothing of a single model."""
+    """Return the cross-validation, such as "4 folds" or "3 repeats of 2 folds"; empty for a single model."""
     count, times = len(result.metrics.folds) if result.metrics else 0, repeats(result)
     if count < 2:
         return ""
@@ -260,7 +260,7 @@ def dealt(result: RunResult) -> str:
 
 
 def fold_names(result: RunResult) -> Callable[[int], str]:
-    """What a model is called by the fold that it did without, counted from 1: "fold 2", or "repeat 1, fold 2"."""
+    """Return the name of a model by its held-out fold, counted from 1: "fold 2", or "repeat 1, fold 2"."""
     data = result.scenario["data"]
     folds, several = data.get("folds") or 1, data.get("repeats", 1) > 1
 
@@ -272,7 +272,7 @@ def fold_names(result: RunResult) -> Callable[[int], str]:
 
 
 def repeats(result: RunResult) -> int:
-    """How often every row was tested on: once, or in each repeat of a run that came to its end."""
+    """Return how often every row was tested: once, or in each repeat of a completed run."""
     return int(result.scenario["data"].get("repeats", 1)) if result.status == "completed" else 1
 
 
@@ -290,14 +290,14 @@ def _at_sites(found: SiteMetrics) -> str:
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:
-    """Over folds, where there are some, and over how many if not all have the measure."""
+    """Return the deviation over folds, if any, and the number of folds with the measure if some lack it."""
     deviation, known = metrics.deviations.get(name), metrics.folds_with(name)
     over = f" (of {known} of {len(metrics.folds)} folds)" if known < len(metrics.folds) else ""
     return over if deviation is None else f" ± {factor * deviation:.{2 if factor > 1 else 4}f}{over}"
 
 
 def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:
-    """What medicine asks of the two classes; nothing of a result that was written before these were measured."""
+    """Return the clinical measures of two classes; empty for an old result without them."""
     if metrics.majority_accuracy is None:
         return []
     if metrics.confusion_matrix is not None:
@@ -348,7 +348,7 @@ def _intervals(metrics: Metrics) -> str:
 
 
 def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The same of more than two classes, and which of them are taken for which most often."""
+    """Return the measures of more than two classes, and the most frequent errors."""
     table = metrics.confusion_matrix or ()
     mistaken = sorted(
         ((count, i, j) for i, counts in enumerate(table) for j, count in enumerate(counts) if i != j and count),
@@ -393,7 +393,7 @@ def _wire(cost: CostReport) -> str:
 
 
 def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
-    """How many sums, values of single sites and other things each party was shown."""
+    """Return the numbers of sums, values of single sites and other disclosures to each party."""
     parties = []
     for party in dict.fromkeys(each.to for each in disclosures):
         shown = [each for each in disclosures if each.to == party]
@@ -412,7 +412,7 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
 
 
 def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Counter[str]]:
-    """How often each party saw what is a single row's: in sums of a step, and in differences of such."""
+    """Return how often each party saw a single row: in sums of a step, and in differences of sums."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for each in disclosures:
         if each.kind in ("single-row", "row-difference"):
@@ -422,7 +422,7 @@ def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Coun
 
 
 def _logged(by_site: Mapping[str, Mapping[str, int]]) -> str:
-    """How many records of each level came from each site, such as "site-1 2 warnings, 1 error"."""
+    """Return the number of log records of each level by site, such as "site-1 2 warnings, 1 error"."""
     levels = {"info": "message", "debug": "debugging message"}
     told = {
         site: ", ".join(counted(count, levels.get(level, level)) for level, count in counts.items())

@@ -1,4 +1,4 @@
-"""What parties made of a whole run, as a line of the summary and as a table."""
+"""The result of attacks on a whole run, as a line of the summary and as a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEAD = ("who", "attack", "rows recovered", "false claims")
 
 
 def table(audits: Sequence[PartyAudit]) -> list[tuple[str, ...]]:
-    """For each party what it saw, a row for each attack, and one for all of them together."""
+    """Return for each party what it saw, a row for each attack, and one for all attacks together."""
     return [row for audit in audits for row in _rows(audit)]
 
 
@@ -42,7 +42,7 @@ def _came_of(audit: PartyAudit, attack: AttackResult) -> str:
 
 
 def line(audits: Sequence[PartyAudit]) -> str:
-    """The most that each kind of party recovered, and whether any of it is false."""
+    """Return the maximum that each kind of party recovered, and the number of false claims."""
     if not any(audit.attacks for audit in audits):
         return NOTHING_TRIED
     if len(audits) == 1:

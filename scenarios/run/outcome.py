@@ -22,7 +22,7 @@ from fedsvm.scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFol
 from fedsvm.scenarios.run.selection import FoldSelection
 
 _OF_RUN = frozenset({"classes", "algorithm"})
-"""What model.npz says beside the arrays of the model."""
+"""The entries of model.npz besides the arrays of the model."""
 
 SITE_MODELS = "sites"
 """The folder of a run in which each site keeps its own part of a vertical model."""
@@ -68,7 +68,7 @@ class Fold(ModelEvaluation):
 
 @dataclass(frozen=True)
 class Alignment:
-    """How sites found the records that all of them hold, and how many these are."""
+    """The way in which sites found the records that all of them hold, and their number."""
 
     by: str
     records: int

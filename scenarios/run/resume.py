@@ -19,7 +19,7 @@ _COORDINATORS = "coordinator.journal"
 
 @contextmanager
 def begun(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[Journal]:
-    """The journal of a run that begins in a folder; base: where paths of the scenario start from.
+    """Open the journal of a run that begins in a folder; base: where paths of the scenario start.
 
     met: of a run across hosts, who has come.
 

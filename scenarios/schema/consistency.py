@@ -1,4 +1,4 @@
-"""What in a scenario does not go together, though each of its tables is valid by itself."""
+"""The contradictions between valid tables of a scenario."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tables:
 
 
 def impossible(tables: Tables) -> Iterator[str]:
-    """What does not go together, as far as the tables concerned are valid by themselves."""
+    """Yield contradictions between tables that are valid by themselves."""
     federation, data, algorithm, protocol = tables.federation, tables.data, tables.algorithm, tables.protocol
     if federation and protocol and federation.sites < protocol.secure_sum.min_sites:
         yield (
@@ -80,12 +80,12 @@ def impossible(tables: Tables) -> Iterator[str]:
 
 
 def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:
-    """Whether its model is of columns that it has chosen."""
+    """Return whether the model is of selected columns."""
     return algorithm.implementation.chooses_columns and data.partition == "horizontal"
 
 
 def _on_a_cluster(tables: Tables) -> Iterator[str]:
-    """What needs all sites on this machine: relays between them, and files that both they and the runner have."""
+    """Yield what requires all sites on this machine: relays between them, and files shared with the runner."""
     if tables.network is not None or any(fault.on_links for fault in tables.faults.values()):
         yield 'federation.launcher: network conditions and faults on links need "local"; leave them out.'
     if tables.collusion is not None:
@@ -97,7 +97,7 @@ def _on_a_cluster(tables: Tables) -> Iterator[str]:
 
 
 def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
-    """What of the split does not fit the sites."""
+    """Yield contradictions between the split and the sites."""
     if data.split.startswith(SIZES) and len(sizes := sizes_of(data.split)) != federation.sites:
         yield f"data.split: {len(sizes)} sizes are given for {federation.sites} sites."
     if data.split.startswith(COLUMNS) and len(lists := columns_of(data.split)) != federation.sites:
@@ -112,7 +112,7 @@ def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
 
 
 def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
-    """What the algorithm needs of the data, and what it has no use for."""
+    """Yield what the algorithm requires of the data, or does not use."""
     algorithm = table.implementation
     if data.partition != algorithm.partition:
         others = " or ".join(f'"{name}"' for name, other in ALGORITHMS.loadable() if other.partition == data.partition)
@@ -151,7 +151,7 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
 
 
 def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec) -> Iterator[str]:
-    """What cannot be of faults, network and collusion."""
+    """Yield contradictions in faults, network and collusion."""
     names, faults = federation.site_names, list(tables.faults.values())
     phases = tables.algorithm.implementation.phases if tables.algorithm else None
     for number, fault in tables.faults.items():
