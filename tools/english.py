@@ -16,7 +16,7 @@ from pathlib import Path
 from tools.arguments import parser
 
 ROOT = Path(__file__).parent.parent
-CLEAN = ("federation", "protocols", "scenarios", "fedsvm/__init__.py", "fedsvm/__main__.py", "tools")
+CLEAN = ("federation", "protocols", "algorithms", "scenarios", "fedsvm/__init__.py", "fedsvm/__main__.py", "tools")
 """Files and folders without a finding. Extend it; never shorten it."""
 
 CLAUSES = frozenset({"How", "That", "What", "Where", "Whether", "Which", "Who", "Whom", "Whose"})

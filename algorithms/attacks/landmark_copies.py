@@ -24,7 +24,7 @@ class LandmarkCopies(Attack):
     name = "landmarks"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """The landmarks of each fold, together."""
+        """Attack the landmarks of all folds together."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):

@@ -31,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowsEstimator(FederatedEstimator):
-    """What is learnt over sites that hold rows."""
+    """An estimator over sites that hold rows."""
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Learn from rows that sites hold.
@@ -64,7 +64,7 @@ class RowsEstimator(FederatedEstimator):
         """Train on checked rows (n, p) and labels (n,), see `Labelled`, and keep what was learnt."""
 
     def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
-        """Which of the rows `indices`, of `rows` in all, each site holds."""
+        """Return which of the rows `indices`, of `rows` in all, each site holds."""
         if groups is None:
             sites = self._parameter("sites")
             if len(indices) < sites:
@@ -134,7 +134,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
 
 
 def _names(groups: Any, rows: int) -> NDArray[np.str_]:
-    """(n,) the site of each row, as text. Raises ValueError for a row without one."""
+    """Return (n,) the site of each row, as text. Raises ValueError for a row without one."""
     sites = np.asarray(groups)
     if sites.shape != (rows,):
         raise ValueError(f"groups must say a site for each of {rows} rows, got shape {sites.shape}.")
@@ -144,7 +144,7 @@ def _names(groups: Any, rows: int) -> NDArray[np.str_]:
 
 
 def _site_name(name: str) -> str:
-    """The name, if a site can have it."""
+    """Return the name if it is valid for a site."""
     if not _NAME.fullmatch(name) or name == COORDINATOR:
         raise ValueError(
             f"groups: the name of a site must be made of at most 64 letters, digits, dots, hyphens and underscores, "
@@ -243,7 +243,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
 
     @available_if(_is_to_be_calibrated)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities of the classes, by a sigmoid that was fitted on rows set apart; needs `calibration` above 0.
+        """Return probabilities of the classes, by a sigmoid fitted on rows set apart. Requires `calibration` above 0.
 
         Parameters
         ----------
@@ -266,7 +266,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
         return bool(self._parameter("calibration") > 0)
 
     def _apart(self, labels: FloatArray, seed: int) -> NDArray[np.bool_]:
-        """(n,) a share of the rows of each class. Raises ValueError where a class has too few."""
+        """Return (n,) a share of the rows of each class. Raises ValueError if a class has too few."""
         random, share = np.random.default_rng([seed, 8]), self._parameter("calibration")
         if len(self.classes_) > 2:
             raise ValueError(f"calibration is of two classes, and y has {len(self.classes_)}; set it to 0.")

@@ -63,7 +63,7 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         self._keep(model, scale, task.accountant.report())
 
     def _set_apart(self, labels: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
-        """Indices of the public rows and of the others. Raises ValueError."""
+        """Return the indices of the public rows and of the others. Raises ValueError."""
         wanted = self._parameter("public")
         count = wanted if isinstance(wanted, int) else round(wanted * len(labels))
         shuffled = np.random.default_rng([seed, 5]).permutation(len(labels))

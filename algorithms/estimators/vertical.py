@@ -76,7 +76,7 @@ class VerticalClassifier(FederatedClassifier):
         return list(getattr(self, "feature_names_in_", range(width)))
 
     def _held(self, width: int) -> list[list[int]]:
-        """Which columns each site holds. Raises ValueError unless each of `width` is held once."""
+        """Return which columns each site holds. Raises ValueError unless each of `width` is held once."""
         if self.columns is None:
             sites = self._parameter("sites")
             if width < sites:

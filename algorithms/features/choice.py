@@ -1,4 +1,4 @@
-"""Which features a linear model is trained in: what a user decides, and what the sites agree on for it."""
+"""The choice of features for a linear model: the settings of a user, and what the sites agree on for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KEYS_OF = {
 
 @dataclass(kw_only=True)
 class FeatureSettings(KernelSettings):
-    """Which features, of which kernel."""
+    """The settings of features and their kernel."""
 
     features: Annotated[
         Literal["landmarks", "fourier", "identity"],
@@ -68,7 +68,7 @@ class FeatureSettings(KernelSettings):
     ] = 100
 
     def feature_problems(self) -> Iterator[str]:
-        """What of these settings does not go together; see `Algorithm.problems`."""
+        """Yield contradictions in these settings; see `Algorithm.problems`."""
         if self.features == "identity" and self.kernel != "linear":
             yield f'kernel: must be "linear" with features = "identity", which has no other, got "{self.kernel}"'
         if self.features == "fourier" and self.kernel != "rbf":
@@ -89,7 +89,7 @@ class FeatureSettings(KernelSettings):
         return "some rows" if with_site and self.landmark_method == "global" else "copies"
 
     def landmark_remarks(self, coalition: Coalition) -> list[str]:
-        """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has.
+        """Return what the coordinator and one site can tell of landmarks together, and what a site that opens sums has.
 
         See `Algorithm.remarks`.
         """
@@ -125,13 +125,13 @@ class Features:
 
 
 def read_map(fields: Mapping[str, Any]) -> FeatureMap:
-    """The map that sites were told of, or that a model's file holds."""
+    """Return the map that was sent to sites, or that a model's file holds."""
     values = {name: value if np.ndim(value) else np.asarray(value).item() for name, value in fields.items()}
     return FEATURE_MAPS[values["features"]].of_parts(values)
 
 
 def choose_features(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:
-    """The map of the scaled rows that sites hold ready. The rounds, if it takes any, are those of landmarks."""
+    """Choose the map of the scaled rows that sites hold ready. Only landmarks take rounds."""
     kernel = settings.kernel_of(prepared.columns)
     if settings.features == "identity":
         return Features(IdentityMap(prepared.columns), f"{prepared.columns} columns", {"rank": prepared.columns})
@@ -176,7 +176,7 @@ def _shortfall(settings: FeatureSettings, count: int, asked: int, rows: int) -> 
 
 
 def _exposure(settings: FeatureSettings, count: int, exposed: int) -> str:
-    """Whether landmarks are records."""
+    """Return whether landmarks are copies of records, in words."""
     if settings.landmark_method == "gaussian":
         return "normal draws: none is a row or a mean of rows"
     if exposed:

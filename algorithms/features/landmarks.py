@@ -63,7 +63,7 @@ def asked_count(wanted: float, rows: int) -> int:
 
 
 def landmark_count(wanted: float, rows: int) -> int:
-    """How many landmarks there are for so many rows: a share of them, or a count where `wanted` is an int.
+    """Return the number of landmarks for `rows` rows: a share of them, or a count if `wanted` is an int.
 
     Raises FederationError for more than a message can carry the kernel matrix of.
     """
@@ -88,7 +88,7 @@ def landmark_script(terms: Terms) -> Script:
 
 
 class LandmarkSums(SitePart):
-    """What a site does towards the landmarks."""
+    """The steps of a site to find landmarks."""
 
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
@@ -111,7 +111,8 @@ class LandmarkSums(SitePart):
 
     @step(bound=math.inf)
     def local_landmarks(self, quotas: list[int]) -> FloatArray:
-        """(l, p + 1): this site's centres in its secret places, each with a 1 that says the place is taken."""
+        """Return the (l, p + 1) this site's centers in its secret places, each with a 1 that marks the place as
+        taken."""
         position = self._site.channel.sites.index(self._site.site)
         order = secret_order(self._site.secret, "landmarks", sum(quotas))
         places = order[sum(quotas[:position]) :][: len(self._centres)]
@@ -122,7 +123,7 @@ class LandmarkSums(SitePart):
 
     @step
     def records_exposed(self) -> FloatArray:
-        """How many of this site's centres are a single row's copy."""
+        """Return the number of this site's centers that are copies of a single row."""
         return np.array(float(self._copies))
 
     # Global: of sums over all sites.
@@ -145,7 +146,8 @@ class LandmarkSums(SitePart):
 
     @step(bound=math.inf, receiver="site")
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
-        """(slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their number."""
+        """Return the (slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their
+        number."""
         sums = np.zeros((slots, self._site.rows.shape[1] + 2))
         sums[: len(self._centres)] = k_means.cluster_sums(self._site.rows, self._centres)
         self._own_sizes = sums[:, -1]
@@ -153,7 +155,7 @@ class LandmarkSums(SitePart):
 
     @step(bound=math.inf)
     def last_centres(self, opener: str, slots: int, min_cluster_size: int) -> FloatArray:
-        """(slots, p + 1): what the last sums make the centres, each with a 1; zeros but where they were opened."""
+        """Return the (slots, p + 1) centers from the last sums, each with a 1; zeros except where they were opened."""
         self._site.check_agreed(min_cluster_size=min_cluster_size)
         shape = (slots, self._site.rows.shape[1] + 1)
         if self._site.site != opener:
@@ -162,7 +164,7 @@ class LandmarkSums(SitePart):
 
     @step
     def rows_isolated(self, opener: str, rounds: int, min_cluster_size: int) -> FloatArray:
-        """(2,): how many of the last centres are one row's copy, and in how many clusters there was one of others."""
+        """Return the (2,) number of last centers that are copies of one row, and of clusters with one row of others."""
         if self._site.site != opener:
             return np.zeros(2)
         self._note_lone_rows(rounds)
@@ -170,7 +172,7 @@ class LandmarkSums(SitePart):
         return np.array([float((sizes == 1).sum()), float(sum(self._lone_rows.values()))])
 
     def _note_lone_rows(self, rounds: int) -> None:
-        """Of the sums opened last, after so many rounds: how many clusters hold one row that is not this site's."""
+        """Count the clusters in the last opened sums, after this number of rounds, with one row of another site."""
         of_others = np.rint(self._site.opened[:, -1]) - self._own_sizes
         self._lone_rows[rounds] = int((of_others == 1).sum())
 
@@ -178,25 +180,25 @@ class LandmarkSums(SitePart):
 
     @step(bound=math.inf)
     def row_sums(self) -> FloatArray:
-        """(p,): the sum of this site's scaled rows."""
+        """Return the (p,) sum of this site's scaled rows."""
         return np.asarray(self._site.rows.sum(axis=0))
 
     @step(bound=math.inf)
     def outer_products(self, mean: FloatArray) -> FloatArray:
-        """(p (p + 1) / 2,): the sum of the rows' outer products with themselves, less the mean; upper triangle."""
+        """Return the (p (p + 1) / 2,) sum of the centered rows' outer products with themselves; upper triangle."""
         apart = self._site.rows - mean
         return (apart.T @ apart)[np.triu_indices(len(mean))]
 
 
 def _table(centres: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Centres on top of a table of this shape, each with a 1 that says the place is taken."""
+    """Return a table of this shape with the centers on top, each with a 1 that marks the place as taken."""
     table = np.zeros(shape)
     table[: len(centres), :-1], table[: len(centres), -1] = centres, 1.0
     return table
 
 
 def _taken(table: FloatArray) -> FloatArray:
-    """The centres (l, p) in a table."""
+    """Return the centers (l, p) in a table."""
     return np.asarray(table[table[:, -1] > 0.5, :-1])
 
 
@@ -212,7 +214,7 @@ def choose_landmarks(
     columns: int,
     seed: int,
 ) -> Landmarks:
-    """At most `count` landmarks by one of the methods, the same at every site.
+    """Choose at most `count` landmarks by one of the methods, the same at every site.
 
     rows: training rows at each site. Raises FederationError when clusters of the wanted size leave none.
     """
@@ -245,7 +247,7 @@ def _local_landmarks(
 def _global_landmarks(
     federation: Federation, count: int, min_cluster_size: int, rows: Mapping[str, int], columns: int, seed: int
 ) -> Landmarks:
-    """Lloyd's iterations at the site that opens the sums; the rounds build on each other and on its being there."""
+    """Run Lloyd's iterations at the site that opens the sums. The rounds depend on each other and on that site."""
     opener = min(federation.sites, key=lambda site: rows[site])
     rounds = k_means.rounds(count)
     for plan in rounds:
@@ -274,7 +276,7 @@ def _gaussian_landmarks(federation: Federation, count: int, rows: int, columns: 
 
 
 def normal_draws(mean: FloatArray, covariance: FloatArray, count: int, seed: int) -> FloatArray:
-    """(count, p) from the normal distribution with this mean (p,) and covariance (p, p).
+    """Draw (count, p) from the normal distribution with this mean (p,) and covariance (p, p).
 
     By the covariance's symmetric root, which is the same whatever eigenvectors a linear algebra library chooses.
     """
@@ -284,7 +286,7 @@ def normal_draws(mean: FloatArray, covariance: FloatArray, count: int, seed: int
 
 
 def shares(count: int, weights: list[int]) -> list[int]:
-    """`count` split in proportion to `weights`, by largest remainder; nobody gets more than its weight."""
+    """Split `count` in proportion to `weights`, by largest remainders; no share exceeds its weight."""
     total = sum(weights)
     wanted = min(count, total)
     exact = [wanted * weight / total for weight in weights]

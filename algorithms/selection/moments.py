@@ -19,7 +19,7 @@ MOMENTS = "class means and variances of every column: rows of each class, sums a
 
 
 def class_moments(federation: Federation, columns: int, classes: int = 2) -> ClassMoments:
-    """Of all rows, once no class is known to be so small that its sums would show them.
+    """Return the moments of all rows, after checking that no class is so small that its sums would reveal rows.
 
     Raises FederationError for one that is, and MembershipChanged where sites leave or join.
     """

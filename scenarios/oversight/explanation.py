@@ -18,7 +18,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 HEAD = ("step", "what", "numbers", "times")
 _SHAPE = re.compile(
-    r"^(?:Return )?(?P<shape>\((?:[^()]|\([^()]*\))*\))(?:, or [^:]*| or \([^)]*\))?[:,]?\s*(?P<rest>.*)$"
+    r"^(?:Return (?:the )?)?(?P<shape>\((?:[^()]|\([^()]*\))*\))(?:, or [^:]*| or \([^)]*\))?[:,]?\s*(?P<rest>.*)$"
 )
 _LETTERS = {
     "p": "columns after encoding",
