@@ -404,7 +404,7 @@ def train(federation: Federation, settings: DppSettings, labels: FloatArray, see
     """
     if settings.landmarks is None:
         check_memory(len(labels))
-    derived = settings.gamma == "auto" and settings.kernel != "linear"
+    derived = isinstance(settings.gamma, str) and settings.kernel != "linear"
     kernel = settings.kernel_of(count_columns(federation) if derived else 1)
     exchange = KernelExchange(federation, kernel, settings.kernel_exchange, max_squared_norm(federation))
     federation.need_every_site("Its columns are in the kernel, and no other site has them.")

@@ -387,6 +387,7 @@ class HybridSite(PubliclyScaledSite):
         HingeCuts,
         JointHingeCuts,
     )
+    libraries = ("scipy.optimize", "scipy.special")  # for the noise that epsilon needs
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)

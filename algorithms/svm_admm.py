@@ -161,6 +161,8 @@ def local_model(
 class AdmmSite(MappedSite):
     """The site half: its models (K, d) of K problems, and what pulls them to the consensus."""
 
+    libraries = ("scipy.optimize",)
+
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.iteration = 0

@@ -190,6 +190,6 @@ def test_missed_orders_that_are_no_rising_orders_of_this_run_are_malformed(messa
 
 def test_sites_with_other_links_share_no_keys() -> None:
     one, other = _chain(), _chain()
-    link, another = one.begin(FIRST, 1), other.begin(_array(FIRST, scale=np.ones(3)), 1)
+    link, another = one.begin(FIRST, 1).digest, other.begin(_array(FIRST, scale=np.ones(3)), 1).digest
     assert len(link) == LINK_BYTES == MAX_LINK_BYTES
     assert round_keys(b"k" * 32, 1, link) != round_keys(b"k" * 32, 1, another)

@@ -95,6 +95,7 @@ class SocketChannel(KeyedChannel):
         self._observers = observers
         self._draw = draw
         self._link = link
+        self._fields = {LINK: link} if link else {}
         self._round_keys: dict[str, dict[str, bytes]] = {}
         self._streams: dict[bytes, str] = {}
 
@@ -107,7 +108,7 @@ class SocketChannel(KeyedChannel):
         for observer in self._observers:
             observer.sending(peer, array)
         place = self.sent_to.get(peer, 0)
-        fields = {LINK: self._link} if self._link and self._is_linked(peer) else {}
+        fields = self._fields if self._is_linked(peer) else {}
         message = Message(DATA_KIND, self._mailbox.run, self._round, place, self.hop + 1, fields, {_ARRAY: array})
         self.sent_to[peer] = place + 1
         self.waiting_for = peer

@@ -92,7 +92,7 @@ class OrderChain:
         said = order.digest
         return any(link.said == said for link in self._links.values())
 
-    def begin(self, order: Order, number: int) -> bytes:
+    def begin(self, order: Order, number: int) -> Link:
         """Return the link of a round that this site takes part in.
 
         Parameters
@@ -111,7 +111,7 @@ class OrderChain:
         elif order.after != self._head.round:
             raise OrderRefused(self._out_of_chain(order.after, number))
         self.last = _next(self._head, order, number)
-        return self.last.digest
+        return self.last
 
     def miss(self, orders: Sequence[tuple[int, Order]]) -> None:
         """Take in orders of complete rounds, each in full with its round; known ones are compared.

@@ -165,6 +165,8 @@ class SiteProgram:
         before it adds noise to one; raises OrderRefused beyond the budget.
     part_types : tuple of type
         Classes of the parts.
+    libraries : tuple of str
+        Modules that its steps import. The process that sites are forked from imports them once, for all of them.
     is_replayable : bool
         True if its steps return the same values for the same parameters and the same received messages: none draws
         random numbers except through its channel.
@@ -174,6 +176,7 @@ class SiteProgram:
     terms: Terms = NO_TERMS
     opened: FloatArray
     part_types: ClassVar[PartTypes] = ()
+    libraries: ClassVar[tuple[str, ...]] = ()
     is_replayable: ClassVar[bool] = True
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:

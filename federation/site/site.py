@@ -455,8 +455,9 @@ class Site:
                 raise OrderRefused(f"step {order.step!r} must have the arguments of an order that this site missed")
             self._place.admit_missed(order.step)
             return self.chain.head
-        self._place.admit(order.step, order.digest, order.sites, number)
-        return self.chain.begin(order, number)
+        link = self.chain.begin(order, number)
+        self._place.admit(order.step, link.said, order.sites, number)
+        return link.digest
 
     def _run_round(self, order: Order, number: int) -> None:
         """Run the step, and process its value."""
