@@ -45,7 +45,7 @@ from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.settings import Count, Dimension, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -117,7 +117,13 @@ class BinnedSite(HorizontalSite):
         directions = repeat("products", 0, terms.settings["max_iterations"])
         return each_model(terms, stage(preparation(terms), "receive_grids", "label_sums", directions))
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "pitches, shifts, keys": free("any grid", "bins that hold few rows, whose labels are then summed"),
+            "places": free("a whole number", "bins that hold few rows, whose labels are then summed"),
+        },
+    )
     def receive_grids(self, pitches: FloatArray, shifts: FloatArray, keys: IntArray, places: int) -> None:
         """Place this site's rows."""
         grids = RandomBins(pitches, shifts, keys, places)
@@ -128,7 +134,12 @@ class BinnedSite(HorizontalSite):
         """Return the (K, P B) this site's part of Y Z."""
         return added_up(self.features, self.labels, self.dimensions)
 
-    @step
+    @step(
+        told={
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "directions": free("any vectors", "products of the sums of all rows with vectors of its choice"),
+        }
+    )
     def products(self, problems: IntArray, directions: FloatArray) -> FloatArray:
         """Return the (k, P B) this site's part of Z^T Z p, for directions p (k, P B) of problems (k,)."""
         return added_up(self.features, values(self.features, directions), self.dimensions)

@@ -30,7 +30,7 @@ from fedsvm.algorithms.settings import MAX_COUNT, Share, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.script import Script, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -102,7 +102,7 @@ class Calibration:
             return None
         return (
             f"The threshold and the probabilities rest on only {' and '.join(few)} that were set apart for calibration "
-            f"(fewer than {FEW_OF_CLASS}): other rows can move them much. Set more rows apart, or have more rows."
+            f"(fewer than {FEW_OF_CLASS}): other rows can move them much. Set more rows apart, or use more rows."
         )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -135,7 +135,13 @@ class CalibrationRows(SitePart):
         self._site, self._mapped = site, mapped
         self._decisions: FloatArray = np.zeros(0)
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "w": free("any weights", "sums over decision values by a model of its choice, of the rows set apart"),
+            "b": free("any number", "sums over decision values by a model of its choice, of the rows set apart"),
+        },
+    )
     def score_apart(self, w: FloatArray, b: float) -> None:
         """Take the decision values of the rows set apart."""
         if self._site.is_scaled:  # else this is of an earlier fold, and the site was restarted
@@ -147,7 +153,15 @@ class CalibrationRows(SitePart):
         labels = self._labels
         return np.array([float((labels < 0).sum()), float((labels > 0).sum())])
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "slope, offset": free(
+                "any number", "sums of the likelihood at points of its choice, which can isolate rows set apart"
+            ),
+            "targets": free("two numbers", "another weighting of the same sums"),
+        },
+    )
     def sigmoid_sums(self, slope: float, offset: float, targets: list[float]) -> FloatArray:
         """Return the (6,) negative log likelihood, its gradient (2,) and the three numbers of its Hessian.
 
@@ -202,7 +216,7 @@ def calibrate(federation: Federation, w: FloatArray, b: float, settings: Thresho
             raise FederationError(
                 f"Of the rows that were set apart to calibrate by {counts.min():.0f} are of one class, and "
                 f"{MIN_OF_CLASS} are needed for sums over them not to be single rows' decision values: raise "
-                "data.calibration, or leave it out."
+                "data.calibration, or remove it."
             )
         slope, offset = _fitted(federation, counts)
         rows = (int(counts[0]), int(counts[1]))

@@ -45,7 +45,7 @@ from fedsvm.algorithms.settings import Count, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -153,12 +153,23 @@ class TreeSite(HorizontalSite):
         sums = [self.rows.sum(axis=0), (self.rows**2).sum(axis=0)]
         return np.concatenate([*sums, members(self.labels).sum(axis=1)])
 
-    @step
+    @step(
+        told={
+            "edges": free("any numbers", "bins that hold few rows"),
+        }
+    )
     def receive_edges(self, edges: FloatArray) -> None:
         """Put this site's rows into bins."""
         self.bins, self.binned = edges.shape[1] + 1, binned(self.rows, edges)
 
-    @step
+    @step(
+        told={
+            "column, bin, children": free(
+                "any tree of the agreed depth", "tables of nodes of its choice, which can hold one row"
+            ),
+            "nodes": free("numbers of nodes", "nothing beyond a choice of which nodes are summed"),
+        }
+    )
     def cross_tables(self, column: IntArray, bin: IntArray, children: IntArray, nodes: IntArray) -> FloatArray:
         """Return the (a, p, B, K) this site's part of the tables of some nodes of a tree."""
         tree = Tree(column, bin, children, np.zeros((len(column), 2)))

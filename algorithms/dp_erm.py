@@ -59,7 +59,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -221,7 +221,13 @@ class ErmSite(PubliclyScaledSite):
         steps = repeat("joint_erm_sums" if joint else "erm_sums", 1, 1 + _MAX_STEPS)
         return each_private_model(terms, stage("row_count", "take_rows", steps))
 
-    @step
+    @step(
+        told={
+            "rho": free("as many frequencies as agreed", "features of its choice, in which sums can isolate rows"),
+            "longest": free("any number", "rows on another scale; longer ones are refused or clipped"),
+            "clip": CHECKED,
+        }
+    )
     def take_rows(self, rho: FloatArray, longest: float, clip: bool) -> None:
         """Map rows to Fourier features where there are frequencies; else divide them by the length of the longest.
 
@@ -230,17 +236,26 @@ class ErmSite(PubliclyScaledSite):
         self.check_agreed(features=len(rho), clip_norm=clip)
         self.points = paired_features(self.rows, rho) if len(rho) else at_most_one(self.rows / longest, clip=clip)
 
-    @step
+    @step(
+        told={
+            "f": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "loss, half_width": AGREED,
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+        }
+    )
     def erm_sums(self, f: FloatArray, loss: LossName, half_width: float, problems: Sequence[int] = (0,)) -> FloatArray:
         """Return the (k, 1 + d + d^2) this site's part of the sum of losses, its gradient and its Hessian at f (k, d).
 
         problems: whose points these are, each a class against the others.
         """
-        self.check_agreed(loss=loss, half_width=half_width)
         kind = Loss(loss, half_width)
         return np.stack([erm_sums(self.points, self.labels[k], at, kind) for k, at in zip(problems, f, strict=True)])
 
-    @step
+    @step(
+        told={
+            "f": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+        }
+    )
     def joint_erm_sums(self, f: FloatArray) -> FloatArray:
         """Return the (1, 1 + K d + (K d)^2) same sums of the multinomial logistic loss of all K classes, at f (1, K
         d)."""
@@ -278,7 +293,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
     def class_problems(self, settings: ErmSettings, classes: tuple[str, ...]) -> Iterator[str]:
         """Yield an error for a joint problem of two classes."""
         if settings.multiclass == "joint" and len(classes) == 2:
-            yield 'multiclass: "joint" is of more than two classes; leave it out'
+            yield 'multiclass: "joint" applies to more than two classes; remove it'
 
     def foreseen(self, settings: ErmSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
         """Yield a warning if noise exceeds the length of f: lambda/2 |f|^2 <= J(0), lambda |f| <= 1; for each class.
@@ -297,7 +312,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
             yield (
                 f"Noise for epsilon {settings.epsilon:g} over {rows} private rows moves {size} weights {by} {moved:.3g}"
                 f", and without it they are {longest:.3g} long at most: the model will hardly be better than a guess. "
-                "Have more rows, allow a larger epsilon, raise regularisation, or learn fewer weights."
+                "Use more rows, allow a larger epsilon, raise regularisation, or learn fewer weights."
             )
 
     def warnings(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows, fold: int) -> list[str]:

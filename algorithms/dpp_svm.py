@@ -66,7 +66,7 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.memory import available_bytes
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, maybe, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
@@ -206,17 +206,33 @@ class DppSite(VerticalSite):
         """Return the script of `DppSvm.fit` and its test."""
         return aligned(terms, *FOLD, kernel_training(terms), kernel_test(terms))
 
-    @step
+    @step(
+        told={
+            "first, last": free("two whole numbers", "nothing; each block of the matrix is opened anyway"),
+            "distances": free("true or false", "nothing beyond the other kind of the same block"),
+        }
+    )
     def kernel_rows(self, first: int, last: int, distances: bool) -> FloatArray:
         """Return this site's part of the kernel matrix of the training records, some rows at a time and packed."""
         return partial_kernel(self.rows[self.training], first, last, distances=distances)
 
-    @step
+    @step(
+        told={
+            "records": free(
+                "numbers of records", "the kernel between held-out records and training records of its choice"
+            ),
+        }
+    )
     def set_reference(self, records: IntArray) -> None:
         """Keep these training records, as those that others are compared with."""
         self.reference = self.rows[self.training][records]
 
-    @step
+    @step(
+        told={
+            "dual_coef": free("any coefficients", "scores of held-out records by coefficients of its choice"),
+            "kernel": free("any kernel", "scores by another kernel of the same products"),
+        }
+    )
     def set_dual_coef(self, dual_coef: FloatArray, kernel: dict[str, Any]) -> None:
         """Keep the coefficients (s,) or (K, s), and with them this site's own weights, W_p = sum alpha y x_p.
 
@@ -268,13 +284,26 @@ class DppSite(VerticalSite):
         """Return (n held out,) or (n held out, K): this site's part of the scores of the held-out records."""
         return np.asarray(self.rows[~self.training] @ self.weights.T)
 
-    @step(receiver="either")
+    @step(
+        receiver="either",
+        told={
+            "first, last": free("two whole numbers", "nothing; each block of the matrix is opened anyway"),
+            "held_out": free("true or false", "the kernel of training records, which it has"),
+            "distances": free("true or false", "nothing beyond the other kind of the same block"),
+        },
+    )
     def reference_kernel(self, first: int, last: int, held_out: bool, distances: bool) -> FloatArray:
         """Return (rows, s): this site's part of the kernel between some records and the reference records."""
         rows = self.rows[~self.training if held_out else self.training][first:last]
         return squared_distances(rows, self.reference) if distances else np.asarray(rows @ self.reference.T)
 
-    @step(bound=np.inf)
+    @step(
+        bound=np.inf,
+        told={
+            "opener": free("a site of the run", "nothing; only the opener has the sum"),
+            "rows": free("a whole number", "nothing; the table has another number of empty places"),
+        },
+    )
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
         """Return (rows,) or (rows, K): the scores of records whose kernel sums this site opened, otherwise zeros."""
         if self.site != opener:
@@ -316,7 +345,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         default = DppSettings()
         for key in ("cut_groups", "tolerance", "max_iterations", "rank_tolerance"):
             if settings.landmarks is None and getattr(settings, key) != getattr(default, key):
-                yield f"{key}: is of training with landmarks, and {self.name} without them is exact; leave it out"
+                yield f"{key}: applies to training with landmarks, and {self.name} without them is exact; remove it"
 
     def warnings(self, model: DppModel, settings: DppSettings, rows: EvaluationRows, fold: int) -> list[str]:
         """Return a warning if LIBSVM's kernel cache is too coarse for nearly dependent columns."""
@@ -326,7 +355,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         gap = f", {training.gap:.1e} short of a bound," if training.gap is not None else ""
         return [
             f"Training of fold {fold} stopped{gap} after {training.iterations} iterations. Where columns follow from "
-            "others, scale them otherwise or leave them out; else lower algorithm.C."
+            "others, change their scale or remove them; otherwise lower algorithm.C."
         ]
 
     def pooled(self, model: DppModel, settings: DppSettings, rows: EvaluationRows) -> Pooled:

@@ -140,7 +140,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
         yield from super().class_problems(settings, classes)
         if len(classes) > 2 and settings.statistic in ("welch", "fisher"):
             yield (
-                f'statistic: "{settings.statistic}" is of two classes, and there are {len(classes)}; have "f", "mi" or '
+                f'statistic: "{settings.statistic}" is of two classes, and there are {len(classes)}; set "f", "mi" or '
                 '"mrmr"'
             )
 

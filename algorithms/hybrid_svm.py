@@ -79,7 +79,7 @@ from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
 from fedsvm.federation.errors import FederationError, MembershipChanged, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import AGREED, CHECKED, SitePart, free, step
 from fedsvm.federation.site.script import Script, maybe, once, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -264,11 +264,17 @@ class ModelRelease(SitePart):
         if prior.any():
             self._site.check_agreed(prior="public")
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "prior": CHECKED,
+            "C, tolerance": AGREED,
+            "rows": free("a whole number", "a model on another scale, with the noise of that scale"),
+        },
+    )
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """Compute this site's own minimizer, weighted by its share of all rows. Raises StepRefused if it is not
         reached."""
-        self._site.check_agreed(C=C, tolerance=tolerance)
         self._check_prior(prior)
         own, priors = len(self._rows.features), np.atleast_2d(prior)
         self._priors, self._rows_of_all = priors, rows
@@ -283,7 +289,12 @@ class ModelRelease(SitePart):
             part = np.concatenate(models)
         self.take(part)
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "joint": CHECKED,
+        },
+    )
     def own_part(self, joint: bool) -> FloatArray:
         """Return the (K 2 D,) this site's part of the model, without noise; of a joint one, all of it at the first
         site.
@@ -304,7 +315,15 @@ class ModelRelease(SitePart):
         """Weights of all models."""
         return int(self._rows.features.shape[1] * len(self._site.labels))
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        noisy=True,
+        told={
+            "release": free("a whole number", "one more release, which is charged"),
+            "lattice, mechanism, steps, shares, joint": CHECKED,
+            "with_model": free("true or false", "noise without a model"),
+        },
+    )
     def noisy_part(
         self,
         release: int,
@@ -403,14 +422,26 @@ class HybridSite(PubliclyScaledSite):
         trained = stage("row_count", "receive_frequencies", _training(terms))
         return each_private_model(terms, trained, _release_script(terms))
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "rho": free(
+                "as many frequencies as agreed", "features of its choice, whose noise the site computes all the same"
+            ),
+        },
+    )
     def receive_frequencies(self, rho: FloatArray) -> None:
         """Map this site's rows, whose features never leave it, and draw the key of its noise."""
         self.check_agreed(features=len(rho))
         self.mapped.place(paired_features(self.rows, rho))
         self.release.begin(drawn_key(self.channel))
 
-    @step
+    @step(
+        told={
+            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
+        }
+    )
     def take_best(self, keep: IntArray, constants: IntArray) -> None:
         """Keep the model that all sites trained together."""
         self.release.take_whole((self.path.start.priors + self.path.best(keep, constants)[:, :-1]).ravel())
@@ -445,7 +476,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         if settings.mechanism == "gaussian" and settings.delta is None:
             yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
         if settings.mechanism != "gaussian" and settings.delta is not None:
-            yield f'delta: is what mechanism = "gaussian" needs, and no other, got {settings.delta!r}; leave it out'
+            yield f'delta: applies only to mechanism = "gaussian", got {settings.delta!r}; remove it'
         if settings.solver == "auto":
             yield 'solver: must be "interior-point" or "cutting-plane" here, since the promise says what they show'
         if settings.multiclass == "joint" and settings.solver != "cutting-plane":
@@ -474,7 +505,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
                 'in one problem (multiclass = "joint")'
             )
         if len(classes) == 2 and settings.multiclass == "joint":
-            yield 'multiclass: "joint" is of more than two classes; leave it out'
+            yield 'multiclass: "joint" applies to more than two classes; remove it'
 
     def foreseen(self, settings: HybridSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
         """Yield a warning if noise exceeds the length of w without a prior: 1/2 |w|^2 <= C, the objective at 0, per

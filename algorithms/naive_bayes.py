@@ -239,5 +239,5 @@ def _check_counts(counts: FloatArray, classes: Sequence[str]) -> None:
         name = classes[int(counts.argmin())]
         raise FederationError(
             f"A class must have {MIN_CLASS_ROWS} rows or more over all sites, got {smallest} of {name!r}: its means "
-            "and variances would show them. Have more rows, leave its rows out, or choose another data.positive."
+            "and variances would reveal them. Add rows, remove this class, or choose another data.positive."
         )

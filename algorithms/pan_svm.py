@@ -290,7 +290,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         """Yield weights of unknown classes."""
         yield from super().class_problems(settings, classes)
         if settings.multiclass == "joint" and len(classes) == 2:
-            yield 'multiclass: "joint" is of more than two classes; leave it out'
+            yield 'multiclass: "joint" applies to more than two classes; remove it'
 
     def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled | None:
         """Train LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.

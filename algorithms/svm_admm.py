@@ -69,7 +69,7 @@ from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import AGREED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -175,7 +175,15 @@ class AdmmSite(MappedSite):
         trained = stage("squared_norms", iterations, "dual_sums", "dual_vector")
         return each_model(terms, stage(preparation(terms), mapping(terms)), trained, calibration(terms))
 
-    @step
+    @step(
+        told={
+            "iteration": free("a whole number", "another start of the solver"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "rho, relaxation": AGREED,
+            "reach": free("any number", "nothing; the sums in another unit"),
+            "fresh": free("true or false", "a solver that starts anew"),
+        }
+    )
     def consensus(
         self,
         iteration: int,
@@ -190,7 +198,6 @@ class AdmmSite(MappedSite):
 
         w (K, m), b (K,). reach: the lengths are given as shares of it. fresh: u is 0 again.
         """
-        self.check_agreed(rho=rho, relaxation=relaxation)
         if iteration == self.iteration:
             return self.value  # the round is run again
         z = np.column_stack([w, b])
@@ -208,7 +215,12 @@ class AdmmSite(MappedSite):
         self.iteration, self.value = iteration, np.hstack([self._sent / reach, squares])
         return self.value
 
-    @step
+    @step(
+        told={
+            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "scales": free("two numbers", "nothing; the sums in another unit"),
+        }
+    )
     def dual_sums(self, w: FloatArray, b: FloatArray, scales: FloatArray) -> FloatArray:
         """Return the (K, 3) loss at w (K, m) and b (K,), and the sum of lambda of each class. scales (2,): of both, to
         1."""
@@ -216,7 +228,12 @@ class AdmmSite(MappedSite):
         of_class = [(self.duals * (self.labels > 0)).sum(axis=1), (self.duals * (self.labels < 0)).sum(axis=1)]
         return np.column_stack([losses / scales[0], *(sums / scales[1] for sums in of_class)])
 
-    @step
+    @step(
+        told={
+            "theta": free("any numbers", "another weighting of the same sums by class"),
+            "scale": free("any number", "nothing; the sums in another unit"),
+        }
+    )
     def dual_vector(self, theta: FloatArray, scale: float) -> FloatArray:
         """Return the (K, m) sum of theta lambda y f, for theta (K, 2) of each class."""
         weights = np.where(self.labels > 0, theta[:, :1], theta[:, 1:])

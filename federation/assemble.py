@@ -258,7 +258,7 @@ def local_federation(
     if len(partitions) < sum_protocol.min_sites:
         raise FederationError(
             f"A {sum_protocol.name} sum needs {sum_protocol.min_sites} sites or more and there are "
-            f"{len(partitions)}; with fewer it hides nothing. Have more sites, or another sum."
+            f"{len(partitions)}; with fewer it hides nothing. Add sites, or choose another sum."
         )
 
     def setup(site: str) -> SiteSetup:

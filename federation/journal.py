@@ -130,7 +130,7 @@ class Journal:
             records = self._read(tell)
             if records and records[0].get("version") != VERSION:
                 raise FederationError(
-                    f"{path} was written by another version of fedsvm; resume the run with that one, or start it anew."
+                    f"{path} was written by another version of fedsvm; resume with that one, or start a new run."
                 )
         except BaseException:
             os.close(self._file)
@@ -294,7 +294,7 @@ class Journal:
         if _has_record_behind(content, place, progress):
             raise FederationError(
                 f"The journal {self._path} is damaged behind its record {len(records)}, and others follow: what they "
-                "say was revealed must not be asked for again. Put it back from a copy, or start the run anew."
+                "say was revealed must not be asked for again. Put it back from a copy, or start a new run."
             )
         os.ftruncate(self._file, place)
         return records

@@ -55,7 +55,7 @@ def draft(
         raise ScenarioError([f"{path}: the name of the file, which becomes the scenario's, {error}."]) from None
     places = {} if isinstance(source, str) else source
     if places and site is not None:
-        raise ScenarioError(["--site: each file of --data is a site's already; leave it out."])
+        raise ScenarioError(["--site: each file of --data is a site's already; remove it."])
     table, apart = (sources.read(source, Path()), {}) if isinstance(source, str) else _of_sites(source, label)
     if label not in table.columns:
         raise ScenarioError([f"--label: {sources.lacks(table, label)}"])

@@ -80,7 +80,7 @@ def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
         (lambda row: f'"{row % 290},5"', "'0,5' in row 1, '1,5' in row 2 and 288 more (decimal comma)"),
         (lambda row: f"{row % 290}.5 %", "'0.5 %' in row 1, '1.5 %' in row 2 and 288 more (percent sign)"),
         (lambda row: f"{row + 1}'250", '"1\'250" in row 1, "2\'250" in row 2 and 298 more (thousands mark)'),
-        (lambda row: "13..2" if row == 77 else f"{row}.5", "'13..2' in row 78 among numbers; mend these, or leave"),
+        (lambda row: "13..2" if row == 77 else f"{row}.5", "'13..2' in row 78 among numbers; fix these, or leave"),
         (
             lambda row: ("<0.5", "12 %")[row == 1] if row < 2 else f"{row}.5",
             "'12 %' in row 2 (percent sign); '<0.5'",

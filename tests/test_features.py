@@ -334,9 +334,9 @@ def test_a_site_with_fewer_rows_than_a_cluster_has_gives_no_landmark_and_takes_p
         (["features=identity"], 'kernel: must be "linear" with features = "identity", which has no other, got "rbf"'),
         (
             ["features=fourier", "landmark_method=global"],
-            'landmark_method: is of features = "landmarks", and these are "fourier"; leave it out',
+            'landmark_method: is of features = "landmarks", and these are "fourier"; remove it',
         ),
-        (["frequencies=30"], 'frequencies: is of features = "fourier", and these are "landmarks"; leave it out'),
+        (["frequencies=30"], 'frequencies: is of features = "fourier", and these are "landmarks"; remove it'),
         (["landmark_method=gaussian", "min_cluster_size=2"], "min_cluster_size: gaussian landmarks are no means of"),
         (["frequencies=0"], "frequencies: must be a whole number from 1 "),
     ],

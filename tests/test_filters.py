@@ -277,7 +277,7 @@ def test_what_does_not_go_together_is_a_sentence(changes: list[str], sentence: s
 def test_an_evaluation_of_curves_is_refused_where_nothing_is_chosen(tmp_path: Path) -> None:
     done = fedsvm("run", "quickstart", "--set", "data.evaluation=separate", folder=tmp_path)
     assert done.returncode == 2
-    assert "data.evaluation: pan-svm chooses no columns; leave it out." in done.stderr
+    assert "data.evaluation: pan-svm does not select columns; remove this key." in done.stderr
 
 
 def test_more_columns_than_rows_are_named_with_what_they_tell(tmp_path: Path, data_folder: Path) -> None:

@@ -314,7 +314,7 @@ def test_measures_of_few_rows_and_of_none_of_a_class() -> None:
         (["data.source=wine", 'data.classes=["class_0", "class_1"]'], "data.classes: wine has 'class_2' too; add it"),
         (
             ["data.source=wine", 'data.classes=["class_0", "class_1", "class_2", "class_9"]'],
-            "data.classes: wine has no row of 'class_9'; leave it out.",
+            "data.classes: wine has no row of 'class_9'; remove it.",
         ),
         (["data.source=wine", 'data.classes=["class_0"]'], "data.classes: must name two classes or more"),
         (["data.source=wine", "data.classes=[1, 1]"], "data.classes: must name each class once"),
@@ -1012,4 +1012,4 @@ def test_a_way_to_choose_columns_of_two_classes_says_so(tmp_path: Path) -> None:
     assert scenario
     done = fedsvm("run", "own.toml", folder=tmp_path)
     assert done.returncode == 2
-    assert 'algorithm.statistic: "welch" is of two classes, and there are 3; have "f", "mi" or "mrmr".' in done.stderr
+    assert 'algorithm.statistic: "welch" is of two classes, and there are 3; set "f", "mi" or "mrmr".' in done.stderr

@@ -73,7 +73,7 @@ def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict
         if slots > MAX_SLOTS:
             name = next(iter(open_columns.values()))
             raise FederationError(
-                f"Column {name!r} has more categories than the {MAX_VALUES} that can be agreed on; leave it out by "
+                f"Column {name!r} has more categories than the {MAX_VALUES} that can be agreed on; add it to "
                 "data.ignore if it is an identifier, or declare them in data.categories."
             )
         for batch in _batches(open_columns, slots):

@@ -139,7 +139,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if sites < made.min_sites:
             raise ValueError(
                 f"A {self.sum} sum needs {made.min_sites} sites or more and there are {sites}; with fewer it hides"
-                " nothing. Have more sites, or another sum."
+                " nothing. Add sites, or choose another sum."
             )
         return made
 

@@ -70,16 +70,14 @@ class RowsEstimator(FederatedEstimator):
         if groups is None:
             sites = self._parameter("sites")
             if len(indices) < sites:
-                raise ValueError(f"n_samples={len(indices)} rows cannot be dealt to {sites} sites; have fewer.")
+                raise ValueError(f"n_samples={len(indices)} rows cannot be split over {sites} sites; use fewer sites.")
             dealt = np.random.default_rng([seed, 1]).permutation(indices)
             parts = np.array_split(dealt, sites)
             return {f"site-{number}": np.sort(part) for number, part in enumerate(parts, start=1)}
         names = _names(groups, rows)
         held = {_site_name(name): indices[names[indices] == name] for name in np.unique(names).tolist()}
         if empty := [name for name, mine in held.items() if not len(mine)]:
-            raise ValueError(
-                f"groups: no row is left to {', '.join(empty)} when public rows are set apart; leave it out."
-            )
+            raise ValueError(f"groups: no row is left to {', '.join(empty)} when public rows are set apart; remove it.")
         return held
 
     def _partitions(
@@ -296,7 +294,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
             if not MIN_OF_CLASS <= count < len(of_class):
                 raise ValueError(
                     f"calibration={share:g} of {len(of_class)} rows of a class is {count}, and must be {MIN_OF_CLASS} "
-                    "or more, and leave some to train on; have more rows."
+                    "or more, and leave some to train on; use more rows."
                 )
             apart[random.permutation(of_class)[:count]] = True
         return apart

@@ -72,7 +72,7 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         if len(public) < 2 or len(np.unique(labels[public])) < 2 or not len(private):
             raise ValueError(
                 f"public={self.public!r} sets {len(public)} of n_samples={len(labels)} rows apart, and these must hold "
-                "two classes or more, and not all rows; have more rows, or set another number apart."
+                "two classes or more, and not all rows; use more rows, or set another number apart."
             )
         return public, private
 

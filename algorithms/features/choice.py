@@ -73,14 +73,14 @@ class FeatureSettings(KernelSettings):
             yield f'kernel: must be "linear" with features = "identity", which has no other, got "{self.kernel}"'
         if self.features == "fourier" and self.kernel != "rbf":
             yield (
-                f'kernel: must be "rbf" with features = "fourier", got "{self.kernel}"; or have features = "landmarks"'
+                f'kernel: must be "rbf" with features = "fourier", got "{self.kernel}"; or set features = "landmarks"'
             )
         for features, names in _KEYS_OF.items():
             for name in names if features != self.features else ():
                 if self._is_set(name):
-                    yield f'{name}: is of features = "{features}", and these are "{self.features}"; leave it out'
+                    yield f'{name}: applies to features = "{features}", got "{self.features}"; remove it'
         if self.features == "landmarks" and self.landmark_method == "gaussian" and self._is_set("min_cluster_size"):
-            yield "min_cluster_size: gaussian landmarks are no means of clusters; leave it out"
+            yield "min_cluster_size: gaussian landmarks are no means of clusters; remove it"
 
     def landmark_rows(self, *, with_site: bool) -> Extent | None:
         """Return what landmarks give the coordinator: copies, or with a site differences of the rounds it opens."""

@@ -28,17 +28,17 @@ class BudgetSettings:
     def budget_problems(self, models: int, delta: float, *, private: bool) -> Iterator[str]:
         """Yield how the releases of this number of models would exceed the budget. private: whether there is noise."""
         if self.ledger is not None and not private:
-            yield "ledger: nothing is promised without noise, and nothing charged; leave it out"
+            yield "ledger: without noise there is no privacy guarantee to charge; remove it"
         for key, each, budget in (
             ("budget", self.epsilon, self.budget),
             ("budget_delta", delta, self.budget_delta),
         ):
             if budget is not None and not private:
-                yield f"{key}: nothing is promised without noise, and nothing spent; leave it out"
+                yield f"{key}: without noise there is no privacy guarantee to budget; remove it"
             elif budget is not None and each * models > budget * _ROUNDING:
                 yield (
                     f"{key}: {models} releases of {each:g} would spend {each * models:g} of a budget of {budget:g}; "
-                    "raise it, or promise more of each release, or have fewer folds"
+                    "raise it, lower epsilon, or use fewer folds"
                 )
 
 

@@ -40,7 +40,7 @@ def create(folder: Path, name: str) -> tuple[Path, Path]:
     for path in files.values():
         if path.exists():
             raise FederationError(
-                f"{path} exists already; name another folder or party: who lost a key has to be admitted anew."
+                f"{path} exists already; name another folder or party: replace a lost key at the coordinator too."
             )
     _write_new(files[SECRET], _text(SECRET, name, keys), 0o600)
     _write_new(files[PUBLIC], _text(PUBLIC, name, keys), 0o644)

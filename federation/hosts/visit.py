@@ -241,7 +241,7 @@ class Visit:
             if endpoint.orders.failed_handshakes >= _MAX_FAILED_HANDSHAKES:
                 raise FederationError(
                     f"Whoever listens at {place.coordinator} has another key than the coordinator's that {self.name} "
-                    "was told; ask for its public key anew (--coordinator-key), or see whether the address is right."
+                    "was told; ask for its current public key (--coordinator-key), or check the address."
                 )
 
         try:

@@ -174,7 +174,7 @@ class ReplayChannel:
         """Raise StepRefused, since a restarted process has other keys."""
         raise StepRefused(
             f"a step of {self.me} opened what {', '.join(sealed)} sealed for it, which its journal does not have; "
-            "start the run anew"
+            "start a new run"
         )
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:

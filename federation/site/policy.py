@@ -6,7 +6,7 @@ weaker sum than was agreed on, into showing what is only summed, or into other c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -63,6 +63,16 @@ class SitePolicy:
         found = [*(f"{name} is missing" for name in missing), *(f"{name!r:.80} is none of them" for name in unknown)]
         raise OrderRefused(f"the terms must have all settings of {self.terms.program}: {'; '.join(found)}")
 
+    def check_exact(self, steps: Sequence[str]) -> None:
+        """Raise OrderRefused where these steps give exact values of rows, and the site's rules limit epsilon."""
+        if self.rules.max_epsilon is None or not steps:
+            return
+        listed = ", ".join(steps[:4]) + (", …" if len(steps) > 4 else "")
+        raise OrderRefused(
+            f"by this site's policy max_epsilon allows only sums of values with the noise of the sites, and "
+            f"{self.terms.program} with the agreed settings sums exact ones ({listed})"
+        )
+
     def check_step(self, step: str, script: Script) -> None:
         """Raise OrderRefused for a step that the script of the agreed terms does not name."""
         if step not in script.steps:
@@ -112,6 +122,8 @@ class SitePolicy:
         if self.is_missed(order, me) and not mark.remembered:
             raise OrderRefused(f"step {order.step!r} must be ordered of several sites, got {me} alone")
         self.rules.check_order(order, self.terms.program)
+        if isinstance(order.terms, SumTerms) and not mark.noisy:
+            self.check_exact([order.step])
 
     def check_roster(self, roster: Roster, known: Roster, me: str) -> None:
         """Raise OrderRefused for a roster of other parties, or of other keys than those that are known.

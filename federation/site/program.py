@@ -30,17 +30,48 @@ _MARK = "_federated_step"
 
 
 @dataclass(frozen=True)
+class Told:
+    """How the value of an argument of a step is bound.
+
+    Parameters
+    ----------
+    kind : {"agreed", "checked", "chosen"}
+        "agreed": it must be the agreed setting of this name, which the site compares. "checked": the step compares it
+        with what the site holds or computes. "chosen": the coordinator chooses it.
+    bound : str, default ""
+        Of a chosen one: what it may be.
+    gain : str, default ""
+        Of a chosen one: what a coordinator that lies gains by it.
+    """
+
+    kind: Literal["agreed", "checked", "chosen"]
+    bound: str = ""
+    gain: str = ""
+
+
+AGREED, CHECKED = Told("agreed"), Told("checked")
+
+
+def free(bound: str, gain: str) -> Told:
+    """Return the declaration of an argument that the coordinator chooses."""
+    return Told("chosen", bound, gain)
+
+
+@dataclass(frozen=True)
 class StepMark:
     """The declaration of a step: what of its value may be opened, the only bound of its sums, and who may repeat it.
 
     bound: None where an order says it. remembered: whether a site that joins late is ordered it alone. receiver: who
-    opens its sums.
+    opens its sums. noisy: whether the value carries the noise that the agreed epsilon needs. told: how each argument is
+    bound, by name; None where the step does not say.
     """
 
     opens: Opens = "sum"
     bound: float | None = None
     remembered: bool = False
     receiver: Receiver = "coordinator"
+    noisy: bool = False
+    told: Mapping[str, Told] | None = None
 
 
 @overload
@@ -49,7 +80,13 @@ def step(method: Method) -> Method: ...
 
 @overload
 def step(
-    *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False, receiver: Receiver = "coordinator"
+    *,
+    opens: Opens = "sum",
+    bound: float | None = None,
+    remembered: bool = False,
+    receiver: Receiver = "coordinator",
+    noisy: bool = False,
+    told: Mapping[str, Told] | None = None,
 ) -> Callable[[Method], Method]: ...
 
 
@@ -60,6 +97,8 @@ def step(
     bound: float | None = None,
     remembered: bool = False,
     receiver: Receiver = "coordinator",
+    noisy: bool = False,
+    told: Mapping[str, Told] | None = None,
 ) -> Method | Callable[[Method], Method]:
     """Mark a method of a site program as one that the coordinator may name.
 
@@ -78,10 +117,20 @@ def step(
         `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.
     receiver : {"coordinator", "site", "either"}, default "coordinator"
         Who opens its sums. A site refuses an order by which the coordinator opens a sum that is a site's.
+    noisy : bool, default False
+        Whether the step itself adds the noise that the agreed epsilon needs. A site whose policy sets `max_epsilon`
+        puts values of no other step into a sum.
+    told : mapping of str to Told, optional
+        For each argument `AGREED`, `CHECKED` or `free(bound, gain)`; see `Told`. One entry may be of several names,
+        "w, b". A site refuses an order with an argument that is not among them, or with an agreed one that differs.
     """
 
+    declared = None
+    if told is not None:
+        declared = {name: how for names, how in told.items() for name in names.split(", ")}
+
     def mark(marked: Method) -> Method:
-        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver))
+        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver, noisy, declared))
         return marked
 
     return mark if method is None else mark(method)
@@ -108,6 +157,14 @@ def steps_of(kind: type[SitePart | SiteProgram]) -> frozenset[str]:
 def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
     """Return the sorted names of the steps of a program whose value may be gathered in the clear."""
     return tuple(sorted(name for name, method in step_methods(program).items() if mark_of(method).opens == "value"))
+
+
+def exact_steps(program: type[SiteProgram], script: Script) -> list[str]:
+    """Return the steps of a script that give an exact value, which is not one that each site may show."""
+    methods = step_methods(program)
+    marks = {name: mark_of(methods[name]) for name in script.steps & methods.keys()}
+    valued = (name for name in marks if methods[name].__annotations__.get("return") not in ("None", None))
+    return sorted(name for name in valued if not marks[name].noisy and marks[name].opens == "sum")
 
 
 def script_of(program: type[SiteProgram], terms: Terms) -> Script:
@@ -198,6 +255,14 @@ class SiteProgram:
         for name, value in arguments.items():
             if (agreed := self.terms.settings.get(name, value)) != value:
                 raise OrderRefused(f"{name} must be {json.dumps(agreed)}, as agreed, got {json.dumps(value)}")
+
+    def check_told(self, step: str, mark: StepMark, arguments: Mapping[str, Any]) -> None:
+        """Raise OrderRefused for an argument that the step does not declare, or an agreed one that differs."""
+        if mark.told is None:
+            return
+        if undeclared := sorted(arguments.keys() - mark.told.keys()):
+            raise OrderRefused(f"step {step!r} declares no argument {undeclared[0]!r}")
+        self.check_agreed(**{name: value for name, value in arguments.items() if mark.told[name] is AGREED})
 
     def held(self) -> tuple[int, Sequence[str]]:
         """Return the number of rows and the names of the columns for the site's own policy; by default unknown."""

@@ -87,7 +87,7 @@ class SiteRules:
         if self.columns is not None and (others := [name for name in columns if name not in self.columns]):
             raise OrderRefused(
                 f"by this site's policy it trains with {', '.join(self.columns)} alone, and not with "
-                f"{', '.join(others)}; have data.ignore leave them out"
+                f"{', '.join(others)}; add them to data.ignore"
             )
 
     def check_order(self, order: Order, program: str) -> None:
@@ -173,7 +173,7 @@ def _spent_by(line: str, ledger: str) -> float:
     except (ValueError, KeyError, TypeError):
         epsilon = None
     if type(epsilon) not in (int, float) or not 0 <= epsilon < math.inf:
-        raise OrderRefused(f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no line of it; mend it")
+        raise OrderRefused(f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no valid line; fix it")
     return float(epsilon)
 
 

@@ -55,7 +55,7 @@ from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, Site
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation, SiteProgram, mark_of, script_of
+from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
 from fedsvm.federation.site.script import END, Place, Script
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
@@ -68,7 +68,7 @@ MAX_SILENCE_S = 3600.0
 """Default maximum time without an order of the coordinator."""
 
 _MAX_TRACEBACK = 16_000
-_LOST = "its journal lacks the end of what it took part in, and cannot be replayed by; start the run anew"
+_LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
 """Maximum time that a site which communicates through the coordinator tries to become reachable after a roster."""
 
@@ -384,6 +384,7 @@ class Site:
             self._script = self._policy.script or script_of(program, self._policy.terms)
             self._place = Place(self._script)
             self._policy.rules.check_held(*joined.held())
+            self._policy.check_exact(exact_steps(program, self._script))
             self._policy.agree(self._assignment.run)
             self._program = joined
             if self._journal is not None:
@@ -467,6 +468,7 @@ class Site:
         self._policy.check_step(order.step, self._script)
         step = program.find_step(order.step)
         self._policy.check_order(order, self._endpoint.name, mark_of(step))
+        program.check_told(order.step, mark_of(step), {**order.parameters, **order.arrays})
         program.channel = channel = self._open_channel(order, number, self._admit(order, number))
         value = step(**order.parameters, **order.arrays)
         if self._journal is not None:

@@ -127,12 +127,12 @@ def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, 
     if len(values) > MAX_VALUES:
         yield (
             f"data.ignore: column {name!r} has {len(values)} different texts in {data.rows} rows, and sites can agree "
-            f"on {MAX_VALUES}; if it is an identifier, leave it out: data.ignore = [{name!r}]."
+            f"on {MAX_VALUES}; if it is an identifier, ignore it: data.ignore = [{name!r}]."
         )
     elif long := next((value for value in values.tolist() if len(value.encode()) > MAX_VALUE_BYTES), None):
         yield (
             f"data.categories.{name}: a value has {len(long.encode())} bytes, and sites can agree on "
-            f"{MAX_VALUE_BYTES}; declare the values of the column, shorten them, or leave it out by data.ignore."
+            f"{MAX_VALUE_BYTES}; declare the values of the column, shorten them, or add it to data.ignore."
         )
 
 
@@ -166,7 +166,7 @@ def _warning(data: Dataset, feature: Feature, declared: Collection[str]) -> Iter
     if not is_numbers and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
         yield (
             f"Column {feature.name!r} has {len(values)} different texts in {data.rows} rows, and becomes as many "
-            "columns of 0 and 1; if it is an identifier or a date, leave it out by data.ignore."
+            "columns of 0 and 1; if it is an identifier or a date, add it to data.ignore."
         )
     if several := spelled_alike(values, declared):
         first = " and ".join(

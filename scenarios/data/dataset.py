@@ -471,7 +471,9 @@ def _median_label(data: Dataset, choosing: Dataset, settings: DataSpec) -> float
     Raises ScenarioError where labels are none, or no row that may choose is above it.
     """
     if settings.classes:
-        raise ScenarioError([f'data.classes: data.positive = "{ABOVE_MEDIAN}" makes two of its own; leave it out.'])
+        raise ScenarioError(
+            [f'data.classes: data.positive = "{ABOVE_MEDIAN}" defines two classes itself; remove this key.']
+        )
     if words := [name for name in data.classes if not is_number(name)]:
         raise ScenarioError(
             [f'data.positive: "{ABOVE_MEDIAN}" is of labels that are numbers, and {data.name} has {words[0]!r}.']
@@ -508,7 +510,7 @@ def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tu
     declared, positive = settings.classes, settings.positive
     require_declared(data, declared)
     if absent := [name for name in declared if are_all and name not in data.classes]:
-        raise ScenarioError([f"data.classes: {data.name} has no row of {quoted(absent)}; leave it out."])
+        raise ScenarioError([f"data.classes: {data.name} has no row of {quoted(absent)}; remove it."])
     if positive is not None or len(declared or data.classes) == 2:
         return _two_classes(data, positive if positive is not None or not declared else declared[1])
     if declared:
@@ -554,7 +556,7 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
         )
     if scenario.data.calibration:
         problems.append(
-            f"data.calibration: {has}, and probabilities are of two; leave it out, or say which one is +1 by "
+            f"data.calibration: {has}, and probabilities are of two; remove it, or say which one is +1 by "
             "data.positive."
         )
     if problems:

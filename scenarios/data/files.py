@@ -262,7 +262,7 @@ def _columns(table: Any, text: Collection[str], memory_bytes: int) -> Columns:
     if binary := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_binary(kind)]:
         raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
     if nested := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_nested(kind)]:
-        raise _UnusableError(f"column {nested[0]!r} holds lists or records; leave it out, or give each value a column")
+        raise _UnusableError(f"column {nested[0]!r} holds lists or records; remove it, or give each value a column")
     columns = zip(names, table.itercolumns(), strict=True)
     return {name: _values(name, column, name in text, memory_bytes) for name, column in columns}
 

@@ -105,7 +105,7 @@ def _cells_of(name: str, values: list[str], place: dict[str, str]) -> str:
 def ways_out(odd: dict[str, list[str]], decimals: Collection[str] = POINT) -> Iterator[str]:
     """Yield clauses on how to fix such cells."""
     if odd.keys() & {_TYPING_MISTAKE, "mark of a missing value"}:
-        yield "mend these, or leave the cell empty where the value is missing"
+        yield "fix these, or leave the cell empty if the value is missing"
     if _STORED in odd:
         yield "store the column as numbers"
     if odd.keys() - {_TYPING_MISTAKE, "mark of a missing value", _STORED}:

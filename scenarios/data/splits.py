@@ -71,7 +71,7 @@ def by_site(sites: NDArray[np.str_], names: Sequence[str]) -> list[IntArray]:
     rows."""
     parts = [np.flatnonzero(sites == name) for name in names]
     if empty := [name for name, part in zip(names, parts, strict=True) if not len(part)]:
-        raise ScenarioError([f"data.site: no row is left for {empty[0]} to train on; leave the site out, or add rows."])
+        raise ScenarioError([f"data.site: no row is left for {empty[0]} to train on; remove the site, or add rows."])
     return parts
 
 

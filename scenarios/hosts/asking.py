@@ -64,7 +64,7 @@ def _absolute(file: str, base: Path) -> Path:
 def in_words_of_hosts(problem: str, admitted: Sequence[str]) -> str:
     """Return a problem in terms of a run across hosts, in which each site brings and tests its own rows."""
     if problem.startswith("data.source:"):
-        return "data.source: across hosts each site brings a file of its own; leave it out."
+        return "data.source: across hosts each site brings a file of its own; remove it."
     if problem.startswith("data.sources:"):
         return f"federation.names: must be the sites whose keys are admitted ({', '.join(admitted)}), or left out."
     if problem.startswith("data.tested_by:"):
@@ -90,7 +90,7 @@ def _problems(scenario: Scenario) -> Iterator[str]:
             "rows by data.public_source."
         )
     if _is_blind(scenario) and data.folds is not None:
-        yield "data.folds: no noise covers what sites would find of their test rows; leave it out."
+        yield "data.folds: no noise covers what sites would find of their test rows; remove it."
     if data.positive is None and not data.classes and data.partition == "horizontal":
         yield (
             "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name all "
@@ -104,16 +104,16 @@ def _problems(scenario: Scenario) -> Iterator[str]:
         settings = scenario.algorithm.settings
         yield from (f"algorithm.{said}." for said in algorithm.class_problems(settings, classes))
     if data.test_source is not None:
-        yield "data.test_source: nobody has test rows apart across hosts; leave it out."
+        yield "data.test_source: nobody has test rows apart across hosts; remove it."
     if data.calibration:
-        yield "data.calibration: across hosts no rows are set apart to calibrate models; leave it out."
+        yield "data.calibration: across hosts no rows are set apart to calibrate models; remove it."
     for name, table in {
         "faults": scenario.faults,
         "network": scenario.network,
         "collusion": scenario.collusion,
     }.items():
         if table:
-            yield f"{name}: is of simulations; leave it out (a site may rehearse a fault: fedsvm site --fault)."
+            yield f"{name}: applies to simulations; remove it (a site may test a fault: fedsvm site --fault)."
 
 
 def _problems_of_columns(data: DataSpec) -> Iterator[str]:
@@ -125,6 +125,6 @@ def _problems_of_columns(data: DataSpec) -> Iterator[str]:
     if data.folds is not None:
         yield "data.folds: sites that hold columns test one model; set data.test_fraction."
     if data.split != EVEN:
-        yield "data.split: across hosts each site brings columns of its own; leave it out."
+        yield "data.split: across hosts each site brings columns of its own; remove it."
     if data.overlap < 1:
-        yield "data.overlap: across hosts the files say which records each site has; leave it out."
+        yield "data.overlap: across hosts the files say which records each site has; remove it."

@@ -54,7 +54,7 @@ def in_columns(scenario: Scenario, public: Held | None, schema: Schema) -> Rows:
     if mine != {name: name in schema.categorical for name in order}:
         raise FederationError(
             f"The public rows of {scenario.data.public_source} have other columns than the sites, who have "
-            f"{', '.join(order)}; mend the file, or have data.ignore leave the others out."
+            f"{', '.join(order)}; fix the file, or add the others to data.ignore."
         )
     held = public.partition(order)
     return Rows(held.arrays["numeric"], _texts(held), _labels(held))

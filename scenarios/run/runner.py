@@ -166,7 +166,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
             outcome.error = str(error)
             outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
         except MemoryError as error:
-            outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
+            outcome.error = f"There is not enough memory ({error}); use fewer rows or columns, or a smaller model."
             outcome.traceback = traceback.format_exc()
         except OSError as error:
             outcome.error, outcome.traceback = _unwritten(this.folder, error), traceback.format_exc()

@@ -71,13 +71,13 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield from _of_algorithm(algorithm, data)
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
         named = ", ".join(f'"{name}"' for name in POOLED_BASELINES if name != OF_CHOSEN)
-        yield f"compare.baselines: {algorithm.name} brings none along; name some, as [{named}], or leave it out."
+        yield f"compare.baselines: {algorithm.name} has none; name some, as [{named}], or remove it."
     if algorithm and data and tables.wants_chosen and not _keeps_columns(algorithm, data):
         yield f"compare.baselines: {algorithm.name} trains on no chosen columns; leave {OF_CHOSEN} out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
-        yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
+        yield "collusion.known_records: applies to vertical partitions, whose kernel matrices are attacked; remove it."
     if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
-        yield "collusion.candidates: is of horizontal partitions, whose sums over rows are attacked; leave it out."
+        yield "collusion.candidates: applies to horizontal partitions, whose sums over rows are attacked; remove it."
 
 
 def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:
@@ -88,7 +88,7 @@ def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:
 def _on_a_cluster(tables: Tables) -> Iterator[str]:
     """Yield what requires all sites on this machine: relays between them, and files shared with the runner."""
     if tables.network is not None or any(fault.on_links for fault in tables.faults.values()):
-        yield 'federation.launcher: network conditions and faults on links need "local"; leave them out.'
+        yield 'federation.launcher: network conditions and faults on links need "local"; remove them.'
     if tables.collusion is not None:
         yield 'federation.launcher: colluders write down what they see on this machine, which needs "local".'
     if tables.data and tables.data.partition == "vertical":
@@ -140,17 +140,17 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     if data.tested_at_sites and not by_rows:
         yield f'data.tested_by: a site alone cannot score rows by {table.name}; set it to "runner".'
     if data.evaluation != "nested" and not algorithm.chooses_columns:
-        yield f"data.evaluation: {table.name} chooses no columns; leave it out."
+        yield f"data.evaluation: {table.name} does not select columns; remove this key."
     if algorithm.scaling != "public-rows" and (data.public or data.public_source is not None):
-        yield f"data.public: {table.name} has no use for public rows; leave it out."
+        yield f"data.public: {table.name} does not use public rows; remove this key."
     if data.calibration and not algorithm.can_calibrate(table.settings):
-        yield f"data.calibration: {table.name} as it is set cannot be calibrated by sums over sites; leave it out."
+        yield f"data.calibration: {table.name} as it is set cannot be calibrated by sums over sites; remove it."
     if data.weight is not None and not algorithm.takes_weights(table.settings):
-        yield f"data.weight: {table.name} as it is set trains on rows of equal weight; leave it out."
+        yield f"data.weight: {table.name} as it is set trains on rows of equal weight; remove it."
     if algorithm.scaling != "secure-sums" and data.missing == "mean":
         yield f'data.missing: {table.name} has no means over all sites to fill gaps with; set it to "refuse" or "drop".'
     if algorithm.scaling != "public-rows" and data.ranges:
-        yield f"data.ranges: {table.name} takes the scale of columns from all rows, by secure sums; leave it out."
+        yield f"data.ranges: {table.name} takes the scale of columns from all rows, by secure sums; remove it."
 
 
 def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec) -> Iterator[str]:

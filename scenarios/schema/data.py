@@ -199,7 +199,9 @@ class DataSpec(Part):
         if not isinstance(given, dict) or given.get("evaluation", "nested") == "nested":
             return given
         if given.get("folds") is not None:
-            raise ValueError(f'folds are of evaluation = "nested"; leave them out, or not {given["evaluation"]!r}')
+            raise ValueError(
+                f'folds apply to evaluation = "nested"; remove them, or do not set {given["evaluation"]!r}'
+            )
         if given["evaluation"] == "whole":
             if given.get("test_source") is not None or given.get("test_fraction", 0) not in (0, 0.0):
                 raise ValueError('evaluation = "whole" tests on the rows that columns are chosen by; set none apart')
@@ -242,7 +244,7 @@ class DataSpec(Part):
         name = str(info.field_name)
         needed = "vertical" if name in ("label_site", "identifier", "align", "overlap") else "horizontal"
         if info.data.get("partition", needed) != needed and value != cls.model_fields[name].default:
-            raise ValueError(f'is of {needed} partitions; leave it out, or set data.partition = "{needed}"')
+            raise ValueError(f'applies to {needed} partitions; remove it, or set data.partition = "{needed}"')
         return value
 
     @property
@@ -263,10 +265,10 @@ class DataSpec(Part):
             raise ValueError("site and sources exclude each other: either a column says whose a row is, or its file")
         if (self.site is not None or self.sources) and self.split != RANDOM:
             raise ValueError(
-                "split deals rows that are nobody's yet; leave it out, since site or sources say whose they are"
+                "split deals rows that are nobody's yet; remove it, since site or sources say whose they are"
             )
         if self.tested_by == "sites" and (self.test_source is not None or self.calibration):
-            raise ValueError('tested_by = "sites" excludes test_source and calibration; leave them out')
+            raise ValueError('tested_by = "sites" excludes test_source and calibration; remove them')
         if self.rows is not None and (self.calibration or self.tested_by == "sites"):
             raise ValueError('rows are drawn by the runner; leave out calibration and tested_by = "sites", or rows')
         if self.public and self.public_source is not None:
@@ -276,7 +278,7 @@ class DataSpec(Part):
         if self.models > MAX_FOLDS:
             raise ValueError(f"folds times repeats must be {MAX_FOLDS} or less, got {self.models}")
         if self.missing == "mean" and self.partition != "horizontal":
-            raise ValueError('missing = "mean" is of horizontal partitions; set it to "refuse" or "drop"')
+            raise ValueError('missing = "mean" applies to horizontal partitions; set it to "refuse" or "drop"')
         if self.missing_indicators and self.missing != "mean":
             raise ValueError('missing_indicators needs missing = "mean"')
         return self
@@ -288,5 +290,5 @@ class DataSpec(Part):
         if self.identifier is not None and self.identifier == self.label:
             raise ValueError(f"identifier must be another column than label, got {self.label!r} for both")
         if self.align == "position" and self.identifier is not None:
-            raise ValueError('identifier is there to align by; leave it out, or set align = "identifier"')
+            raise ValueError('identifier is for alignment; remove it, or set align = "identifier"')
         return self

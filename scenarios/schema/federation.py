@@ -95,7 +95,7 @@ class FederationSpec(Part):
         if self.launcher == "ray" and (self.transport == "ipc" or self.port):
             raise ValueError('launcher = "ray" needs transport = "tcp" and port = 0: nodes have ports of their own')
         if self.launcher == "local" and self.ray_address != "auto":
-            raise ValueError('ray_address is of launcher = "ray"; set that, or leave it out')
+            raise ValueError('ray_address applies to launcher = "ray"; set that, or remove it')
         if self.ray_address.startswith("ray://"):
             raise ValueError(
                 "ray_address must be auto or HOST:PORT: run on a node of the cluster, whom sites can reach"

@@ -78,7 +78,7 @@ class FaultSpec(Part):
     def _check(self) -> Self:
         foreign = self.model_fields_set - _OF_KIND[self.kind] - _OF_ALL
         if changed := sorted(name for name in foreign if getattr(self, name) != type(self).model_fields[name].default):
-            raise ValueError(f"{changed[0]} is no part of a {self.kind} fault; leave it out")
+            raise ValueError(f"{changed[0]} does not apply to a {self.kind} fault; remove it")
         if self.kind == "delay" and self.delay_ms is None:
             raise ValueError("a delay fault needs delay_ms, the extra milliseconds")
         if self.kind == "partition" and self.groups is None:
@@ -87,7 +87,7 @@ class FaultSpec(Part):
         if needs_site and self.site is None:
             raise ValueError(f"a {self.kind} fault needs a site, by number or name")
         if not needs_site and self.site is not None:
-            raise ValueError("site is for split-one only; leave it out")
+            raise ValueError('site applies only to groups = "split-one"; remove it')
         return self
 
     @property
@@ -252,7 +252,7 @@ class CollusionSpec(Part):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.sites and not self.coordinator:
-            raise ValueError("nobody colludes; list sites, set coordinator = true, or leave the table out")
+            raise ValueError("nobody colludes; list sites, set coordinator = true, or remove the table")
         return self
 
     def members(self, names: list[str]) -> list[str]:
