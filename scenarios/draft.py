@@ -165,7 +165,7 @@ def _data(
     if reasons := _left_out(data, apart):
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
-    yield from (f"# to be mended first: {mistake}" for mistake in categories.mistakes(data))
+    yield from (f"# to be fixed first: {mistake}" for mistake in categories.mistakes(data))
     if data.unlabeled:
         yield f'unlabeled = "drop"         # rows without a label are removed: {data.unlabeled}'
     used = [feature for feature in data.features if feature.name not in reasons]

@@ -68,7 +68,7 @@ def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
     assert "data.positive: p.csv has the classes a, b; say which one is +1" in done.stderr
     (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
     written = (tmp_path / "my.toml").read_text()
-    assert "# to be mended first: Column 'dose' is read as text because of 'oops' in row 301 among numbers" in written
+    assert "# to be fixed first: Column 'dose' is read as text because of 'oops' in row 301 among numbers" in written
     assert "ignore = " not in written
     (tmp_path / "my.toml").write_text(written.replace('# positive = "a"', 'positive = "a"'))
     assert fedsvm("run", "my.toml", "--quiet", folder=tmp_path).returncode == 0
@@ -96,7 +96,7 @@ def test_a_predictor_in_another_notation_is_no_identifier(
     assert "ignore = " not in written.text
     (said,) = written.asks
     assert said.startswith("Column 'crp' is read as text because of ") and why in said
-    assert f"# to be mended first: {said}\n" in written.text
+    assert f"# to be fixed first: {said}\n" in written.text
     (tmp_path / "my.toml").write_text(written.text)
     with pytest.raises(ScenarioError, match=r"data\.source: column .crp. is read as text because of"):
         dataset.prepare(*spec.read(tmp_path / "my.toml"))

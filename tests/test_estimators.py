@@ -249,7 +249,7 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(kernel="rfb"), 'kernel must be "linear", "rbf"'),  # type: ignore[arg-type]
         (PanSVC(gamma="wide"), 'gamma must be a number from 1e-12 to 1e12, "auto" or "scale", got \'wide\''),  # type: ignore[arg-type]
         (DppSVC(columns=[[0, 1], [1, 2]]), "columns must be lists with each of 0, 1, 2 in one"),
-        (DppSVC(sites=4), "n_features=3 columns cannot be dealt to 4 sites"),
+        (DppSVC(sites=4), "n_features=3 columns cannot be split over 4 sites"),
         (HybridSVC(public=1), "public=1 sets 1 of n_samples=60 rows apart"),
         (
             HybridSVC(mechanism="gaussian", features=5),

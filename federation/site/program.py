@@ -31,7 +31,7 @@ _MARK = "_federated_step"
 
 @dataclass(frozen=True)
 class Told:
-    """How the value of an argument of a step is bound.
+    """The binding of a step's argument.
 
     Parameters
     ----------
