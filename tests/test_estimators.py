@@ -334,7 +334,8 @@ def test_nothing_without_noise_leaves_with_a_private_model() -> None:
 
 
 def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
-    """What the coordinator knows: landmarks, their map, and features of a row that is alone in its cut."""
+    """Compute the row from what the coordinator knows: landmarks, their map, and features of a row that is alone in its
+    cut."""
     X, y = load_breast_cancer(return_X_y=True)
     paper: dict[str, Any] = {"landmarks": 80, "min_cluster_size": 3, "solver": "cutting-plane"}
     model = PanSVC(10.0, **paper).fit(X, y)

@@ -189,7 +189,7 @@ ASKED = {
     "fourier": set[str](),
     "identity": set[str](),
 }
-"""What the coordinator is shown sums of for the features."""
+"""The sums for the features that the coordinator sees."""
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -98,7 +98,7 @@ def test_f_is_of_any_number_of_classes() -> None:
 
 
 def test_significant_columns_are_those_whose_rates_say_so() -> None:
-    """Where degrees of freedom differ, a column with a larger t may have a larger p: it is not kept in its place."""
+    """Check columns with different degrees of freedom: one with a larger t and a larger p is not kept instead."""
     random = np.random.default_rng(3)
     signs = np.repeat([-1.0, 1.0], [6, 200])
     rows = random.normal(size=(206, 60)) * np.where(signs[:, None] < 0, np.geomspace(0.05, 20, 60), 1.0)

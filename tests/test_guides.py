@@ -136,7 +136,7 @@ def test_the_notebook_runs_from_beginning_to_end(temporary_folder: Path) -> None
 
 
 def _printed(cell: Any) -> str:
-    """What a cell printed, but for figures of how training went."""
+    """Return what a cell printed, without figures that vary with training."""
     texts: list[str] = [output["text"] for output in cell.get("outputs", []) if output["output_type"] == "stream"]
     return re.sub(r"\d+e-\d+", "small", "".join(texts))
 

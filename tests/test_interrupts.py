@@ -113,7 +113,7 @@ def test_many_interrupts_at_any_moment_end_a_run_as_one_does(
 
 
 def pressed_again(process: subprocess.Popen[str], how: signal.Signals) -> bool:
-    """Whether it has ended; if not, one more signal."""
+    """Return whether the process has ended; if not, send one more signal."""
     if process.poll() is None:
         process.send_signal(how)
     return process.returncode is not None

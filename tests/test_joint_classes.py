@@ -270,7 +270,7 @@ def test_cuts_of_every_problem_are_attacked(scheme: str, least: int, tmp_path: P
     ],
 )
 def test_cuts_of_plain_columns_are_rows(scheme: str, intercept: bool, attack: str, least: int, tmp_path: Path) -> None:
-    """Where the columns are the features, nothing need be inverted: 90, 42 and 50 rows of 124, none of them false."""
+    """Check that columns as features need no inversion: 90, 42 and 50 rows of 124, none of them false."""
     path = tmp_path / "plain.toml"
     path.write_text(
         f"""

@@ -1,4 +1,4 @@
-"""Where results go: a disk that is full, a folder that is gone, a reader that has left, names that are no text."""
+"""The output of results with a full disk, a missing folder, a closed reader, and names that are not text."""
 
 from __future__ import annotations
 

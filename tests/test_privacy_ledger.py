@@ -92,7 +92,7 @@ def test_an_accountant_counts_what_others_spent(tmp_path: Path) -> None:
 
 
 def _spend(path: Path) -> int:
-    """How many of so many charges there was room for."""
+    """Return how many charges the budget allowed."""
     done = 0
     for _ in range(EACH):
         try:

@@ -254,7 +254,7 @@ def test_a_browser_shows_ten_folds_and_a_comparison(tmp_path: Path) -> None:
 
 
 def _places(cells: list[str], first: str, end: str) -> range:
-    """Where the lines of the table of folds begin: five cells each, from that of the first to that of the mean."""
+    """Return the positions of the lines in the table of folds: five cells each, from the first to the mean."""
     last = cells.index(end)
     begin = max(place for place in range(0, last) if cells[place] == first and (last - place) % 5 == 0)
     return range(begin, last, 5)

@@ -136,7 +136,7 @@ def test_every_sum_gives_the_same_model(protocol: str, ring: Ran, tmp_path: Path
 
 
 def decisions(folder: Path, where: Path) -> list[list[float]]:
-    """What `predict` writes of wine by a run's model."""
+    """Return what `predict` writes for wine with a run's model."""
     rows = list(csv.reader(io.StringIO(fedsvm("predict", folder, "wine", folder=where).stdout)))
     assert rows[0] == ["row", *(f"decision {name}" for name in NAMES), "predicted"]
     for row in rows[1:]:
@@ -551,7 +551,7 @@ def test_letters_take_the_rounds_of_the_hardest_and_cuts_of_single_rows_are_few(
 
 
 def single_rows(result: dict[str, Any]) -> int:
-    """How many cuts were of one row alone."""
+    """Return the number of cuts of one row alone."""
     return sum(each["times"] for each in result["disclosures"] if each["kind"] == "single-row")
 
 
