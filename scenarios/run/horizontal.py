@@ -188,7 +188,7 @@ class SimulatedRows(RowSource):
         held = zip(dataset.names, dataset.shards, strict=True)
         candidates = encoded(dataset.candidates) if dataset.candidates is not None else None
         rows = {name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}
-        return GroundTruth(rows, {}, candidates, len(dataset.classes))
+        return GroundTruth(rows, {}, candidates, len(dataset.classes), encoded(dataset.rows))
 
     def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
         """Return rows (n, p) on the common scale, and their labels (n,)."""
