@@ -253,7 +253,7 @@ DP = LEAST | {
             {"algorithm": DP["algorithm"] | {"delta": 0.1}},
             "algorithm.delta: unknown key. It is a setting of hybrid-svm.",
         ),
-        ({"algorithm": {}}, "data.public: pan-svm does not use public rows; remove it."),
+        ({"algorithm": {}}, "data.public: pan-svm does not use public rows; remove this key."),
     ],
 )
 def test_a_mistake_of_a_private_scenario_is_reported(changed: dict[str, Any], sentence: str) -> None:
@@ -287,7 +287,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
             'faults.1.kind: must be "kill", "stall"',
         ),
         ({"faults": [KILL | {"rond": 5}]}, "faults.1.rond: unknown key. Did you mean 'round'?"),
-        ({"faults": [KILL | {"for_s": 1.0}]}, "faults.1: for_s is no part of a kill fault; remove it."),
+        ({"faults": [KILL | {"for_s": 1.0}]}, "faults.1: for_s does not apply to a kill fault; remove it."),
         ({"faults": [KILL | {"kind": "delay"}]}, "faults.1: a delay fault needs delay_ms, the extra milliseconds."),
         ({"faults": [PARTITION]}, "faults.1: a partition fault needs groups"),
         (
