@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior
+from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
 from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits, one_solution
 from fedsvm.algorithms.attacks.subset_sums import SubsetsOfMean
@@ -17,8 +18,9 @@ from fedsvm.algorithms.features import k_means
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
 from fedsvm.scenarios.report import whole_run
-from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, file_audits
+from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, audited, file_audits
 
 ATTACKS: list[Attack] = [LandmarkMeans(3), ScaleDigits()]
 
@@ -94,3 +96,25 @@ def test_a_sum_that_two_subsets_have_decides_nothing() -> None:
     rows = np.array([[1.0, 0.5], [2.0, 1.5], [3.0, 2.0], [7.0, 1.0]])
     assert one_solution(rows, rows[3] + rows[0]).tolist() == [True, False, False, True]
     assert not one_solution(rows, rows[2]).any()  # the first two have this sum, too
+
+
+def test_two_folds_give_the_row_that_a_cluster_lost(patients: tuple[Labelled, Labelled]) -> None:
+    """Of a list those rows that are on it, without one a ranking of all differences, in which rows stand above."""
+    training, source = patients
+    scale = Scale.of(training.rows, "standard")
+    held_out, rounds = [3, 17, 40], list[RoundView]()
+    for left in (np.arange(80), np.setdiff1d(np.arange(80), held_out)):
+        clusters = [cluster[np.isin(cluster, left)] for cluster in np.arange(80).reshape(20, 4)]
+        means = np.array([scale(training.rows[cluster]).mean(axis=0) for cluster in clusters])
+        feature_map = NystromMap.spanned(Kernel("rbf", 0.1), means, 1e-10)
+        for step, told in (("rescale", vars(scale)), ("receive_map", feature_map.to_fields())):
+            rounds.append(RoundView(len(rounds) + 1, step, told, {}))
+    view = RunView(Coalition((), coordinator=True), tuple(rounds))
+    (claim,) = FoldDifferences(3)(view, Prior(candidates=source))
+    assert isinstance(claim, Claim)
+    np.testing.assert_allclose(np.sort(claim.rows, axis=0), np.sort(training.rows[held_out], axis=0))
+    found = audited(view, [FoldDifferences(3)], GroundTruth({"site-1": training}, {}), None)
+    (ranked,) = found.attacks
+    assert ranked.members == 3
+    assert ranked.auc is not None
+    assert ranked.auc > 0.9

@@ -202,6 +202,11 @@ class Database:
         with Session(self._engine.execution_options(**{_READS: True}), expire_on_commit=False) as session:
             yield session
 
+    def check(self) -> None:
+        """Raise SQLAlchemyError if the database does not answer."""
+        with self.reading() as session:
+            session.execute(sql.text("SELECT 1"))
+
     def hold(self) -> None:
         """Ensure that this is still the only hub on the database, also after a broken connection.
 
