@@ -180,7 +180,7 @@ def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> No
     (repeated.parent / "fewer" / "result.json").write_text(json.dumps(result))
     page, _, text = page_of(repeated.parent / "fewer")
     assert "positive predictive value (PPV), of the 1 of 4 folds that have it" in page.cells["td"]
-    assert "Of 1 of 4 folds; the mean area" in text
+    assert "1 of 4 folds on test rows; the mean area" in text
 
 
 @needs_browser
