@@ -196,13 +196,14 @@ class Outline:
     """The facts of a run that are known before it starts: public rows, and the number of released models.
 
     calibrated: whether rows are set apart to calibrate models by. needs_curve: whether the run is judged by the
-    accuracy of every size of the chosen columns.
+    accuracy of every size of the chosen columns. statistics_privacy: mu of the noisy statistics; 0 of exact ones.
     """
 
     public_rows: int
     models: int
     calibrated: bool = False
     needs_curve: bool = False
+    statistics_privacy: float = 0.0
 
 
 S = TypeVar("S")
