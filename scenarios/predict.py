@@ -17,7 +17,7 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import quoted
-from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.run.outcome import SITE_MODELS
 from fedsvm.scenarios.run.result import RunResult, read_result
@@ -62,10 +62,11 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
-def predict(folder: Path, source: str, identifier: str | None = None) -> Predictions:
+def predict(folder: Path, source: str, identifier: str | None = None, site: str | None = None) -> Predictions:
     """What the model in a run's folder says of the rows of `source`, a path or the name of a data set.
 
-    identifier: the column that rows are told apart by; without it they are numbered from 1.
+    identifier: the column that rows are told apart by; without it they are numbered from 1. site: the site whose own
+    corrections (`data.by_site`) the rows need, besides those for all.
     Raises ScenarioError for a folder without a model, and for rows that do not have the model's columns.
     """
     result = read_result(folder)
@@ -86,7 +87,7 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     except KeyError:
         raise ScenarioError([earlier]) from None
     form, filling = _form(result), arrays.get("filling")
-    table = sources.read(source, Path(), form=form)
+    table = corrections.correct_as_in_run(sources.read(source, Path(), form=form), result.scenario["data"], site)
     numeric = arrays.get("filled")
     of = columns if numeric is None else numeric.tolist()
     filled = {} if filling is None else dict(zip(of, filling.tolist(), strict=False))

@@ -68,13 +68,16 @@ def new_scenario(
     label: Label = "label",
     positive: Annotated[str | None, typer.Option(help="Which class is +1.")] = None,
     site: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column that is not wanted; may be repeated.", metavar="COLUMN")
+    ] = None,
 ) -> None:
     """Look at a data set, and write a first scenario for it, with comments."""
     from fedsvm.scenarios import draft
 
     if target.suffix != ".toml":
         raise ScenarioError([f"{target}: the name of a scenario ends in .toml."])
-    made = draft.draft(target, _source(data), label, site=site, positive=positive)
+    made = draft.draft(target, _source(data), label, site=site, positive=positive, ignore=ignore or [])
     write_new(target, made.text)
     for ask in made.asks:
         out.print(f"note {visible(ask)}", soft_wrap=True)

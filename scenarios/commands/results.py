@@ -89,11 +89,14 @@ def predict(
         str | None,
         typer.Option("--id", metavar="COLUMN", help="Column to use as row identifier instead of the row number."),
     ] = None,
+    site: Annotated[
+        str | None, typer.Option(help="Site in whose form the rows are, if the run has data.by_site for it.")
+    ] = None,
 ) -> None:
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
     from fedsvm.scenarios import predict
 
-    predicted = predict.predict(run_folder, rows, identifier)
+    predicted = predict.predict(run_folder, rows, identifier, site)
     text = "\n".join(predicted.lines()) + "\n"
     for doubt in predicted.doubts:
         errors.print(f"note {visible(rows)}: {visible(doubt)}", soft_wrap=True, markup=False)

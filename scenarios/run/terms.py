@@ -34,6 +34,9 @@ _READING = (
 )
 """What a site has to know of the [data] table to read and deal what it holds, and which steps its columns take."""
 
+_CORRECTIONS = ("missing_values", "recode", "rename", "by_site")
+"""And, where a scenario has them."""
+
 _READING_COLUMNS = ("partition", "align", "identifier")
 """And beside, where sites hold columns of the same records."""
 
@@ -45,6 +48,7 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
     shown = table.implementation.shown(settings)
     said = data.model_dump(mode="json", exclude_none=True)
     reading = {key: said[key] for key in _READING if key in said}
+    reading |= {key: said[key] for key in _CORRECTIONS if said[key]}
     if data.partition == "vertical":
         holder = data.label_site if data.label_site == ALL else resolve(data.label_site, scenario.federation.site_names)
         reading |= {**{key: said[key] for key in _READING_COLUMNS if key in said}, "label_site": holder}
