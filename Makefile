@@ -7,8 +7,9 @@ READY := $(VENV)/.ready
 TOOLS := $(VENV)/.tools-ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
+export PYTHONDONTWRITEBYTECODE := # empty: the processes of tests compile each module once
 
-.PHONY: demo hub test versions long chaos mutants lint bench docs clean
+.PHONY: demo hub test alone again versions long chaos mutants lint bench docs clean
 
 demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
@@ -19,7 +20,12 @@ hub: $(READY)
 
 test: $(TOOLS)
 	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not alone and not long"
+
+alone: $(TOOLS)
 	$(VENV)/bin/python -m pytest -m alone
+
+again: $(TOOLS)
+	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none
 
 versions: $(TOOLS)
 	$(VENV)/bin/python -m tools.versions

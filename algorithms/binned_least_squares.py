@@ -45,7 +45,7 @@ from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.settings import Count, Dimension, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -63,13 +63,13 @@ class BinnedSettings:
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
     _: KW_ONLY
-    gamma: Annotated[Positive, doc("Of the Laplacian kernel exp(-gamma sum |x - y|) of scaled columns.")] = 0.1
-    grids: Annotated[Dimension, doc("Random grids; a row has one feature of each.")] = 30
-    bins: Annotated[Dimension, doc("Places of each grid that bins are hashed to.")] = 2000
-    tolerance: Annotated[
-        Tolerance, doc("Length of the residual, as a share of the first, at which training stops.")
-    ] = 1e-4
-    max_iterations: Annotated[Count, doc("Rounds after which training stops short of its tolerance.")] = 200
+    gamma: Annotated[
+        Positive, doc("Coefficient of the Laplacian kernel exp(-gamma sum |x - y|) of scaled columns.")
+    ] = 0.1
+    grids: Annotated[Dimension, doc("Number of random grids; each gives a row one feature.")] = 30
+    bins: Annotated[Dimension, doc("Number of hash buckets per grid.")] = 2000
+    tolerance: Annotated[Tolerance, doc("Relative residual at which training stops.")] = 1e-4
+    max_iterations: Annotated[Count, doc("Maximum number of rounds, even if the tolerance is not reached.")] = 200
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,13 @@ class BinnedSite(HorizontalSite):
         directions = repeat("products", 0, terms.settings["max_iterations"])
         return each_model(terms, stage(preparation(terms), "receive_grids", "label_sums", directions))
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "pitches, shifts, keys": free("any grid", "bins that hold few rows, whose labels are then summed"),
+            "places": free("a whole number", "bins that hold few rows, whose labels are then summed"),
+        },
+    )
     def receive_grids(self, pitches: FloatArray, shifts: FloatArray, keys: IntArray, places: int) -> None:
         """Place this site's rows."""
         grids = RandomBins(pitches, shifts, keys, places)
@@ -128,7 +134,12 @@ class BinnedSite(HorizontalSite):
         """(K, P B): this site's part of Y Z."""
         return added_up(self.features, self.labels, self.dimensions)
 
-    @step
+    @step(
+        told={
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "directions": free("any vectors", "products of the sums of all rows with vectors of its choice"),
+        }
+    )
     def products(self, problems: IntArray, directions: FloatArray) -> FloatArray:
         """(k, P B): this site's part of Z^T Z p, for directions p (k, P B) of problems (k,)."""
         return added_up(self.features, values(self.features, directions), self.dimensions)

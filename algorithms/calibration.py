@@ -30,7 +30,7 @@ from fedsvm.algorithms.settings import MAX_COUNT, Share, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.script import Script, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -60,10 +60,13 @@ class ThresholdSettings:
 
     threshold: Annotated[
         Rule,
-        doc("Rule of the threshold: 0, probability 1/2, best balanced accuracy, or threshold_target of a measure."),
+        doc(
+            "Rule of the decision threshold: 0 (zero), probability 1/2 (half), best balanced accuracy, or "
+            "threshold_target for sensitivity or specificity."
+        ),
     ] = "zero"
     threshold_target: Annotated[
-        Share, doc("The least sensitivity, or specificity, of threshold rules of that name, on rows set apart.")
+        Share, doc("Minimum sensitivity or specificity on the calibration rows, for the threshold rules of that name.")
     ] = 0.9
 
     def threshold_problems(self, *, calibrated: bool) -> Iterator[str]:
@@ -132,7 +135,13 @@ class CalibrationRows(SitePart):
         self._site, self._mapped = site, mapped
         self._decisions: FloatArray = np.zeros(0)
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "w": free("any weights", "sums over decision values by a model of its choice, of the rows set apart"),
+            "b": free("any number", "sums over decision values by a model of its choice, of the rows set apart"),
+        },
+    )
     def score_apart(self, w: FloatArray, b: float) -> None:
         """Take the decision values of the rows set apart."""
         if self._site.is_scaled:  # else this is of an earlier fold, and the site was restarted
@@ -144,7 +153,15 @@ class CalibrationRows(SitePart):
         labels = self._labels
         return np.array([float((labels < 0).sum()), float((labels > 0).sum())])
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "slope, offset": free(
+                "any number", "sums of the likelihood at points of its choice, which can isolate rows set apart"
+            ),
+            "targets": free("two numbers", "another weighting of the same sums"),
+        },
+    )
     def sigmoid_sums(self, slope: float, offset: float, targets: list[float]) -> FloatArray:
         """(6,): negative log likelihood, its gradient (2,) and the three numbers of its Hessian.
 

@@ -45,7 +45,7 @@ from fedsvm.algorithms.settings import Count, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -62,15 +62,19 @@ TABLES = "of every node how many rows of each class have each column in each bin
 class TreeSettings:
     """What a user decides."""
 
-    max_depth: Annotated[int, Ge(1), Le(16), doc("Splits from the root to a leaf, at most.")] = 6
-    bins: Annotated[int, Ge(2), Le(256), doc("Intervals into which each column is cut.")] = 32
-    criterion: Annotated[Literal["gini", "entropy"], doc("How impure a node is: by CART's measure, or by ID3's.")] = (
+    max_depth: Annotated[int, Ge(1), Le(16), doc("Maximum number of splits from the root to a leaf.")] = 6
+    bins: Annotated[int, Ge(2), Le(256), doc("Number of intervals per column.")] = 32
+    criterion: Annotated[Literal["gini", "entropy"], doc("Impurity of a node: Gini index (CART) or entropy (ID3).")] = (
         "gini"
     )
-    min_samples_split: Annotated[Count, doc("Rows of a node that is split, at least.")] = 10
-    min_samples_leaf: Annotated[Count, doc("Rows on each side of a split, at least.")] = 5
+    min_samples_split: Annotated[Count, doc("Minimum number of rows of a node to split it.")] = 10
+    min_samples_leaf: Annotated[Count, doc("Minimum number of rows on each side of a split.")] = 5
     min_class_rows: Annotated[
-        Count, doc("Rows of a class on a side of a split, at least, or none; with 1 tables may show single rows.")
+        Count,
+        doc(
+            "Minimum number of rows of a class on a side of a split, if there are any. With 1, tables can reveal "
+            "single rows."
+        ),
     ] = 3
 
 
@@ -147,12 +151,23 @@ class TreeSite(HorizontalSite):
         sums = [self.rows.sum(axis=0), (self.rows**2).sum(axis=0)]
         return np.concatenate([*sums, members(self.labels).sum(axis=1)])
 
-    @step
+    @step(
+        told={
+            "edges": free("any numbers", "bins that hold few rows"),
+        }
+    )
     def receive_edges(self, edges: FloatArray) -> None:
         """Put this site's rows into bins."""
         self.bins, self.binned = edges.shape[1] + 1, binned(self.rows, edges)
 
-    @step
+    @step(
+        told={
+            "column, bin, children": free(
+                "any tree of the agreed depth", "tables of nodes of its choice, which can hold one row"
+            ),
+            "nodes": free("numbers of nodes", "nothing beyond a choice of which nodes are summed"),
+        }
+    )
     def cross_tables(self, column: IntArray, bin: IntArray, children: IntArray, nodes: IntArray) -> FloatArray:
         """(a, p, B, K): this site's part of the tables of some nodes of a tree."""
         tree = Tree(column, bin, children, np.zeros((len(column), 2)))

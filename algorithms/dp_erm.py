@@ -59,7 +59,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -112,18 +112,23 @@ class ErmSettings(BudgetSettings, FourierSettings):
     ] = 0.01
     _: KW_ONLY
     loss: Annotated[LossName, doc("Logistic regression, or Huber's SVM.")] = "logistic"
-    half_width: Annotated[Positive, doc("Of huber: half the width in which the hinge is rounded.")] = 0.5
+    half_width: Annotated[Positive, doc("For huber: half the width over which the hinge is rounded.")] = 0.5
     perturbation: Annotated[
-        Perturbation, doc('What noise is added to; "none" trains without noise and promises nothing.')
+        Perturbation,
+        doc(
+            'Where noise is added: to the objective or the output. "none" trains without noise and gives no privacy'
+            " guarantee."
+        ),
     ] = "objective"
-    features: Annotated[Natural, doc("Fourier features' frequencies; 0 is linear.")] = 0
+    features: Annotated[Natural, doc("Number of frequencies of Fourier features; 0 trains a linear model.")] = 0
     clip_norm: Annotated[
-        bool, doc("Of linear features: rows whose L2 norm exceeds that of public ones are scaled down, or refused.")
+        bool,
+        doc("For linear features: scale down rows whose L2 norm exceeds that of the public rows. false refuses them."),
     ] = True
 
     multiclass: Annotated[
         Literal["ovr", "joint"],
-        doc("How more than two classes are told apart: each from the others (ovr), or all in one problem (joint)."),
+        doc("Multi-class method: one class against the rest (ovr), or one joint problem (joint)."),
     ] = "ovr"
 
     def is_joint(self, problems: int) -> bool:
@@ -216,7 +221,13 @@ class ErmSite(PubliclyScaledSite):
         steps = repeat("joint_erm_sums" if joint else "erm_sums", 1, 1 + _MAX_STEPS)
         return each_private_model(terms, stage("row_count", "take_rows", steps))
 
-    @step
+    @step(
+        told={
+            "rho": free("as many frequencies as agreed", "features of its choice, in which sums can isolate rows"),
+            "longest": free("any number", "rows on another scale; longer ones are refused or clipped"),
+            "clip": CHECKED,
+        }
+    )
     def take_rows(self, rho: FloatArray, longest: float, clip: bool) -> None:
         """Map rows to Fourier features where there are frequencies; else divide them by the length of the longest.
 
@@ -225,17 +236,26 @@ class ErmSite(PubliclyScaledSite):
         self.check_agreed(features=len(rho), clip_norm=clip)
         self.points = paired_features(self.rows, rho) if len(rho) else at_most_one(self.rows / longest, clip=clip)
 
-    @step
+    @step(
+        told={
+            "f": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "loss, half_width": AGREED,
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+        }
+    )
     def erm_sums(self, f: FloatArray, loss: LossName, half_width: float, problems: Sequence[int] = (0,)) -> FloatArray:
         """(k, 1 + d + d^2): this site's part of the sum of losses, its gradient and its Hessian at f (k, d).
 
         problems: whose points these are, each a class against the others.
         """
-        self.check_agreed(loss=loss, half_width=half_width)
         kind = Loss(loss, half_width)
         return np.stack([erm_sums(self.points, self.labels[k], at, kind) for k, at in zip(problems, f, strict=True)])
 
-    @step
+    @step(
+        told={
+            "f": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+        }
+    )
     def joint_erm_sums(self, f: FloatArray) -> FloatArray:
         """(1, 1 + K d + (K d)^2): the same of multinomial logistic loss of all K classes, at f (1, K d)."""
         return joint_erm_sums(self.points, members(self.labels), f[0])[None]

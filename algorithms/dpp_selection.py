@@ -71,7 +71,7 @@ from fedsvm.algorithms.selection.model import SHOWN_COLUMNS, chosen_count
 from fedsvm.algorithms.settings import Positive, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import CHECKED, free, step
 from fedsvm.federation.site.script import Script, once, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -102,13 +102,18 @@ class DppSelectionSettings(DppSettings):
 
     _: KW_ONLY
     method: Annotated[
-        Literal["filter", "rfe"], doc("By F of each column, or by elimination with a linear SVM of all that are left.")
+        Literal["filter", "rfe"],
+        doc("Select by the F statistic of each column (filter), or by recursive elimination with a linear SVM (rfe)."),
     ] = "filter"
-    size: Annotated[ShareOrCount, doc("How many columns of all sites together are kept, as a share or a count.")] = 0.5
+    size: Annotated[ShareOrCount, doc("Number of columns to keep over all sites: a share or a count.")] = 0.5
     remove: Annotated[
-        Remove, doc("Of rfe: columns that go in a step, one, half, a share, or auto; one shows the coordinator each.")
+        Remove,
+        doc(
+            "For rfe: columns to remove per step: one, half, a share, or auto. With one, the coordinator learns the"
+            " order of columns."
+        ),
     ] = "half"
-    select_penalty: Annotated[Positive, doc("Of rfe: C of the linear SVMs.")] = 1.0
+    select_penalty: Annotated[Positive, doc("For rfe: C of the linear SVMs.")] = 1.0
 
 
 @dataclass(frozen=True)
@@ -165,7 +170,12 @@ class DppSelectionSite(DppSite):
             terms, *FOLD, "column_count", _choosing(terms), "keep_columns", kernel_training(terms), kernel_test(terms)
         )
 
-    @step
+    @step(
+        told={
+            "fold": CHECKED,
+            "scale": free("one of three scales", "a kernel of columns on another scale"),
+        }
+    )
     def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:
         """Hold the records of a fold out, and have all columns to choose from."""
         super().prepare_fold(fold, scale)
@@ -177,7 +187,12 @@ class DppSelectionSite(DppSite):
         """Number of columns that are left."""
         return np.array(float(len(self.kept)))
 
-    @step
+    @step(
+        told={
+            "columns": free("numbers of columns", "a kernel of columns of its choice, down to one"),
+            "first": free("whole numbers by site", "another division of the same sums among the sites"),
+        }
+    )
     def keep_columns(self, columns: IntArray, first: Mapping[str, int]) -> None:
         """From now on rows are these of all sites' columns. first: the number of each site's first one."""
         own = columns - first[self.site]
@@ -185,7 +200,16 @@ class DppSelectionSite(DppSite):
         self.rows = self.scaled[:, self.kept]
         self.scale = Scale(self.whole_scale.offset[self.kept], self.whole_scale.scale[self.kept])
 
-    @step
+    @step(
+        told={
+            "labels": free(
+                "any numbers", "shares of the variance for labels of its choice, which can single out one record"
+            ),
+            "classes": free("a whole number", "shares of the variance for labels of its choice"),
+            "first": free("whole numbers by site", "another division of the same sums among the sites"),
+            "columns": free("a whole number", "nothing; the table has another number of empty places"),
+        }
+    )
     def shares_between(self, labels: FloatArray, classes: int, first: Mapping[str, int], columns: int) -> FloatArray:
         """(p,): of own columns the share of the variance that is between the classes of records with labels (n,)."""
         rows = self.scaled[self.training]
@@ -197,17 +221,32 @@ class DppSelectionSite(DppSite):
         found[first[self.site] : first[self.site] + rows.shape[1]] = np.clip(share, 0.0, 1.0)
         return found
 
-    @step
+    @step(
+        told={
+            "dual_coef": free(
+                "any coefficients", "lengths of weights by coefficients of its choice, which can be those of one record"
+            ),
+        }
+    )
     def weigh_columns(self, dual_coef: FloatArray) -> None:
         """Take down the lengths of own columns' weights by coefficients (P, n) of the training records."""
         self.strengths = np.linalg.norm(dual_coef @ self.rows[self.training], axis=0)
 
-    @step
+    @step(
+        told={
+            "thresholds": free("any numbers", "the order of the columns' weights, which it may search for anyway"),
+        }
+    )
     def columns_below(self, thresholds: FloatArray) -> FloatArray:
         """(q,) how many of own columns have weights of at most each threshold."""
         return np.asarray((self.strengths[:, None] <= thresholds).sum(axis=0), dtype=np.float64)
 
-    @step
+    @step(
+        told={
+            "thresholds": free("any numbers", "which columns have the weights that it searched for"),
+            "columns": free("a whole number", "nothing; the table has another number of empty places"),
+        }
+    )
     def which_below(self, thresholds: FloatArray, columns: int) -> FloatArray:
         """(q, p) of 0 and 1: which of own columns have weights of at most each threshold."""
         found = np.zeros((len(thresholds), columns))

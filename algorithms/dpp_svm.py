@@ -66,7 +66,7 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.memory import available_bytes
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, maybe, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
@@ -93,16 +93,23 @@ OPENED_DISCLOSES = "kernel values of all columns together, between records held 
 class DppSettings(KernelSettings, CuttingPlaneSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Penalty of each record's hinge loss, not divided by their number.")] = 1.0
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each record's hinge loss.")
+    ] = 1.0
     _: KW_ONLY
     landmarks: Annotated[
         ShareOrCount | None,
-        doc("Records that the low-rank variant compares with: a share or a count; exact if left out."),
+        doc(
+            "Number of records that the low-rank variant compares with: a share or a count. Default: the exact kernel."
+        ),
     ] = None
     kernel_exchange: Annotated[
-        Literal["summed", "plain"], doc("By the secure sum, or every site's own matrix, as in the paper.")
+        Literal["summed", "plain"],
+        doc("Sites send their kernel matrices through the secure sum, or in the clear as in the paper."),
     ] = "summed"
-    rank_tolerance: Annotated[Share, doc("Eigenvalues below this share of the largest are dropped; low-rank.")] = 1e-10
+    rank_tolerance: Annotated[
+        Share, doc("For the low-rank variant: eigenvalues below this share of the largest are dropped.")
+    ] = 1e-10
 
 
 @dataclass(frozen=True)
@@ -197,17 +204,33 @@ class DppSite(VerticalSite):
         """Return the script of `DppSvm.fit` and its test."""
         return aligned(terms, *FOLD, kernel_training(terms), kernel_test(terms))
 
-    @step
+    @step(
+        told={
+            "first, last": free("two whole numbers", "nothing; each block of the matrix is opened anyway"),
+            "distances": free("true or false", "nothing beyond the other kind of the same block"),
+        }
+    )
     def kernel_rows(self, first: int, last: int, distances: bool) -> FloatArray:
         """Return this site's part of the kernel matrix of the training records, some rows at a time and packed."""
         return partial_kernel(self.rows[self.training], first, last, distances=distances)
 
-    @step
+    @step(
+        told={
+            "records": free(
+                "numbers of records", "the kernel between held-out records and training records of its choice"
+            ),
+        }
+    )
     def set_reference(self, records: IntArray) -> None:
         """Keep these training records, as those that others are compared with."""
         self.reference = self.rows[self.training][records]
 
-    @step
+    @step(
+        told={
+            "dual_coef": free("any coefficients", "scores of held-out records by coefficients of its choice"),
+            "kernel": free("any kernel", "scores by another kernel of the same products"),
+        }
+    )
     def set_dual_coef(self, dual_coef: FloatArray, kernel: dict[str, Any]) -> None:
         """Keep the coefficients (s,) or (K, s), and with them this site's own weights, W_p = sum alpha y x_p.
 
@@ -259,13 +282,26 @@ class DppSite(VerticalSite):
         """Return (n held out,) or (n held out, K): this site's part of the scores of the held-out records."""
         return np.asarray(self.rows[~self.training] @ self.weights.T)
 
-    @step
+    @step(
+        receiver="either",
+        told={
+            "first, last": free("two whole numbers", "nothing; each block of the matrix is opened anyway"),
+            "held_out": free("true or false", "the kernel of training records, which it has"),
+            "distances": free("true or false", "nothing beyond the other kind of the same block"),
+        },
+    )
     def reference_kernel(self, first: int, last: int, held_out: bool, distances: bool) -> FloatArray:
         """Return (rows, s): this site's part of the kernel between some records and the reference records."""
         rows = self.rows[~self.training if held_out else self.training][first:last]
         return squared_distances(rows, self.reference) if distances else np.asarray(rows @ self.reference.T)
 
-    @step(bound=np.inf)
+    @step(
+        bound=np.inf,
+        told={
+            "opener": free("a site of the run", "nothing; only the opener has the sum"),
+            "rows": free("a whole number", "nothing; the table has another number of empty places"),
+        },
+    )
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
         """Return (rows,) or (rows, K): the scores of records whose kernel sums this site opened, otherwise zeros."""
         if self.site != opener:
@@ -394,7 +430,7 @@ def train(federation: Federation, settings: DppSettings, labels: FloatArray, see
     """
     if settings.landmarks is None:
         check_memory(len(labels))
-    derived = settings.gamma == "auto" and settings.kernel != "linear"
+    derived = isinstance(settings.gamma, str) and settings.kernel != "linear"
     kernel = settings.kernel_of(count_columns(federation) if derived else 1)
     exchange = KernelExchange(federation, kernel, settings.kernel_exchange, max_squared_norm(federation))
     federation.need_every_site("Its columns are in the kernel, and no other site has them.")

@@ -63,18 +63,22 @@ class FilterSettings(SelectionSettings):
 
     _: KW_ONLY
     statistic: Annotated[
-        Literal["welch", "f", "fisher", "mi", "mrmr"], doc("By which columns are ordered; welch and f have p-values.")
+        Literal["welch", "f", "fisher", "mi", "mrmr"], doc("Statistic that orders columns. welch and f have p-values.")
     ] = "welch"
     size: Annotated[
         Literal["significant", "best", "one-se"] | ShareOrCount,
         doc(
-            "How many columns are kept: all that are significant, with the highest inner accuracy, the fewest within a "
-            "standard error of it, a count, or a share."
+            "Number of columns to keep: all significant ones, the best inner accuracy (best), the fewest within a "
+            "standard error of it (one-se), a count, or a share."
         ),
     ] = "significant"  # type: ignore[assignment]  # one rule more
-    false_discovery_rate: Annotated[Share, doc("Of significant columns, by Benjamini and Hochberg.")] = 0.01
-    bins: Annotated[int, Ge(2), Le(64), doc("Of mi: bins of equal probability under a normal distribution.")] = 8
-    mrmr_columns: Annotated[Count, doc("Of mrmr: how many columns are put in order, the others follow by F.")] = 50
+    false_discovery_rate: Annotated[
+        Share, doc("False discovery rate of significant columns (Benjamini and Hochberg).")
+    ] = 0.01
+    bins: Annotated[
+        int, Ge(2), Le(64), doc("For mi: number of bins, of equal probability under a normal distribution.")
+    ] = 8
+    mrmr_columns: Annotated[Count, doc("For mrmr: number of columns to order. The others follow by F.")] = 50
 
 
 @dataclass(frozen=True)

@@ -48,12 +48,16 @@ class FilterWrapperSettings(SelectionSettings):
     """What a user decides."""
 
     _: KW_ONLY
-    filter_p: Annotated[Share, doc("Columns whose p-value by Welch's t and by F is above it are no candidates.")] = 0.01
+    filter_p: Annotated[Share, doc("Maximum p-value of candidate columns by Welch's t and F.")] = 0.01
     filter_keep: Annotated[
-        Count | None, doc("In place of filter_p: candidates are among so many best by Welch's t, F and Fisher's ratio.")
+        Count | None,
+        doc("Number of best columns by Welch's t, F and Fisher's ratio that become candidates, instead of filter_p."),
     ] = None
     most_candidates: Annotated[
-        int, Ge(2), Le(500), doc("Of more candidates the lower half by |weight| goes, until there are no more.")
+        int,
+        Ge(2),
+        Le(500),
+        doc("Maximum number of candidates. While there are more, the half with the smaller |weight| is removed."),
     ] = 64
 
 

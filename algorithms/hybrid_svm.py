@@ -79,7 +79,7 @@ from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
 from fedsvm.federation.errors import FederationError, MembershipChanged, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import AGREED, CHECKED, SitePart, free, step
 from fedsvm.federation.site.script import Script, maybe, once, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -98,28 +98,37 @@ _NOISE_ROUNDING = 1e-9
 class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.")] = 300.0
+    C: Annotated[Positive, doc("C of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.")] = 300.0
     _: KW_ONLY
-    features: Annotated[Dimension, doc("Frequencies; a model has twice as many weights.")] = 60
+    features: Annotated[Dimension, doc("Number of frequencies; a model has twice as many weights.")] = 60
     mechanism: Annotated[
         Literal["laplace", "gaussian", "spherical", "none"],
-        doc('How noise is drawn; "none" trains without noise and promises nothing.'),
+        doc('Distribution of the noise. "none" trains without noise and gives no privacy guarantee.'),
     ] = "spherical"
-    delta: Annotated[Share | None, doc("What the gaussian mechanism needs beside epsilon, and no other.")] = None
+    delta: Annotated[
+        Share | None, doc("The delta of (epsilon, delta)-privacy. Required by the gaussian mechanism only.")
+    ] = None
     sensitivity: Annotated[
         Literal["tight", "paper"],
-        doc("How far one row can move the model: 2C/n, or the paper's 4C/n."),
+        doc("Bound on the change of the model by one row: 2C/n (tight), or the paper's 4C/n."),
     ] = "tight"
-    prior: Annotated[Literal["none", "public"], doc("w0: 0, or the model of the public rows alone.")] = "none"
+    prior: Annotated[
+        Literal["none", "public"], doc("The w0 of the objective: 0, or the model of the public rows alone.")
+    ] = "none"
     variant: Annotated[
         Literal["joint", "one-shot"],
-        doc("Training over all sites, who see it without noise, or each site's own, summed with noise."),
+        doc(
+            "joint: training over all sites, which see the model without noise. one-shot: each site's own model, "
+            "summed with noise."
+        ),
     ] = "joint"
     multiclass: Annotated[
         Literal["ovr", "joint"],
-        doc("How more than two classes are told apart: each from the others (ovr), or all in one problem (joint)."),
+        doc("Multi-class method: one class against the rest (ovr), or one joint problem (joint)."),
     ] = "ovr"
-    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops; it is in the noise.")] = 1e-11
+    tolerance: Annotated[
+        Tolerance, doc("Certified relative gap at which training stops. The noise accounts for it.")
+    ] = 1e-11
 
     def is_joint(self, problems: int) -> bool:
         """Whether so many weight vectors are of one problem; of two classes there is one vector."""
@@ -255,10 +264,16 @@ class ModelRelease(SitePart):
         if prior.any():
             self._site.check_agreed(prior="public")
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "prior": CHECKED,
+            "C, tolerance": AGREED,
+            "rows": free("a whole number", "a model on another scale, with the noise of that scale"),
+        },
+    )
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
-        self._site.check_agreed(C=C, tolerance=tolerance)
         self._check_prior(prior)
         own, priors = len(self._rows.features), np.atleast_2d(prior)
         self._priors, self._rows_of_all = priors, rows
@@ -273,7 +288,12 @@ class ModelRelease(SitePart):
             part = np.concatenate(models)
         self.take(part)
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "joint": CHECKED,
+        },
+    )
     def own_part(self, joint: bool) -> FloatArray:
         """(K 2 D,) this site's part of the model, without noise; of one that is joint, all of it at the first site.
 
@@ -293,7 +313,15 @@ class ModelRelease(SitePart):
         """Weights of all models."""
         return int(self._rows.features.shape[1] * len(self._site.labels))
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        noisy=True,
+        told={
+            "release": free("a whole number", "one more release, which is charged"),
+            "lattice, mechanism, steps, shares, joint": CHECKED,
+            "with_model": free("true or false", "noise without a model"),
+        },
+    )
     def noisy_part(
         self,
         release: int,
@@ -376,6 +404,7 @@ class HybridSite(PubliclyScaledSite):
         HingeCuts,
         JointHingeCuts,
     )
+    libraries = ("scipy.optimize", "scipy.special")  # for the noise that epsilon needs
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
@@ -391,14 +420,26 @@ class HybridSite(PubliclyScaledSite):
         trained = stage("row_count", "receive_frequencies", _training(terms))
         return each_private_model(terms, trained, _release_script(terms))
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "rho": free(
+                "as many frequencies as agreed", "features of its choice, whose noise the site computes all the same"
+            ),
+        },
+    )
     def receive_frequencies(self, rho: FloatArray) -> None:
         """Map this site's rows, whose features never leave it, and draw the key of its noise."""
         self.check_agreed(features=len(rho))
         self.mapped.place(paired_features(self.rows, rho))
         self.release.begin(drawn_key(self.channel))
 
-    @step
+    @step(
+        told={
+            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
+        }
+    )
     def take_best(self, keep: IntArray, constants: IntArray) -> None:
         """Keep the model that all sites trained together."""
         self.release.take_whole((self.path.start.priors + self.path.best(keep, constants)[:, :-1]).ravel())

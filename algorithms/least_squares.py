@@ -48,7 +48,7 @@ from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import AGREED, CHECKED, step
 from fedsvm.federation.site.script import Script, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -63,7 +63,7 @@ class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettin
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
-    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
+    intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
 
 
 def moments_leakage(settings: FeatureSettings) -> WholeRunLeakage:
@@ -112,14 +112,18 @@ class LeastSquaresSite(MappedSite):
         summed = stage(preparation(terms), mapping(terms), agreement_on_factors(terms), "moments")
         return each_model(terms, summed, calibration(terms))
 
-    @step
+    @step(
+        told={
+            "intercept": AGREED,
+            "factors": CHECKED,
+        }
+    )
     def moments(self, intercept: bool, factors: Sequence[float] = ()) -> FloatArray:
         """(d (d + 1)/2 + K d,): this site's part of the products of features with each other and with labels.
 
         factors: of the squared residuals of the classes; all 1 without. Raises OrderRefused for others than
         were agreed on.
         """
-        self.check_agreed(intercept=intercept)
         self.row_weights.check_factors(factors)
         z = with_ones(self.mapped.features, intercept=intercept)
         return packed_moments(z, self.labels, self.row_weights.prices(1.0, factors))

@@ -51,7 +51,7 @@ from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -72,11 +72,11 @@ class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of losses + lambda/2 |w|^2.")] = 1.0
-    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
+    intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
     tolerance: Annotated[
         Tolerance, doc("Share of the objective that Newton's next step may promise when training stops.")
     ] = 1e-9
-    max_iterations: Annotated[Count, doc("Rounds after which training stops short of its tolerance.")] = 100
+    max_iterations: Annotated[Count, doc("Maximum number of rounds, even if the tolerance is not reached.")] = 100
 
 
 def newton_terms(
@@ -102,7 +102,15 @@ class LogisticSite(MappedSite):
         trained = stage("squared_norms", agreement_on_factors(terms), steps)
         return each_model(terms, stage(preparation(terms), mapping(terms)), trained, calibration(terms))
 
-    @step
+    @step(
+        told={
+            "points": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "scales": free("three numbers", "nothing; the sums in another unit"),
+            "intercept": AGREED,
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "factors": CHECKED,
+        }
+    )
     def newton_sums(
         self,
         points: FloatArray,
@@ -116,7 +124,6 @@ class LogisticSite(MappedSite):
         problems: whose points these are; of more than two classes, each against the others. factors: of the losses of
         the classes; all 1 without. Raises OrderRefused for others than were agreed on.
         """
-        self.check_agreed(intercept=intercept)
         self.row_weights.check_factors(factors)
         z, prices, found = (
             with_ones(self.mapped.features, intercept=intercept),

@@ -40,7 +40,7 @@ class MappedSite(HorizontalSite):
 
     def check_gamma(self, gamma: float) -> None:
         """Raise OrderRefused for another gamma than was agreed on: a narrow kernel sees single rows."""
-        if self.terms.settings.get("gamma") == "auto" and gamma == 1.0 / self.rows.shape[1]:
+        if isinstance(self.terms.settings.get("gamma"), str) and gamma == 1.0 / self.rows.shape[1]:
             return
         self.check_agreed(gamma=gamma)
 

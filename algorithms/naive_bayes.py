@@ -49,9 +49,7 @@ MODEL_SHOWS = (
 class NaiveBayesSettings:
     """What a user decides."""
 
-    var_smoothing: Annotated[
-        Positive, doc("Share of the largest variance of a column that is added to every variance.")
-    ] = 1e-9
+    var_smoothing: Annotated[Positive, doc("Share of the largest column variance added to every variance.")] = 1e-9
 
 
 @dataclass(frozen=True)

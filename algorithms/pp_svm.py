@@ -44,7 +44,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, maybe, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
@@ -67,9 +67,11 @@ SUPPORT_NEEDED = "The support rows of every site are needed to score new ones, a
 class PpSettings(KernelSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
+    ] = 1.0
     kernel: Annotated[
-        KernelName, doc("As LIBSVM has them; of others than the linear one each site keeps its own support rows.")
+        KernelName, doc("Kernel, as defined by LIBSVM. Except for linear, each site keeps its own support rows.")
     ] = "linear"
 
 
@@ -160,25 +162,45 @@ class PpSite(HorizontalSite):
         """(K, most): the labels of the training rows, and zeros behind them."""
         return np.pad(self.labels, ((0, 0), (0, self.most - self.labels.shape[1])))
 
-    @step
+    @step(
+        told={
+            "most": free("whole numbers by site", "nothing; wrong numbers end the run"),
+        }
+    )
     def receive_size(self, most: int) -> None:
         """Learn how many rows the largest site has."""
         self.most = most
 
-    @step
+    @step(
+        told={
+            "records, items": free("whole numbers by site", "nothing; wrong numbers end the run"),
+        }
+    )
     def encrypt_records(self, records: dict[str, int], items: dict[str, int]) -> None:
         """Help to encrypt all rows' items. records, items: of each site."""
         salt = common_seed(self.channel).tobytes()
         held = [[str(column) for column in np.flatnonzero(row)] for row in self.sets]
         encrypt_records(self.channel, held, items, salt)
 
-    @step
+    @step(
+        told={
+            "dual_coef": free("any coefficients", "sums of rows weighted as it likes, so single rows"),
+            "first": free("whole numbers by site", "another division of the same sums among the sites"),
+        }
+    )
     def coefficients(self, dual_coef: FloatArray, first: dict[str, int]) -> FloatArray:
         """(p,): this site's part of sum alpha y x. dual_coef (n,) of all rows, of which its own begin at `first`."""
         own = dual_coef[first[self.site] :][: len(self.rows)]
         return np.asarray(own @ self.sets)
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "dual_coef": free("any coefficients", "scores by coefficients of its choice"),
+            "first": free("whole numbers by site", "another division of the same sums among the sites"),
+            "kernel": free("any kernel", "scores by another kernel"),
+        },
+    )
     def keep_support(self, dual_coef: FloatArray, first: dict[str, int], kernel: dict[str, Any]) -> None:
         """Keep its own support rows, here and in its own file, `model_path` of its settings."""
         if not (path := self.settings.get("model_path")):
@@ -189,7 +211,11 @@ class PpSite(HorizontalSite):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
         replace_private(path, lambda file: np.savez(file, **kept))
 
-    @step
+    @step(
+        told={
+            "rows": free("any rows", "scores of rows of its choice, so kernels with single support rows"),
+        }
+    )
     def partial_scores(self, rows: FloatArray) -> FloatArray:
         """(n,): the part of this site's support rows in the decision values of scaled rows (n, p)."""
         return np.asarray(self.kernel(sets_of(rows), self.support) @ self.dual_coef)

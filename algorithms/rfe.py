@@ -69,15 +69,18 @@ class RfeSettings(SelectionSettings):
 
     _: KW_ONLY
     remove: Annotated[
-        Remove, doc("Columns that go in a step: one, half, a share, or auto: half while there are more than 64.")
+        Remove, doc("Columns to remove per step: one, half, a share, or auto (half while more than 64 are left).")
     ] = "auto"
     weights: Annotated[
         Literal["linear", "expansion", "kernel", "input"],
-        doc("By which weights: of a linear SVM, or what columns are worth to PAN-SVM itself, by one of three scores."),
+        doc("Score of columns: weights of a linear SVM (linear), or one of three scores of PAN-SVM itself."),
     ] = "linear"
     gamma_rule: Annotated[
         Literal["per-column", "fixed"],
-        doc("Of other weights than linear: gamma times the number of columns stays as it is, or gamma (the paper)."),
+        doc(
+            "For non-linear weights: keep gamma times the number of columns constant (per-column), or keep gamma "
+            "constant as in the paper (fixed)."
+        ),
     ] = "per-column"
 
 

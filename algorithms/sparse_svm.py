@@ -59,19 +59,21 @@ class SparseSettings(SelectionSettings):
     """What a user decides."""
 
     _: KW_ONLY
-    select_solver: Annotated[Literal["cutting-plane"], doc("Cuts alone, which show the coordinator rows.")] = (
-        "cutting-plane"
-    )
+    select_solver: Annotated[
+        Literal["cutting-plane"],
+        doc("Solver of the selection: only cutting planes, which reveal rows to the coordinator."),
+    ] = "cutting-plane"
     l1: Annotated[
-        Positive | Literal["path"], doc("Factor of the sum of |weights|; path: as many as there are steps, by folds.")
+        Positive | Literal["path"],
+        doc('Factor of the sum of |weights|. "path" tries path_steps values by cross-validation.'),
     ] = "path"
     l2: Annotated[Positive, doc("Factor of half the sum of squared weights.")] = 0.01
-    path_steps: Annotated[int, Ge(2), Le(50), doc("Of a path: how many values of l1.")] = 8
-    path_end: Annotated[Share, doc("Of a path: the last l1 as a share of the one at which all weights are zero.")] = (
-        0.05
-    )
+    path_steps: Annotated[int, Ge(2), Le(50), doc("For a path: number of values of l1.")] = 8
+    path_end: Annotated[
+        Share, doc("For a path: last l1 relative to the smallest l1 at which all weights are zero.")
+    ] = 0.05
     stability: Annotated[
-        int, Ge(0), Le(100), doc("Complementary pairs of half-samples that columns are chosen on, to count how often.")
+        int, Ge(0), Le(100), doc("Number of complementary pairs of half-samples for stability selection.")
     ] = 0
 
 

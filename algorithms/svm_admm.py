@@ -69,7 +69,7 @@ from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import AGREED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -89,20 +89,23 @@ DUAL_POINT = (
 class AdmmSettings(FeatureSettings, ThresholdSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
+    ] = 1.0
     bias: Annotated[
         Literal["free", "regularised"],
-        doc("Whether the intercept is left alone, as LIBSVM does, or shrunk with the weights, as Boyd's example does."),
+        doc(
+            "Intercept without penalty, as in LIBSVM (free), or with the penalty of the weights, as in Boyd's "
+            "example (regularised)."
+        ),
     ] = "free"
-    rho: Annotated[Positive, doc("Penalty of a site's squared distance from the consensus.")] = 1.0
-    relaxation: Annotated[
-        float, Gt(0), Lt(2), doc("alpha: how far a site's model goes past the consensus; 1 is not at all.")
-    ] = 1.0
+    rho: Annotated[Positive, doc("Penalty on a site's squared distance from the consensus.")] = 1.0
+    relaxation: Annotated[float, Gt(0), Lt(2), doc("Over-relaxation alpha; 1 is none.")] = 1.0
     relative_tolerance: Annotated[
-        Tolerance, doc("Share of the models' and multipliers' lengths that residuals may have in the end.")
+        Tolerance, doc("Maximum residual relative to the length of the models and multipliers.")
     ] = 1e-2
-    absolute_tolerance: Annotated[Tolerance, doc("What residuals may have beside, for each weight.")] = 1e-4
-    max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 1000
+    absolute_tolerance: Annotated[Tolerance, doc("Additional maximum residual per weight.")] = 1e-4
+    max_iterations: Annotated[Count, doc("Maximum number of iterations, even if the tolerance is not reached.")] = 1000
 
 
 # The site.
@@ -158,6 +161,8 @@ def local_model(
 class AdmmSite(MappedSite):
     """The site half: its models (K, d) of K problems, and what pulls them to the consensus."""
 
+    libraries = ("scipy.optimize",)
+
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.iteration = 0
@@ -170,7 +175,15 @@ class AdmmSite(MappedSite):
         trained = stage("squared_norms", iterations, "dual_sums", "dual_vector")
         return each_model(terms, stage(preparation(terms), mapping(terms)), trained, calibration(terms))
 
-    @step
+    @step(
+        told={
+            "iteration": free("a whole number", "another start of the solver"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "rho, relaxation": AGREED,
+            "reach": free("any number", "nothing; the sums in another unit"),
+            "fresh": free("true or false", "a solver that starts anew"),
+        }
+    )
     def consensus(
         self,
         iteration: int,
@@ -185,7 +198,6 @@ class AdmmSite(MappedSite):
 
         w (K, m), b (K,). reach: the lengths are given as shares of it. fresh: u is 0 again.
         """
-        self.check_agreed(rho=rho, relaxation=relaxation)
         if iteration == self.iteration:
             return self.value  # the round is run again
         z = np.column_stack([w, b])
@@ -203,14 +215,24 @@ class AdmmSite(MappedSite):
         self.iteration, self.value = iteration, np.hstack([self._sent / reach, squares])
         return self.value
 
-    @step
+    @step(
+        told={
+            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "scales": free("two numbers", "nothing; the sums in another unit"),
+        }
+    )
     def dual_sums(self, w: FloatArray, b: FloatArray, scales: FloatArray) -> FloatArray:
         """(K, 3): the loss at w (K, m) and b (K,), and of each class the sum of lambda. scales (2,): of both, to 1."""
         losses = np.maximum(0.0, 1.0 - self.labels * (w @ self.mapped.features.T + b[:, None])).sum(axis=1)
         of_class = [(self.duals * (self.labels > 0)).sum(axis=1), (self.duals * (self.labels < 0)).sum(axis=1)]
         return np.column_stack([losses / scales[0], *(sums / scales[1] for sums in of_class)])
 
-    @step
+    @step(
+        told={
+            "theta": free("any numbers", "another weighting of the same sums by class"),
+            "scale": free("any number", "nothing; the sums in another unit"),
+        }
+    )
     def dual_vector(self, theta: FloatArray, scale: float) -> FloatArray:
         """(K, m): the sum of theta lambda y f, for theta (K, 2) of each class."""
         weights = np.where(self.labels > 0, theta[:, :1], theta[:, 1:])

@@ -70,15 +70,19 @@ class VotedSettings(SelectionSettings):
 
     _: KW_ONLY
     criteria: Annotated[
-        Literal["vote", "rfe", "rsvm", "svm-t"], doc("Which score removes columns, or the vote of all three.")
+        Literal["vote", "rfe", "rsvm", "svm-t"],
+        doc("Score that decides which columns to remove, or the vote of all three."),
     ] = "vote"
     remove: Annotated[
-        Remove, doc("Columns that go in a step: one, half, a share, or auto: half while there are more than 64.")
+        Remove, doc("Columns to remove per step: one, half, a share, or auto (half while more than 64 are left).")
     ] = "auto"
     min_change: Annotated[
-        int, Ge(0), Le(1000), doc("Rows by which two released support sets of a class differ at least; 0 shows rows.")
+        int,
+        Ge(0),
+        Le(1000),
+        doc("Minimum number of rows by which two released support sets of a class differ; 0 reveals rows."),
     ] = 3
-    select_tolerance: Annotated[Tolerance, doc("Certified relative gap of the SVMs that choose columns.")] = 1e-6
+    select_tolerance: Annotated[Tolerance, doc("Certified relative gap of the SVMs that select columns.")] = 1e-6
 
 
 @dataclass(frozen=True)

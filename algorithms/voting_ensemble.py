@@ -64,7 +64,7 @@ from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import AGREED, free, step
 from fedsvm.federation.site.script import Script, maybe, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.secret_order import secret_order
@@ -79,8 +79,10 @@ VOTES = "how many sites vote for +1, of each row that is asked about"
 class EnsembleSettings(FeatureSettings):
     """What a user decides."""
 
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
-    release: Annotated[Release, doc("Who has the sites' models: the coordinator, or each site its own alone.")] = (
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
+    ] = 1.0
+    release: Annotated[Release, doc("Who receives the sites' models: the coordinator, or each site only its own.")] = (
         "everyone"
     )
 
@@ -158,10 +160,14 @@ class EnsembleSite(MappedSite):
         voted = maybe("cast_votes") if terms.settings["release"] == "sites" else seq()
         return each_model(terms, trained, voted)
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "C": AGREED,
+        },
+    )
     def train_alone(self, C: float) -> None:
         """Train on this site's rows."""
-        self.check_agreed(C=C)
         problems = [Problem.of(self.mapped.features, labels, C) for labels in self.labels]
         found = solve_pooled(problems, _STOPPING) if len(self.mapped.features) else []
         self.models = np.stack([np.append(each.w, each.b) for each in found]) if found else None
@@ -187,7 +193,11 @@ class EnsembleSite(MappedSite):
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
         replace_private(path, lambda file: np.savez(file, models=kept))
 
-    @step
+    @step(
+        told={
+            "rows": free("any rows", "votes on rows of its choice, which describe the models that sites keep"),
+        }
+    )
     def cast_votes(self, rows: FloatArray) -> FloatArray:
         """(K + 1, n): this site's votes for scaled rows (n, p), for +1 or each of more classes, and 1 if it has any."""
         if self.models is None:

@@ -6,7 +6,7 @@ Whoever joins is told the roster first and then, step by step, the public state:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,11 @@ from fedsvm.federation.errors import DeadlineExpired
 from fedsvm.federation.exchange import Dispatcher, Exchange
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
+
+_MAX_MISSED_BYTES = 1 << 27
+"""Of orders in one message, as they are estimated."""
+_MAX_PLAIN_BYTES = 1 << 14
+"""Estimate of what an order has beside its arrays."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +75,16 @@ class Admission:
         self._disclosures = disclosures
         self._round_timeout_s = round_timeout_s
         self._public_state: dict[str, Order] = {}
-        self._rounds: list[int] = []
-        self._steps: list[str] = []
+        self._completed: list[tuple[int, Order]] = []
 
-    def note_completed(self, round_number: int, step: str) -> None:
-        """Record a complete round; sites that did not take part receive it as missed when they join."""
-        self._rounds.append(round_number)
-        self._steps.append(step)
+    @property
+    def last_completed(self) -> int:
+        """The number of the last complete round; 0 for none."""
+        return self._completed[-1][0] if self._completed else 0
+
+    def note_completed(self, round_number: int, order: Order) -> None:
+        """Record a complete round and its order; sites that did not take part receive it as missed when they join."""
+        self._completed.append((round_number, replace(order, after=self.last_completed)))
 
     def remember(self, order: Order) -> None:
         """Have a site that joins from now on carry out this order first.
@@ -181,7 +189,7 @@ class Admission:
         deadline = Deadline(self._round_timeout_s)
         if not isinstance(self._introduce((site,), deadline).answers.get(site), Done):
             return False
-        if not self._tell(site, Missed(tuple(self._rounds), tuple(self._steps)), deadline):
+        if not all(self._tell(site, missed, deadline) for missed in self._missed()):
             return False
         for remembered in self._public_state.values():
             order = replace(remembered, sites=(site,), phase="", phase_round=0, everyone=False)
@@ -189,6 +197,19 @@ class Admission:
             if not self._tell(site, order, deadline):
                 return False
         return True
+
+    def _missed(self) -> Iterator[Missed]:
+        """Yield the orders of all complete rounds, in messages of bounded length; one, at least."""
+        part: list[tuple[int, Order]] = []
+        length = 0
+        for number, order in self._completed:
+            size = _MAX_PLAIN_BYTES + sum(array.nbytes for array in order.arrays.values())
+            if part and length + size > _MAX_MISSED_BYTES:
+                yield Missed(tuple(part))
+                part, length = [], 0
+            part.append((number, order))
+            length += size
+        yield Missed(tuple(part))
 
     def announce(self, sites: tuple[str, ...]) -> None:
         """Send sites the roster again, since others have joined: the stage that they are in starts again."""

@@ -39,7 +39,7 @@ import numpy as np
 
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Roster
-from fedsvm.federation.transport.wire import Array, Message
+from fedsvm.federation.transport.wire import Array, Message, decode
 
 LedgerRows = list[list[Any]]
 """What `Ledger.take` gives: the four parts of a link, then the four of its traffic."""
@@ -98,42 +98,47 @@ class RosterUpdate:
 
 @dataclass(frozen=True)
 class Missed:
-    """The rounds that a run has completed, for a site that missed some of them.
+    """The orders of the rounds that a run has completed, for a site that missed some of them.
 
     Parameters
     ----------
-    rounds, steps : tuple of int, tuple of str
-        Their numbers and steps, in their order.
+    orders : tuple of (int, Order)
+        The number of each round with its order in full, in the order of the rounds.
     """
 
     kind: ClassVar[str] = "missed"
 
-    rounds: tuple[int, ...]
-    steps: tuple[str, ...]
+    orders: tuple[tuple[int, Order], ...]
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Return a message with the field names, of steps; arrays rounds, and places, of each round's step in names."""
-        names = list(dict.fromkeys(self.steps))
-        places = {name: place for place, name in enumerate(names)}
-        arrays = {
-            "rounds": np.array(self.rounds, dtype=np.int64),
-            "places": np.array([places[step] for step in self.steps], dtype=np.int64),
+        """Return a message with the arrays frames, of all orders, and lengths, of the frame of each."""
+        frames = [order.to_message(run, number).frame for number, order in self.orders]
+        arrays: dict[str, Array] = {
+            "frames": np.frombuffer(b"".join(frames), dtype=np.uint8),
+            "lengths": np.array([len(frame) for frame in frames], dtype=np.int64),
         }
-        return Message(self.kind, run, round_number, fields={"names": names}, arrays=arrays)
+        return Message(self.kind, run, round_number, arrays=arrays)
 
     @classmethod
-    def from_message(cls, message: Message) -> Missed:
-        """Raises Malformed."""
-        names = read_fields(message, names=(list,))["names"]
-        _check_all(cls.kind, "names", names, (str,))
-        if message.arrays.keys() != {"rounds", "places"}:
-            raise Malformed(f"{cls.kind} must have rounds and places, and nothing else")
-        rounds, places = message.arrays["rounds"], message.arrays["places"]
-        if any(each.dtype != np.int64 or each.ndim != 1 for each in (rounds, places)) or len(rounds) != len(places):
-            raise Malformed(f"rounds and places of {cls.kind} must be as many whole numbers")
-        if len(places) and not (places.min() >= 0 and places.max() < len(names) and (np.diff(rounds) > 0).all()):
-            raise Malformed(f"rounds of {cls.kind} must rise, and places be those of names")
-        return cls(tuple(rounds.tolist()), tuple(names[place] for place in places.tolist()))
+    def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> Missed:
+        """all_sites: those of the run, as the reader knows them. Raises Malformed."""
+        read_fields(message)
+        if message.arrays.keys() != {"frames", "lengths"}:
+            raise Malformed(f"{cls.kind} must have frames and lengths, and nothing else")
+        frames, lengths = message.arrays["frames"], message.arrays["lengths"]
+        if frames.dtype != np.uint8 or lengths.dtype != np.int64 or frames.ndim != 1 or lengths.ndim != 1:
+            raise Malformed(f"frames of {cls.kind} must be bytes, and lengths whole numbers")
+        if (lengths < 0).any() or (lengths > len(frames)).any() or lengths.sum() != len(frames):
+            raise Malformed(f"lengths of {cls.kind} must be those of its frames")
+        orders: list[tuple[int, Order]] = []
+        start = 0
+        for length in lengths.tolist():
+            each = decode(frames[start : start + length].tobytes())
+            start += length
+            if each.kind != Order.kind or each.run != message.run or (orders and each.round <= orders[-1][0]):
+                raise Malformed(f"frames of {cls.kind} must be orders of this run, of rising rounds")
+            orders.append((each.round, Order.from_message(each, all_sites)))
+        return cls(tuple(orders))
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,8 @@ class Order:
         Who takes part, in ring order.
     timeout_s : float
         How long a site waits for a peer.
+    after : int, default 0
+        The last round before this one that is complete; 0 for none. See `site.chain`.
     everyone : bool, default False
         Whether `sites` are all of the run. Then they are not named on the wire, since every site knows them: named to
         all, they would be most of what is said to a thousand sites.
@@ -194,6 +201,7 @@ class Order:
     phase_round: int = 0
     sites: tuple[str, ...] = ()
     timeout_s: float = 0.0
+    after: int = 0
     everyone: bool = False
 
     @property
@@ -213,7 +221,7 @@ class Order:
         )
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: verb, step, protocol, phase, phase_round, sites (missing for everyone), parameters, timeout_s.
+        """Fields: verb, step, protocol, phase, phase_round, sites (missing for everyone), parameters, timeout_s, after.
 
         With a sum also shape, bound, options, opened_by; with a gather, shape.
         """
@@ -226,6 +234,7 @@ class Order:
             "sites": None if self.everyone else list(self.sites),
             "parameters": dict(self.parameters),
             "timeout_s": float(self.timeout_s),
+            "after": self.after,
         }
         return Message(self.kind, run, round_number, fields=fields, arrays=dict(self.arrays))
 
@@ -248,6 +257,7 @@ class Order:
             sites=(list, type(None)),
             parameters=(dict,),
             timeout_s=(float,),
+            after=(int,),
             **of_terms,
         )
         everyone = fields["sites"] is None
@@ -263,6 +273,7 @@ class Order:
             fields["phase_round"],
             all_sites if everyone else tuple(fields["sites"]),
             fields["timeout_s"],
+            fields["after"],
             everyone,
         )
         if order.verb != verb:
@@ -271,10 +282,10 @@ class Order:
 
     @property
     def digest(self) -> bytes:
-        """A digest of all fields of the order except the participants and the round."""
+        """A digest of all that the order says except the participants and its place in the run."""
         arrays = [(name, array.dtype.str, array.shape) for name, array in self.arrays.items()]
         plain = self.step, self.protocol, self.verb, _terms_to_fields(self.terms), self.parameters, arrays
-        found = hashlib.blake2b(msgpack.packb(plain), digest_size=16)
+        found = hashlib.blake2b(msgpack.packb(plain), digest_size=32)
         for array in self.arrays.values():
             found.update(np.ascontiguousarray(array).data)
         return found.digest()
@@ -490,7 +501,7 @@ def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdat
     if message.kind == RosterUpdate.kind:
         return RosterUpdate.from_message(message, all_sites)
     if message.kind == Missed.kind:
-        return Missed.from_message(message)
+        return Missed.from_message(message, all_sites)
     if message.kind == Order.kind:
         return Order.from_message(message, all_sites)
     raise Malformed(f"an order must be {RosterUpdate.kind}, {Missed.kind} or {Order.kind}, got {message.kind}")

@@ -102,6 +102,16 @@ class OrderRefused(StepRefused):
         super().__init__(f"it refuses the order: {why}")
 
 
+class OrdersDiffer(StepRefused):
+    """Two sites of a round did not receive the same orders, now or before."""
+
+    def __init__(self, me: str, peer: str) -> None:
+        super().__init__(
+            f"{me} and {peer} received different orders from the coordinator, in this round or before it; {me} passes "
+            f"nothing on. Compare the orders of {me} and {peer}"
+        )
+
+
 class BoundExceeded(StepRefused):
     """A value does not fit the bound that was declared for its sum."""
 

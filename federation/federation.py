@@ -227,7 +227,7 @@ class Federation:
         while True:
             order = _order(step, protocol.name, params, terms)
             try:
-                total: FloatArray | None = self._complete(order, reveal, 0.0, again=over_others is None)
+                total: FloatArray | None = self._rounds.complete(order, reveal, 0.0, again=over_others is None)
             except MembershipChanged:
                 if over_others is None or self._runner.is_fixed:
                     raise
@@ -243,7 +243,7 @@ class Federation:
             return channel.collect(dict.fromkeys(channel.sites, shape), np.float64)
 
         order = _order(step, "gather", params, GatherTerms(tuple(shape)))
-        values: dict[str, FloatArray] = self._complete(order, collect, 0.0, again=True)
+        values: dict[str, FloatArray] = self._rounds.complete(order, collect, 0.0, again=True)
         return values
 
     def run(
@@ -276,15 +276,9 @@ class Federation:
             A site failed, or too few are left.
         """
         order = _order(step, step, params)
-        value = self._complete(order, take_part, work_s, again=True)
+        value = self._rounds.complete(order, take_part, work_s, again=True)
         if remember:
             self._admission.remember(replace(order, timeout_s=self._runner.timeout_s(work_s)))
-        return value
-
-    def _complete(self, order: Order, take_part: TakePart, work_s: float, *, again: bool) -> Any:
-        """Complete a round, and note its step for sites that were not there."""
-        value = self._rounds.complete(order, take_part, work_s, again=again)
-        self._admission.note_completed(self.record.progress.round, order.step)
         return value
 
     def drawn(self, purpose: str, draw: Callable[[], T]) -> T:

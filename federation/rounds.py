@@ -155,6 +155,8 @@ class RoundRunner:
         self._dispatcher.accounts.rounds[record.round] = record
         self._disclosures.record_parameters(order)
         if event.complete:
+            everyone = event.sites == self._membership.all_sites
+            self._admission.note_completed(record.round, replace(order, sites=event.sites, everyone=everyone))
             self._show(order, event, value)
         self._record.add_attempt(event)
         self._record.on_change()
@@ -216,16 +218,18 @@ class RoundRunner:
         self._dispatcher.begin(record)
         self._observer.round_begins(phase, phase_round)
         self._disclosures.record_parameters(order)
+        whole = replace(
+            order,
+            timeout_s=self.timeout_s(work_s),
+            phase=phase,
+            phase_round=phase_round,
+            sites=sites,
+            after=self._admission.last_completed,
+            everyone=sites == self._membership.all_sites,
+        )
         round_ = Round(
             self._dispatcher,
-            replace(
-                order,
-                timeout_s=self.timeout_s(work_s),
-                phase=phase,
-                phase_round=phase_round,
-                sites=sites,
-                everyone=sites == self._membership.all_sites,
-            ),
+            whole,
             reach_s=self._round_timeout_s,
             allowed_s=self._round_timeout_s + work_s,
             observe=self._observer.channel_observers,
@@ -234,6 +238,7 @@ class RoundRunner:
         contributed = tuple(site for site in sites if site not in record.missing)
         tried = AttemptRecord(record, sites, attempt.complete, contributed)
         if attempt.complete:
+            self._admission.note_completed(number, whole)
             self._show(order, tried, attempt.value)
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began

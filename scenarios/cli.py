@@ -9,7 +9,7 @@ import importlib
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,6 +22,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.commands.run": ("run", "audit", "check-sum"),
     "fedsvm.scenarios.hosts.commands": ("coordinate", "site", "keys", "policy"),
+    "fedsvm.scenarios.oversight.commands": ("explain",),
     "fedsvm.scenarios.hub.commands": ("hub", "join"),
     "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict"),
     "fedsvm.scenarios.sweep.commands": ("sweep",),
@@ -33,18 +34,29 @@ AREAS: Mapping[str, tuple[str, ...]] = {
 }
 """Modules, each with an `app` that has the commands of these names."""
 
+_HELP_OPTIONS = ["-h", "--help"]
+
 
 def application(asked: str = "") -> typer.Typer:
     """Return the command line: with the area of the command that is asked for alone, since imports take time."""
     app = typer.Typer(
         no_args_is_help=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": _HELP_OPTIONS},
         pretty_exceptions_enable=False,
         callback=_options,
     )
     for area in [module for module, names in AREAS.items() if asked in names] or AREAS:
         app.add_typer(importlib.import_module(area).app)
     return app
+
+
+def _hide_flag_types(command: Any) -> None:
+    """Remove the type beside options that take no value, from the help of a command and of its subcommands."""
+    for parameter in command.get_params(typer.Context(command, help_option_names=_HELP_OPTIONS)):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    for subcommand in getattr(command, "commands", {}).values():
+        _hide_flag_types(subcommand)
 
 
 def _print_version(wanted: bool) -> None:
@@ -66,7 +78,9 @@ def main(app: typer.Typer, began: float) -> None:
     try:
         try:
             with refused_tasks_explained():
-                app(obj=began)
+                command = typer.main.get_command(app)
+                _hide_flag_types(command)
+                command(obj=began)
         finally:
             sys.stdout.flush()
     except OutputLost as error:

@@ -25,3 +25,13 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     raise AssertionError
+
+
+def percent_range(low: float, high: float) -> str:
+    """Return a range of shares in percent: 93.4 to 99.0 %."""
+    return f"{100 * low:.1f} to {100 * high:.1f} %"
+
+
+def plain_range(low: float, high: float) -> str:
+    """Return a range of numbers: 0.934 to 0.990."""
+    return f"{low:.3f} to {high:.3f}"

@@ -27,7 +27,7 @@ runs_app = typer.Typer(
     invoke_without_command=True, help="List the runs in a folder, sorted and filtered; `runs delete` removes some."
 )
 app.add_typer(runs_app, name="runs")
-_IN = typer.Option("--in", help="The folder that the runs are in.")
+_IN = typer.Option("--in", help="Folder that contains the runs.")
 
 
 @dataclass(frozen=True)
@@ -149,11 +149,11 @@ def delete(folder: Path, names: Sequence[str], *, unfinished: bool) -> None:
 def list_runs(
     context: typer.Context,
     folder: Annotated[Path, _IN] = RUNS,
-    sort: Annotated[str, typer.Option(help="By run, date, accuracy, wire, time or rounds; the least first.")] = "date",
-    reverse: Annotated[bool, typer.Option("--reverse", help="The largest first.")] = False,
+    sort: Annotated[str, typer.Option(help="Sort by run, date, accuracy, wire, time or rounds (ascending).")] = "date",
+    reverse: Annotated[bool, typer.Option("--reverse", help="Sort in descending order.")] = False,
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", help="key=value: status, run or a key of the scenario; may be repeated."),
+        typer.Option("--where", help="Filter: key=value, where key is status, run or a scenario key. Repeatable."),
     ] = None,
 ) -> None:
     """List the runs in a folder."""
@@ -184,9 +184,9 @@ def _rows(runs: Sequence[Found], reverse: bool) -> Iterator[tuple[str, ...]]:
 def delete_runs(
     names: Annotated[list[str], typer.Argument(metavar="RUN…", help="Names of runs, as `fedsvm runs` lists them.")],
     folder: Annotated[Path, _IN] = RUNS,
-    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also those that have no result.")] = False,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also delete runs without a result.")] = False,
 ) -> None:
-    """Delete runs with all that is in their folders."""
+    """Delete runs and their folders."""
     delete(folder, names, unfinished=unfinished)
     for name in dict.fromkeys(names):
         print(f"{folder / name} deleted")

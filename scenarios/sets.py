@@ -24,24 +24,24 @@ if TYPE_CHECKING:
 _MODULE, _PROGRAM = "fedsvm.algorithms.site_process", "sets"
 
 T = TypeVar("T")
-Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Two files or more, one a site.")]
-Column = Annotated[str, typer.Option("--column", help="The column that every file has.")]
+Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Two files or more, one per site.")]
+Column = Annotated[str, typer.Option("--column", help="Column to compare. Every file must have it.")]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder for what is learnt, a file for each party that learns items; must not exist."),
+    typer.Option("--out", help="Folder for the results: a file per party that learns items. It must not exist yet."),
 ]
 
 app = typer.Typer()
 sets_app = typer.Typer(
     no_args_is_help=True,
-    help="Compare columns of several files, each in its own site process, without showing their values.",
+    help="Compare columns of several files without revealing their values.",
 )
 app.add_typer(sets_app, name="sets")
 
 
 @sets_app.command()
 def intersection(files: Files, column: Column, folder: Out = None) -> None:
-    """Have every site learn which of its values all sites hold.
+    """Tell every site which of its values all sites hold.
 
     Values are compared as they are written.
 
@@ -92,7 +92,7 @@ def cardinality(files: Files, column: Column) -> None:
 
 @sets_app.command()
 def union(files: Files, column: Column, folder: Out = None) -> None:
-    """Reveal the values that any site holds, and not which site.
+    """Reveal the values that any site holds, but not which site.
 
     Values are compared as they are written, and may have 63 bytes.
 
@@ -127,11 +127,13 @@ def union(files: Files, column: Column, folder: Out = None) -> None:
 
 @sets_app.command("scalar-product")
 def scalar_product(
-    first: Annotated[str, typer.Argument(metavar="FILE", help="The first site's file.")],
-    second: Annotated[str, typer.Argument(metavar="FILE", help="The second site's, with the same rows in order.")],
+    first: Annotated[str, typer.Argument(metavar="FILE", help="File of the first site.")],
+    second: Annotated[
+        str, typer.Argument(metavar="FILE", help="File of the second site, with the same rows in the same order.")
+    ],
     column: Column,
 ) -> None:
-    """Multiply a column of numbers of one file with that of another, row by row, and reveal the sum.
+    """Reveal only the scalar product of a column in one file and a column in another.
 
     Who learns what: the coordinator, the sum, the number of rows, and a power of two that bounds each site's numbers.
     Sites learn the number of rows and the larger of both powers. The coordinator together with one site learns the

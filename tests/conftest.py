@@ -134,6 +134,7 @@ def drill(
     *,
     protocol: str = "ring",
     program: str = "drill",
+    module: str = "tests.site_process",
     partitions: Sequence[Partition] | None = None,
     transport: Literal["tcp", "ipc"] = "tcp",
     encrypted: bool = True,
@@ -153,7 +154,8 @@ def drill(
 ) -> Iterator[Federation]:
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
-    program, partitions: another program of the tests' installation, and what its sites hold. faults: those that sites
+    program, partitions: another program of the tests' installation, and what its sites hold. module: another
+    installation. faults: those that sites
     do to themselves, by site, until they are restarted. reading: what the terms say of the data.
     rejoin: a site whose process ends is restarted. silence_s: how long silent sites are waited for.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
@@ -189,7 +191,7 @@ def drill(
     launched_by: Callable[[str], AbstractContextManager[LocalLauncher]]
     launched_by = spare_launcher if another_follows else LocalLauncher
     with (
-        launched_by("tests.site_process") as launcher,
+        launched_by(module) as launcher,
         started(launcher, deployment, observer=Listening(), views=views) as federation,
     ):
         launched(launcher)

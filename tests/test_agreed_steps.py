@@ -284,7 +284,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     ),
     "training on the private rows of all folds": (
         terms("hybrid-svm", {"folds": 2}, epsilon=1.0),
-        BUDGETED,
+        SiteRules(),
         nothing,
         ran("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None),
         "fold must be one of the 2 that were agreed on",
@@ -420,21 +420,21 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "losses at a point": (terms("pan-svm", **PAN), STRICT, prepared, summed("erm_sums", (1, 21)), "no step 'erm_sums'"),
     "frequencies in a run without": (
         terms("dp-erm", epsilon=1.0),
-        BUDGETED,
+        SiteRules(),
         encoded_as_public,
         ran("take_rows", rho=np.ones((1, COLUMNS)), longest=1.0, clip=True),
         "features must be 0, as agreed, got 1",
     ),
     "a model without its noise": (
         terms("hybrid-svm", **NOISY),
-        BUDGETED,
+        SiteRules(),
         nothing,
         summed("own_part", (2,), np.inf, joint=False),
         "no step 'own_part'",
     ),
     "each site's model": (
         terms("hybrid-svm", **NOISY),
-        BUDGETED,
+        SiteRules(),
         nothing,
         ran("train_alone", prior=W, C=1.0, tolerance=1e-3, rows=60),
         "no step 'train_alone'",
@@ -476,7 +476,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     ),
     "private rows at a price of its choice": (
         terms("hybrid-svm", **{**NOISY, "mechanism": "gaussian", "delta": 1e-6}, features=1),
-        BUDGETED,
+        SiteRules(),
         with_measured_frequencies,
         ran("begin_path", prior=np.zeros(2), price=7e3, lever=0.0, masking="congruence"),
         "price must be C = 300 over the number of rows, got 7000",
@@ -573,30 +573,30 @@ OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     ),
     "rows mapped anew while a model is trained": (
         terms("dp-erm", epsilon=1.0),
-        BUDGETED,
+        SiteRules(),
         after(encoded_as_public, TAKEN, losses(2)),
         ran("take_rows", rho=np.zeros((0, COLUMNS)), longest=99.0, clip=True),
         "take_rows",
     ),
     "losses at more points than training takes": (
         terms("dp-erm", epsilon=1.0),
-        BUDGETED,
+        SiteRules(),
         after(encoded_as_public, TAKEN, losses(1 + _MAX_STEPS)),
         summed("erm_sums", (1, 21), f=np.full((1, COLUMNS), 7.0), loss="logistic", half_width=0.5),
         "erm_sums",
     ),
     "joint private training that ended early and starts again": (
         SPHERICAL,
-        BUDGETED,
+        SiteRules(),
         after(with_frequencies, trained_for_one_step),
         trained_for_one_step,
         "squared_norms",
     ),
     "a model of private rows without its release": (
         SPHERICAL,
-        BUDGETED,
+        SiteRules(),
         after(with_frequencies, trained_for_one_step, summed("own_part", (2,), np.inf, joint=True)),
-        summed("own_part", (2,), np.inf, joint=True, again=True),
+        summed("own_part", (3,), np.inf, joint=True),
         "own_part",
     ),
 }
@@ -707,6 +707,34 @@ def test_a_model_beyond_the_agreed_ones_is_refused(tmp_path: Path) -> None:
         said = refusals(federation, encoded_as_public)
     assert all("step 'encode_known' is out of place" in why for why in said.values())
     assert len((tmp_path / "ledger").read_text().splitlines()) == len(SITES)
+
+
+@pytest.mark.parametrize(
+    ("agreed", "exact"),
+    [
+        (terms("dp-erm", epsilon=1.0), "erm_sums"),
+        (terms("hybrid-svm", mechanism="spherical", epsilon=1.0, variant="one-shot", features=1), "own_part"),
+        (terms("hybrid-svm", **NOISY), r"newton, released, squared_norms|squared_norms"),
+        (
+            terms(
+                "hybrid-svm",
+                {"folds": 2, "tested_by": "sites"},
+                mechanism="laplace",
+                epsilon=1.0,
+                variant="one-shot",
+                features=1,
+            ),
+            "score_counts",
+        ),
+    ],
+)
+def test_a_site_that_limits_epsilon_takes_no_part_where_exact_sums_are_opened(
+    agreed: Terms, exact: str, tmp_path: Path
+) -> None:
+    rules = SiteRules(max_epsilon=1.0, budget=30.0, ledger=str(tmp_path / "ledger"))
+    with pytest.raises(SiteFailed, match=f"sums exact ones .*({exact})"), sites(agreed, rules):
+        raise AssertionError("sites took part")
+    assert not (tmp_path / "ledger").exists(), "a run that was refused was charged"
 
 
 def test_program_that_cannot_tell_its_steps_is_named_in_a_sentence() -> None:

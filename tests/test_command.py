@@ -69,6 +69,12 @@ def test_every_public_name_is_there_and_is_listed() -> None:
     assert fedsvm.__version__ == command("--version").stdout.split()[-1]
 
 
+def test_help_names_no_type_of_flags() -> None:
+    printed = command("run", "--help").stdout
+    assert "--journal" in printed
+    assert "bool" not in printed
+
+
 def test_public_names_are_not_hidden_by_modules_of_the_same_name(tmp_path: Path) -> None:
     done = python("import fedsvm.scenarios.run.runner, fedsvm; print(callable(fedsvm.run))", tmp_path)
     assert done.stdout == "True\n", done.stderr

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from numpy.typing import NDArray
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, make_blobs
@@ -245,7 +247,7 @@ def test_private_risk_minimisation() -> None:
             "landmarks must be a whole number from 1 to 5792 or a number .* up to 1, got 2.5",
         ),
         (PanSVC(kernel="rfb"), 'kernel must be "linear", "rbf"'),  # type: ignore[arg-type]
-        (PanSVC(gamma="scale"), "gamma must be a number from 1e-12 to 1e12 or \"auto\", got 'scale'"),  # type: ignore[arg-type]
+        (PanSVC(gamma="wide"), 'gamma must be a number from 1e-12 to 1e12, "auto" or "scale", got \'wide\''),  # type: ignore[arg-type]
         (DppSVC(columns=[[0, 1], [1, 2]]), "columns must be lists with each of 0, 1, 2 in one"),
         (DppSVC(sites=4), "n_features=3 columns cannot be dealt to 4 sites"),
         (HybridSVC(public=1), "public=1 sets 1 of n_samples=60 rows apart"),
@@ -392,3 +394,89 @@ def test_a_verbose_fit_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().out == ""
     with pytest.raises(ValueError, match="verbose must be true, false or a whole number"):
         PanSVC(verbose="loud").fit(X, y)  # type: ignore[arg-type]
+
+
+def patients() -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    """Return 120 rows of two numeric columns and two of text, which decide the class together."""
+    random = np.random.default_rng(7)
+    frame = pd.DataFrame(
+        {
+            "age": random.normal(60, 10, 120),
+            "sex": random.choice(["female", "male"], 120),
+            "dose": random.normal(0, 1, 120),
+            "ward": pd.Categorical(random.choice(["a", "b", "c"], 120)),
+        }
+    )
+    return frame, np.where(frame["dose"] + (frame["sex"] == "male") + (frame["ward"] == "b") > 0.8, 1, 0)
+
+
+def test_text_columns_of_a_data_frame_become_agreed_categories() -> None:
+    X, y = patients()
+    model = PanSVC(kernel="linear", C=10.0).fit(X, y)
+    encoded = ["age", "dose", "sex=female", "sex=male", "ward=a", "ward=b", "ward=c"]
+    assert model.columns_.names == encoded
+    assert list(model.feature_names_in_) == ["age", "sex", "dose", "ward"]
+    assert model.n_features_in_ == 4
+    assert model.score(X, y) > 0.9
+    by_hand = np.column_stack(
+        [X[name.partition("=")[0]] == name.partition("=")[2] if "=" in name else X[name] for name in encoded]
+    ).astype(float)
+    np.testing.assert_allclose(model.decision_function(X), by_hand @ model.coef_[0] + model.intercept_[0], atol=1e-8)
+    unknown = X.assign(ward=["z"] * 120)  # not among the agreed values: 0 in all of its columns
+    by_hand[:, 4:] = 0
+    np.testing.assert_allclose(
+        model.decision_function(unknown), by_hand @ model.coef_[0] + model.intercept_[0], atol=1e-8
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sex": [None, *["male"] * 119]}, "column 'sex' must hold text in every row, got none in row 0"),
+        ({"age": [float("nan"), *[1.0] * 119]}, "column 'age' has NaN or infinite values"),
+    ],
+)
+def test_gaps_of_a_data_frame_with_text_are_refused(change: dict[str, Any], message: str) -> None:
+    X, y = patients()
+    with pytest.raises(ValueError, match=message):
+        PanSVC().fit(X.assign(**change), y)
+
+
+@pytest.mark.parametrize("model", [HybridSVC(), DppSVC()], ids=lambda model: type(model).__name__)
+def test_other_estimators_refuse_text_with_a_way_out(model: Any) -> None:
+    with pytest.raises(ValueError, match=r"column 'sex' holds text, and \w+ takes numbers; encode it before"):
+        model.fit(*patients())
+
+
+def test_prediction_refuses_another_type_of_column() -> None:
+    X, y = patients()
+    model = PanSVC(kernel="linear").fit(X, y)
+    with pytest.raises(ValueError, match="columns of text must be those of fit, sex, ward, got"):
+        model.predict(X.assign(sex=1.0))
+
+
+def test_gamma_scale_is_that_of_scikit_learn_on_standard_columns() -> None:
+    X, y = BLOBS
+    model = PanSVC(gamma="scale").fit(X, y).model_
+    assert isinstance(model, PanModel)
+    assert isinstance(model.feature_map, NystromMap)
+    scaled = StandardScaler().fit_transform(X)
+    assert model.feature_map.base_kernel.gamma == pytest.approx(SVC(gamma="scale").fit(scaled, y)._gamma)
+    with pytest.raises(ValueError, match='gamma: "scale" needs columns of variance 1, got the scale "minmax"'):
+        PanSVC(gamma="scale", scale="minmax").fit(X, y)
+
+
+def test_probabilities_without_calibration_name_the_parameter() -> None:
+    model = PanSVC()
+    assert not hasattr(model, "predict_proba")
+    with pytest.raises(AttributeError) as caught:
+        model.predict_proba(BLOBS[0])
+    assert "set calibration, for example to 0.2" in str(caught.value.__cause__)
+
+
+def test_groups_reach_the_sites_in_a_grid_search_by_metadata_routing() -> None:
+    X, y = BLOBS
+    with config_context(enable_metadata_routing=True):
+        model = PanSVC(kernel="linear").set_fit_request(groups=True, sample_weight=False)
+        search = GridSearchCV(model, {"C": [1.0]}, cv=2).fit(X, y, groups=WHERE)
+    assert {site["name"] for site in search.best_estimator_.result_["sites"]} == set(WHERE)

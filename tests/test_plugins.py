@@ -180,7 +180,7 @@ def test_a_broken_algorithm_hides_nothing_of_the_others(installed: Path) -> None
     (tables,) = [json.loads(fedsvm(installed, "schema").stdout)["properties"]["algorithm"]["anyOf"]]
     assert [table["properties"]["name"]["const"] for table in tables if "required" not in table] == ["pan-svm"]
     (naive_bayes,) = [table for table in tables if table["properties"]["name"]["const"] == "naive-bayes"]
-    assert naive_bayes["properties"]["var_smoothing"]["description"].startswith("Share of the largest variance")
+    assert naive_bayes["properties"]["var_smoothing"]["description"].startswith("Share of the largest column variance")
 
 
 def test_a_model_that_reports_what_its_algorithm_does_not_announce_fails_the_run(installed: Path) -> None:

@@ -189,11 +189,12 @@ def test_a_deployment_that_asks_for_more_epsilon_than_a_site_has_left_is_refused
         write_private(tmp_path, algorithm)
         (tmp_path / "north.toml").write_text('budget = 1.0\nledger = "north.ledger"')
         (tmp_path / "south.toml").write_text("max_epsilon = 0.9")
+        of_south = ["--policy", "south.toml"] if algorithm == "hybrid-svm" else []  # the other has no noise of sites
         first = there.coordinator()
         begun = [
             there.site("east", first),
             there.site("north", first, "--policy", "north.toml"),
-            there.site("south", first, "--policy", "south.toml"),
+            there.site("south", first, *of_south),
         ]
         assert [each.ends() for each in (first, *begun)] == [0] * 4, [each.said for each in (first, *begun)]
         result = json.loads((tmp_path / "deployed" / "result.json").read_text())

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
-from fedsvm.federation.control import Missed
-from fedsvm.federation.errors import Malformed, OrderRefused
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.program import NO_TERMS, SiteProgram, step, steps_of
 from fedsvm.federation.site.script import (
     END,
@@ -232,14 +231,6 @@ def test_orders_that_could_not_have_been_missed_are_refused() -> None:
     with pytest.raises(OrderRefused, match="step 'c' is out of place"):
         place.miss([1, 2], ["a", "c"])
     place.admit("a", b"", ALL, 1)
-
-
-def test_what_a_site_missed_goes_over_the_network() -> None:
-    missed = Missed((1, 4, 9), ("encode", "newton", "newton"))
-    assert Missed.from_message(missed.to_message(RUN, 9)) == missed
-    assert Missed.from_message(Missed((), ()).to_message(RUN, 0)) == Missed((), ())
-    with pytest.raises(Malformed, match="must rise"):
-        Missed.from_message(Missed((4, 1), ("encode", "newton")).to_message(RUN, 9))
 
 
 # Honest runs with faults are never refused, and a liar hardly finds anything to order.

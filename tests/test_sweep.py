@@ -119,6 +119,25 @@ def test_every_point_is_checked_before_the_first_starts(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
+def test_runs_that_differ_in_the_seed_have_a_mean_and_a_deviation(tmp_path: Path) -> None:
+    sweep = grid(tmp_path / "s", "protocol.sum=plain,ring", "seed=1,2,3")
+    empty = dict.fromkeys(sweep.measures)
+    rows = [
+        {"protocol.sum": name, "seed": str(seed), "status": "completed", **empty, "auc": value, "error": None}
+        for name, values in (("plain", (0.6, 0.7, 0.8)), ("ring", (0.5,)))
+        for seed, value in enumerate(values)
+    ]
+    found = sweep.summary_rows([*rows, {**rows[0], "status": "failed", "auc": 0.1}])
+    assert [(row["protocol.sum"], row["summary"], row["seed"]) for row in found] == [
+        ("plain", "mean", None),
+        ("plain", "deviation", None),
+        ("ring", "mean", None),
+        ("ring", "deviation", None),
+    ]
+    assert [row["auc"] for row in found] == [pytest.approx(0.7), pytest.approx(0.1), 0.5, None]
+    assert grid(tmp_path / "t", "protocol.sum=plain,ring").summary_rows(rows) == []
+
+
 def test_a_folder_is_of_one_scenario_and_a_grid_has_no_point_twice(tmp_path: Path) -> None:
     grid(tmp_path / "s", "seed=1,2").prepare()
     grid(tmp_path / "s", "seed=1,2,3").prepare()

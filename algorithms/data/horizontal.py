@@ -28,7 +28,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import PartTypes, SitePart, SiteProgram, step, steps_of
+from fedsvm.federation.site.program import CHECKED, PartTypes, SitePart, SiteProgram, free, step, steps_of
 from fedsvm.federation.site.script import Script, any_order, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -71,7 +71,13 @@ class ColumnSums(SitePart):
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
-    @step
+    @step(
+        told={
+            "columns": free("numbers of categorical columns", "nothing; the values of each are opened anyway"),
+            "slots": free("a whole number", "nothing; a table of another size opens the same values"),
+            "salt": free("any text", "nothing; another place in the table for the same values"),
+        }
+    )
     def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
         """(k, slots, record): this site's categories of k columns as summable tables; see `encoding`."""
         categories = self._site.partition.values["categories"]
@@ -95,7 +101,12 @@ class ColumnSums(SitePart):
         """(p,) sums of the columns."""
         return np.asarray(self._training_rows.sum(axis=0))
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "mean": free("any point", "nothing; the sum follows from the columns' sums and the sums around their mean"),
+        },
+    )
     def column_squares(self, mean: FloatArray) -> FloatArray:
         """(p,) sums of squared distances from the mean."""
         return np.asarray(((self._training_rows - mean) ** 2).sum(axis=0))
@@ -128,7 +139,18 @@ class Evaluation(SitePart):
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
-    @step
+    @step(
+        told={
+            "model": free(
+                "a file of the agreed kind of model",
+                "counts of the held-out rows by a model of its choice, which can name them",
+            ),
+            "bins": CHECKED,
+            "threshold": free("any number", "the number of held-out rows above one more value"),
+            "kept": free("true or false", "the site's own part with the model, or the model alone"),
+            "classes": free("a whole number", "nothing; the table has another number of empty places"),
+        }
+    )
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
         """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
 
@@ -226,7 +248,14 @@ class HorizontalSite(SiteProgram):
         """Share a seed with the other sites that the coordinator does not know."""
         self._secret = common_seed(self.channel)
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "values": free(
+                "lists with every value that the site holds", "columns of values that it adds, which are zero"
+            ),
+        },
+    )
     def encode(self, values: list[list[str]]) -> None:
         """Turn categorical columns into one 0/1 column per value, behind the numeric ones."""
         codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
@@ -235,7 +264,12 @@ class HorizontalSite(SiteProgram):
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "fold": CHECKED,
+        },
+    )
     def hold_out(self, fold: int | None) -> None:
         """Train on all rows but those of `fold` and those set apart; None holds out none.
 
@@ -247,7 +281,15 @@ class HorizontalSite(SiteProgram):
         self.training, self.calibrating = others & ~self.apart, others & self.apart
         self.tested = ~others
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "values": free(
+                "any numbers", "another value in place of missing ones, which can set apart the rows that miss it"
+            ),
+            "indicated": free("numbers of columns", "the number of rows that miss a value, which it is told anyway"),
+        },
+    )
     def fill(self, values: FloatArray, indicated: list[int]) -> None:
         """Put `values` (q,) where numeric columns have none, and add a 0/1 column of where that was for some."""
         width = self.encoded.shape[1] - self.indicators
@@ -260,7 +302,12 @@ class HorizontalSite(SiteProgram):
         """Number of training rows."""
         return np.array(float(self.training.sum()))
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "offset, scale": free("any numbers", "columns on a scale on which later sums can isolate rows"),
+        },
+    )
     def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
         """Put the training rows on the common scale."""
         self.rows = self.scaled = (self.encoded[self.training] - offset) / scale

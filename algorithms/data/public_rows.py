@@ -15,7 +15,7 @@ from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import CHECKED, free, step
 from fedsvm.federation.site.script import Script, maybe
 from fedsvm.federation.site.terms import Terms
 
@@ -23,7 +23,16 @@ from fedsvm.federation.site.terms import Terms
 class PubliclyScaledSite(HorizontalSite):
     """The rows of one site, in columns and on a scale that were chosen without it."""
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "values": free(
+                "lists with every value that the site holds", "columns of values that it adds, which are zero"
+            ),
+            "offset, scale": free("any numbers", "columns on a scale on which later sums can isolate rows"),
+            "fold": CHECKED,
+        },
+    )
     def encode_known(self, values: list[list[str]], offset: FloatArray, scale: FloatArray, fold: int | None) -> None:
         """Hold a fold out, turn categories that are public into 0/1 columns, ignore others, and scale all columns."""
         self.hold_out(fold)

@@ -21,7 +21,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SiteProgram, step, steps_of
+from fedsvm.federation.site.program import CHECKED, SiteProgram, free, step, steps_of
 from fedsvm.federation.site.script import Script, any_order, either, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
@@ -75,13 +75,22 @@ class VerticalSite(SiteProgram):
             )
         return np.array(float(len(identifiers)))
 
-    @step
+    @step(
+        told={
+            "counts": free("whole numbers by site", "nothing; wrong numbers end the run"),
+        }
+    )
     def set_intersection(self, counts: dict[str, int]) -> None:
         """Put the records that all sites hold in one order, of `counts` identifiers at each site."""
         salt = common_seed(self.channel).tobytes()
         self.order = set_intersection(self.channel, self.partition.values["identifiers"], counts, salt)
 
-    @step
+    @step(
+        told={
+            "fold": CHECKED,
+            "scale": free("one of three scales", "a kernel of columns on another scale"),
+        }
+    )
     def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:
         """Hold the records of a fold out, none without one, and scale all by those that are left.
 
@@ -102,7 +111,12 @@ class VerticalSite(SiteProgram):
         labelled = len(self.partition.arrays["labels"])
         return np.array([self.training.sum(), (~self.training).sum(), labelled], dtype=np.float64)
 
-    @step
+    @step(
+        told={
+            "held_out": free("true or false", "nothing; both sets of labels are opened anyway"),
+            "classes": free("a whole number", "nothing; the table has another number of empty places"),
+        }
+    )
     def labels_of(self, held_out: bool, classes: int = 2) -> FloatArray:
         """Return (n,): the labels of the training records or of the held-out ones, zeros at sites without labels.
 

@@ -1,6 +1,7 @@
 """scikit-learn estimators that train a federation of processes within `fit`.
 
 base        what all have in common; a class is the settings of its algorithm and the parameters of its family
+frames      rows that they take: arrays, and data frames with columns of text
 horizontal  sites hold rows and agree by secure sums: PanSVC
 public_rows sites hold private rows, and public ones choose scale and features: HybridSVC, PrivateErmClassifier
 vertical    sites hold columns: DppSVC

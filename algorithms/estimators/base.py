@@ -22,13 +22,15 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.contract import Algorithm, Model, Outline
 from fedsvm.algorithms.data.classes import called
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
+from fedsvm.algorithms.estimators.frames import Frame, read
 from fedsvm.algorithms.estimators.narration import Narrator
+from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
@@ -72,14 +74,18 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
         """What is run over the sites."""
 
-    def _checked(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Rows (n, p), and labels (n,): +1 for the second of two classes and -1 for the first, or numbers of more.
+    def _checked(self, X: Any, y: Any) -> tuple[Frame, FloatArray]:
+        """Return rows and labels (n,): +1 for the second of two classes and -1 for the first, or numbers of more.
 
-        What an earlier fit left is forgotten. Raises ValueError.
+        Removes the attributes of an earlier fit. Raises ValueError.
         """
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
-        rows, labels = validate_data(self, X, y, dtype=np.float64)
+        rows = read(self, X)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        labels = column_or_1d(y, warn=True)
+        check_consistent_length(rows, labels)
         check_classification_targets(labels)
         if (kind := type_of_target(labels, input_name="y")) != "binary" and not self._algorithm.multiclass:
             raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
@@ -87,6 +93,15 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise ValueError(f"y has 1 class, {self.classes_[0]!r}; two are needed.")
         return rows, np.where(numbers == 1, 1.0, -1.0) if len(self.classes_) == 2 else numbers.astype(np.float64)
+
+    def _numbers(self, rows: Frame) -> FloatArray:
+        """Return rows (n, p) of columns that are all numeric. Raises ValueError if a column holds text."""
+        if rows.text_names:
+            raise ValueError(
+                f"X: column {rows.text_names[0]!r} holds text, and {type(self).__name__} takes numbers; encode it "
+                "before, for example with OneHotEncoder."
+            )
+        return rows.numeric
 
     def _parameter(self, name: str) -> Any:
         """One of the family's parameters. Raises ValueError if it will not do."""
@@ -201,7 +216,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
 
         Parameters
         ----------
-        X : array-like of shape (n, p)
+        X : array-like or data frame of shape (n, p)
             Rows as they are; the model scales them.
 
         Returns
@@ -210,8 +225,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
             Positive for `classes_[1]`; of more, the largest of a row is that of its class.
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, reset=False)
-        values: FloatArray = self.model_.decision_function(self.scaling_(rows))
+        values: FloatArray = self.model_.decision_function(self._scaled(read(self, X, reset=False)))
         return values
 
     def predict(self, X: Any) -> np.ndarray:
@@ -230,6 +244,10 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         threshold = 0.0 if calibration is None else calibration.threshold
         return np.asarray(self.classes_[called(scores, threshold)])
 
+    def _scaled(self, rows: Frame) -> FloatArray:
+        """Return rows (n, p) on the common scale."""
+        return np.asarray(self.scaling_(self._numbers(rows)))
+
     # For `fit`.
 
     @property
@@ -247,6 +265,9 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         chosen = checked(algorithm.Settings, self)
         for problem in algorithm.problems(chosen, Outline(public_rows, models=1, calibrated=self._is_calibrated)):
             raise ValueError(f"{problem}.")
+        if isinstance(chosen, KernelSettings):
+            for problem in chosen.scale_problems(self._parameter("scale")):
+                raise ValueError(f"{problem}.")
         return chosen
 
     def _keep(self, model: Model, scaling: Scale, privacy: PrivacyReport | None = None) -> None:

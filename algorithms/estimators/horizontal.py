@@ -20,6 +20,7 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.estimators.base import FederatedClassifier, FederatedEstimator, estimator
+from fedsvm.algorithms.estimators.frames import Frame
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.settings import Portion, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -38,7 +39,8 @@ class RowsEstimator(FederatedEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n, p)
+        X : array-like or data frame of shape (n, p)
+            Columns of text become one 0/1 column for each value, which the sites agree on by a secure sum.
         y : array-like of shape (n,)
             Labels of two classes or, where the algorithm tells more apart, of more.
         groups : array-like of shape (n,), optional
@@ -60,8 +62,8 @@ class RowsEstimator(FederatedEstimator):
         return self
 
     @abstractmethod
-    def _train(self, rows: FloatArray, labels: FloatArray, groups: Any, seed: int) -> None:
-        """Train on checked rows (n, p) and labels (n,), see `Labelled`, and keep what was learnt."""
+    def _train(self, rows: Frame, labels: FloatArray, groups: Any, seed: int) -> None:
+        """Train on checked rows and labels (n,), see `Labelled`, and keep the result."""
 
     def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
         """Which of the rows `indices`, of `rows` in all, each site holds."""
@@ -81,19 +83,24 @@ class RowsEstimator(FederatedEstimator):
         return held
 
     def _partitions(
-        self, held: Mapping[str, IntArray], rows: FloatArray, labels: FloatArray, **by_row: Any
+        self, held: Mapping[str, IntArray], rows: Frame, labels: FloatArray, **by_row: Any
     ) -> dict[str, Partition]:
         """Return what each site holds. by_row: other arrays that have an entry for each row, or None."""
-        names, classes = self._column_names(rows.shape[1]), len(self.classes_)
+        classes = len(self.classes_)
 
         def part(mine: IntArray) -> Partition:
             others: dict[str, Any] = {name: None if each is None else each[mine] for name, each in by_row.items()}
-            return site_partition(rows[mine], labels[mine], names=names, classes=classes, **others)
+            return site_partition(
+                rows.numeric[mine],
+                labels[mine],
+                names=rows.numeric_names,
+                categorical=rows.text[mine],
+                categorical_names=rows.text_names,
+                classes=classes,
+                **others,
+            )
 
         return {site: part(mine) for site, mine in held.items()}
-
-    def _column_names(self, columns: int) -> list[str]:
-        return [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(columns)])]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -102,7 +109,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
 
     def _train(
         self,
-        rows: FloatArray,
+        rows: Frame,
         labels: FloatArray,
         groups: Any,
         seed: int,
@@ -114,7 +121,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
         weighted, calibrated = weights is not None, apart is not None
         task = HorizontalTask(
-            Schema(self._column_names(rows.shape[1])),
+            Schema(rows.numeric_names, rows.text_names),
             self._parameter("scale"),
             seed,
             classes=self._class_names(chosen),
@@ -130,7 +137,14 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
             weight=weighted,
             calibration=calibrated,
         )
+        self.columns_ = task.columns
         self._keep(model, task.columns.scale)
+
+    def _scaled(self, rows: Frame) -> FloatArray:
+        if rows.text_names != list(self.columns_.vocabulary.values):
+            trained = ", ".join(self.columns_.vocabulary.values) or "none"
+            raise ValueError(f"X: columns of text must be those of fit, {trained}, got {rows.text_names}.")
+        return self.columns_(rows.numeric, rows.text)
 
 
 def _names(groups: Any, rows: int) -> NDArray[np.str_]:
@@ -154,7 +168,9 @@ def _site_name(name: str) -> str:
 
 
 def _is_to_be_calibrated(model: PanSVC) -> bool:
-    return model._is_calibrated
+    if not model._is_calibrated:
+        raise AttributeError("predict_proba needs rows to fit probabilities on; set calibration, for example to 0.2.")
+    return True
 
 
 @estimator
@@ -167,8 +183,10 @@ class PanSVC(HorizontalClassifier, PanSettings):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (p,)
         Of a data frame's columns.
+    columns_ : Columns
+        Its `names` are those of the encoded columns: the numeric ones, then one for each value of a column of text.
     scaling_ : Scale
-        `offset` and `scale`, both (p,), that the sites agreed on.
+        `offset` and `scale` of the encoded columns, both (p,), that the sites agreed on.
     landmarks_ : ndarray of shape (l, p)
         Scaled.
     dual_coef_ : ndarray of shape (P, l)
@@ -208,7 +226,8 @@ class PanSVC(HorizontalClassifier, PanSettings):
 
         Parameters
         ----------
-        X : array-like of shape (n, p)
+        X : array-like or data frame of shape (n, p)
+            Columns of text become one 0/1 column for each value, which the sites agree on by a secure sum.
         y : array-like of shape (n,)
             Labels of two classes or more.
         groups : array-like of shape (n,), optional
@@ -230,7 +249,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
         rows, labels = self._checked(X, y)
         weights = None
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+            weights = _check_sample_weight(sample_weight, rows.numeric, ensure_non_negative=True)
             if not self._algorithm.takes_weights(self._settings()):
                 raise ValueError('sample_weight needs solver="interior-point"; cutting planes add up equal losses.')
         seed = self._seed()

@@ -14,6 +14,7 @@ from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.dp_erm import ErmSettings
 from fedsvm.algorithms.estimators.base import FederatedClassifier, estimator
+from fedsvm.algorithms.estimators.frames import Frame
 from fedsvm.algorithms.estimators.horizontal import RowsEstimator
 from fedsvm.algorithms.hybrid_svm import HybridSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
@@ -39,16 +40,16 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def _train(self, rows: FloatArray, labels: FloatArray, groups: Any, seed: int) -> None:
-        method, names = self._parameter("scale"), self._column_names(rows.shape[1])
+    def _train(self, rows: Frame, labels: FloatArray, groups: Any, seed: int) -> None:
+        method, names, numbers = self._parameter("scale"), rows.numeric_names, self._numbers(rows)
         public, private = self._set_apart(labels, seed)
-        scale = Scale.of(rows[public], method)
+        scale = Scale.of(numbers[public], method)
         chosen = self._settings(public_rows=len(public))
         self._class_names(chosen)
         held = self._dealt(private, groups, len(rows), seed)
         task = PublicTask(
             columns=Columns(names, Vocabulary({}), scale),
-            public=Labelled(scale(rows[public]), labels[public]),
+            public=Labelled(scale(numbers[public]), labels[public]),
             accountant=PrivacyAccountant.within(chosen, DataIdentity.of("an estimator's rows", "y", names)),
             noise_shares=max(1, len(held) - _CURIOUS_SITES),
             seed=seed,

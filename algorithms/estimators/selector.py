@@ -21,6 +21,7 @@ from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.estimators import classifier
 from fedsvm.algorithms.estimators.base import _plain, estimator
+from fedsvm.algorithms.estimators.frames import Frame
 from fedsvm.algorithms.estimators.horizontal import RowsEstimator
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.selection.model import SelectionAlgorithm
@@ -76,9 +77,9 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
         tags.target_tags.required = True
         return tags
 
-    def _train(self, rows: FloatArray, labels: FloatArray, groups: Any, seed: int) -> None:
-        algorithm, chosen = self._algorithm, self._settings()
-        names = self._column_names(rows.shape[1])
+    def _train(self, rows: Frame, labels: FloatArray, groups: Any, seed: int) -> None:
+        self._numbers(rows)  # a column of text cannot be chosen
+        algorithm, chosen, names = self._algorithm, self._settings(), rows.numeric_names
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
         task = HorizontalTask(Schema(names), self._parameter("scale"), seed, classes=self._class_names(chosen))
         partitions = self._partitions(held, rows, labels)

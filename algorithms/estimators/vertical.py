@@ -48,7 +48,8 @@ class VerticalClassifier(FederatedClassifier):
         FederationError
             Where a site fails.
         """
-        rows, labels = self._checked(X, y)
+        frame, labels = self._checked(X, y)
+        rows = self._numbers(frame)
         seed, chosen, method = self._seed(), self._settings(), self._parameter("scale")
         names = [str(name) for name in self._names(rows.shape[1])]
         parts = self._held(rows.shape[1])

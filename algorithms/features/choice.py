@@ -37,20 +37,23 @@ class FeatureSettings(KernelSettings):
     features: Annotated[
         Literal["landmarks", "fourier", "identity"],
         doc(
-            "What a row is mapped to: kernel values at landmarks, random features of the rbf kernel, or (of a linear "
-            "one) its columns as they are; the latter two show nothing of any row."
+            "Feature map: kernel values at landmarks, random features of the rbf kernel, or (for a linear kernel) "
+            "the columns themselves. The latter two reveal nothing about any row."
         ),
     ] = "landmarks"
     landmarks: Annotated[
         ShareOrCount,
         doc(
-            "How many points stand for the rows: a share of the rows, or a count. k-means cannot give more than 1 / "
-            "min_cluster_size of the rows."
+            "Number of landmarks: a share of the rows, or a count. k-means gives at most rows / min_cluster_size "
+            "landmarks."
         ),
     ] = 0.25
     landmark_method: Annotated[
         LandmarkMethod,
-        doc("k-means at each site or, by sums, over all; or normal draws by the rows' mean and covariance."),
+        doc(
+            "How to make landmarks: by k-means at each site (local), by k-means over all sites through sums "
+            "(global), or by normal draws with the rows' mean and covariance (gaussian)."
+        ),
     ] = "local"
     min_cluster_size: Annotated[
         Count,
@@ -60,7 +63,9 @@ class FeatureSettings(KernelSettings):
         ),
     ] = 3
     rank_tolerance: Annotated[Share, doc("Eigenvalues below this share of the largest are dropped.")] = 1e-10
-    frequencies: Annotated[Count, doc("Of fourier: how many are drawn; a row has a cosine and a sine of each.")] = 100
+    frequencies: Annotated[
+        Count, doc("For fourier: number of random frequencies. Each gives a cosine and a sine feature.")
+    ] = 100
 
     def feature_problems(self) -> Iterator[str]:
         """What of these settings does not go together; see `Algorithm.problems`."""

@@ -39,10 +39,17 @@ class FourierSettings:
 
     sigma: Annotated[
         Positive | Literal["auto"],
-        doc('Of the kernel exp(-|x - y|^2 / sigma^2), of scaled columns; "auto" is the root of their number.'),
+        doc(
+            'Width of the kernel exp(-|x - y|^2 / sigma^2) in scaled columns. "auto" is the square root of the '
+            "number of columns."
+        ),
     ] = "auto"
     fit_to: Annotated[
-        FitName, doc("Frequencies fitted to public rows in the map that is trained in, in the paper's, or not at all.")
+        FitName,
+        doc(
+            "Frequencies fitted to public rows in the map used for training (paired), in the paper's map (paper), "
+            "or drawn at random (random)."
+        ),
     ] = "paired"
 
     def sigma_of(self, columns: int) -> float:

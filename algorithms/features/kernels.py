@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -86,15 +86,26 @@ class KernelSettings:
 
     kernel: Annotated[
         KernelName,
-        doc("As LIBSVM has them: functions of inner products or squared distances, which sites can sum over columns."),
+        doc("Kernel, as defined by LIBSVM."),
     ] = "rbf"
-    gamma: Annotated[Positive | Literal["auto"], doc('Of rbf, poly and sigmoid; "auto" is 1 / columns.')] = "auto"
-    degree: Annotated[Degree, doc("Of poly.")] = 3
-    coef0: Annotated[Finite, doc("Of poly and sigmoid.")] = 0.0
+    gamma: Annotated[
+        Positive | Literal["auto", "scale"],
+        doc(
+            'For rbf, poly and sigmoid: kernel coefficient. "auto" and, for a standard scale, "scale" are 1 / columns.'
+        ),
+    ] = "auto"
+    degree: Annotated[Degree, doc("For poly: degree of the polynomial.")] = 3
+    coef0: Annotated[Finite, doc("For poly and sigmoid: constant term of the kernel.")] = 0.0
 
     def kernel_of(self, columns: int) -> Kernel:
-        """The kernel over so many columns."""
-        return Kernel(self.kernel, 1.0 / columns if self.gamma == "auto" else self.gamma, self.degree, self.coef0)
+        """Return the kernel over this number of columns."""
+        gamma = 1.0 / columns if isinstance(self.gamma, str) else self.gamma
+        return Kernel(self.kernel, gamma, self.degree, self.coef0)
+
+    def scale_problems(self, scale: str) -> Iterator[str]:
+        """Yield a sentence if gamma depends on the variance of columns, and the common scale does not make it 1."""
+        if self.gamma == "scale" and scale != "standard":
+            yield f'gamma: "scale" needs columns of variance 1, got the scale "{scale}"; use "auto" or a number'
 
 
 def squared_distances(x: FloatArray, y: FloatArray) -> FloatArray:

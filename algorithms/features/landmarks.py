@@ -32,7 +32,7 @@ from fedsvm.algorithms.settings import MAX_DIMENSION
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import AGREED, SitePart, free, step
 from fedsvm.federation.site.script import Script, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.passing_on import pass_on
@@ -99,17 +99,26 @@ class LandmarkSums(SitePart):
 
     # Local: of its own rows.
 
-    @step
+    @step(
+        told={
+            "quotas": free("a whole number for each site", "more, and so smaller clusters; none below the agreed size"),
+            "min_cluster_size": AGREED,
+        }
+    )
     def cluster(self, quotas: list[int], min_cluster_size: int) -> None:
         """Cluster this site's rows into at most its quota of centres."""
-        self._site.check_agreed(min_cluster_size=min_cluster_size)
         quota = quotas[self._site.channel.sites.index(self._site.site)]
         self._centres, sizes = k_means.local_centres(
             self._site.rows, quota, min_cluster_size, self._site.random("cluster")
         )
         self._copies = int((sizes == 1).sum())
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "quotas": free("a whole number for each site", "which site a landmark is of, by quotas of 0"),
+        },
+    )
     def local_landmarks(self, quotas: list[int]) -> FloatArray:
         """(l, p + 1): this site's centres in its secret places, each with a 1 that says the place is taken."""
         position = self._site.channel.sites.index(self._site.site)
@@ -127,10 +136,16 @@ class LandmarkSums(SitePart):
 
     # Global: of sums over all sites.
 
-    @step
+    @step(
+        told={
+            "opener": free("a site of the run", "nothing; only the opener has the sums"),
+            "plan": free("the fields of a round", "another number of clusters; none is told below the agreed size"),
+            "min_cluster_size": AGREED,
+            "seed": free("a whole number", "other starting points of the clusters"),
+        }
+    )
     def take_centres(self, opener: str, plan: dict[str, Any], min_cluster_size: int, seed: int) -> None:
         """Take the centres of a round of k-means from the site that opened the sums of the one before."""
-        self._site.check_agreed(min_cluster_size=min_cluster_size)
         round_ = k_means.Round(**plan)
         shape = (round_.slots, self._site.rows.shape[1] + 1)
         if round_.number == 0:
@@ -143,7 +158,14 @@ class LandmarkSums(SitePart):
         table = pass_on(self._site.channel, opener, own, shape, np.float64)
         self._centres = _taken(table)
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        receiver="site",
+        told={
+            "number": free("a whole number", "nothing; the site that opens the sums counts the rounds"),
+            "slots": free("a whole number", "nothing; the table has another number of empty places"),
+        },
+    )
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
         """(slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their number."""
         sums = np.zeros((slots, self._site.rows.shape[1] + 2))
@@ -151,16 +173,28 @@ class LandmarkSums(SitePart):
         self._own_sizes = sums[:, -1]
         return sums
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "opener": free("a site of the run", "nothing; only the opener has the sums"),
+            "slots": free("a whole number", "nothing; the table has another number of empty places"),
+            "min_cluster_size": AGREED,
+        },
+    )
     def last_centres(self, opener: str, slots: int, min_cluster_size: int) -> FloatArray:
         """(slots, p + 1): what the last sums make the centres, each with a 1; zeros but where they were opened."""
-        self._site.check_agreed(min_cluster_size=min_cluster_size)
         shape = (slots, self._site.rows.shape[1] + 1)
         if self._site.site != opener:
             return np.zeros(shape)
         return _table(k_means.Clusters.of_sums(self._site.opened, min_cluster_size).centres, shape)
 
-    @step
+    @step(
+        told={
+            "opener": free("a site of the run", "nothing; only the opener has the sums"),
+            "rounds": free("a whole number", "nothing beyond the count of other rounds"),
+            "min_cluster_size": AGREED,
+        }
+    )
     def rows_isolated(self, opener: str, rounds: int, min_cluster_size: int) -> FloatArray:
         """(2,): how many of the last centres are one row's copy, and in how many clusters there was one of others."""
         if self._site.site != opener:
@@ -181,7 +215,12 @@ class LandmarkSums(SitePart):
         """(p,): the sum of this site's scaled rows."""
         return np.asarray(self._site.rows.sum(axis=0))
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "mean": free("any point", "nothing; the sum follows from the rows' sum and the sum around their mean"),
+        },
+    )
     def outer_products(self, mean: FloatArray) -> FloatArray:
         """(p (p + 1) / 2,): the sum of the rows' outer products with themselves, less the mean; upper triangle."""
         apart = self._site.rows - mean

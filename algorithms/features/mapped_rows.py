@@ -17,7 +17,7 @@ from fedsvm.algorithms.features.landmarks import landmark_script
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import AGREED, CHECKED, SitePart, free, step
 from fedsvm.federation.site.script import Script, seq
 from fedsvm.federation.site.terms import Terms
 
@@ -50,7 +50,16 @@ class MappedRows(FeatureRows):
         self.features_apart: FloatArray = np.zeros((0, 0))
         self.map: FeatureMap = IdentityMap(0)
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "features, kernel, degree, coef0": AGREED,
+            "gamma, rho": CHECKED,
+            "dimensions": free("a whole number", "nothing; it is the number of columns"),
+            "landmarks": free("as many points as agreed", "features in which later sums can isolate rows"),
+            "map": free("any matrix", "features in which later sums can isolate rows"),
+        },
+    )
     def receive_map(self, **feature_map: Any) -> None:
         """Map this site's training rows and its rows set apart.
 

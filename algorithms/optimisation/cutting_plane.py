@@ -103,7 +103,10 @@ class CuttingPlaneSettings(StoppingSettings):
 
     cut_groups: Annotated[
         Dimension,
-        doc("Cuts per round; 1 is the paper's algorithm. More take fewer rounds, and more often hold a single row."),
+        doc(
+            "Cuts per round; 1 is the paper's algorithm. With more cuts, training takes fewer rounds, but a cut "
+            "more often contains a single row."
+        ),
     ] = 32
 
 

@@ -14,7 +14,7 @@ from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, Taken, st
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.site.terms import Terms
 
 
@@ -89,7 +89,12 @@ class HingeCuts(SitePart):
         self._site, self._rows = site, rows
         self._sums = HingeSums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "groups, scheme": CHECKED,
+        },
+    )
     def deal_groups(self, groups: int, scheme: Scheme = "ovr") -> None:
         """Assign this site's rows at random to the groups of the grouped cuts, the same in all problems.
 
@@ -105,12 +110,24 @@ class HingeCuts(SitePart):
         with_ones = np.column_stack([self._rows.features, np.ones(len(self._rows.features))])
         return np.stack([(self._sums.members * of_class) @ with_ones for of_class in members(self._site.labels)])
 
-    @step
+    @step(
+        told={
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+        }
+    )
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """This site's part of the grouped cuts."""
         return self._sums.cuts(problems, Points(w, b))
 
-    @step
+    @step(
+        told={
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "w, b, dw, db, steps": free(
+                "any point", "sums of losses or gradients at points of its choice, which can isolate rows"
+            ),
+        }
+    )
     def line(self, problems: IntArray, **line: FloatArray) -> FloatArray:
         """Return this site's part of the losses along lines; line: the fields of a `Line`."""
         return self._sums.line(problems, Line(**line))

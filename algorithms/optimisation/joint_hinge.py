@@ -36,7 +36,7 @@ from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
 from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, groups_of, require_few_groups
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 
 _POOLED_TOLERANCE = 1e-8
 """Of LIBLINEAR, whose objective is to compare with."""
@@ -112,7 +112,13 @@ class JointHingeCuts(SitePart):
         self._site, self._rows = site, rows
         self._sums = JointSums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "groups": CHECKED,
+            "intercept": free("true or false", "sums with one more column of ones, or without"),
+        },
+    )
     def deal_joint_groups(self, groups: int, intercept: bool) -> None:
         """Assign this site's rows at random to the groups of the grouped cuts.
 
@@ -123,12 +129,22 @@ class JointHingeCuts(SitePart):
         features = np.column_stack([features, np.ones(len(features))]) if intercept else features
         self._sums = JointSums.dealt(features, members_of_classes(site.labels), groups, site.random("groups"))
 
-    @step
+    @step(
+        told={
+            "w": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+        }
+    )
     def joint_cuts(self, w: FloatArray) -> FloatArray:
         """This site's part of the grouped cuts."""
         return self._sums.joint_cuts(w)
 
-    @step
+    @step(
+        told={
+            "w, dw, steps": free(
+                "any point", "sums of losses or gradients at points of its choice, which can isolate rows"
+            ),
+        }
+    )
     def joint_line(self, w: FloatArray, dw: FloatArray, steps: FloatArray) -> FloatArray:
         """This site's part of the losses along a line."""
         return self._sums.joint_line(w, dw, steps)

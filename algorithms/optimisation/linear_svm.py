@@ -79,16 +79,20 @@ class SolverSettings(CuttingPlaneSettings):
     solver: Annotated[
         Literal["interior-point", "cutting-plane", "auto"],
         doc(
-            "One sum a round that a blind coordinator solves, the paper's, which shows it every point and cut, or what "
-            "is predicted to be faster."
+            "interior-point: one sum per round, solved by a coordinator that sees only masked systems. "
+            "cutting-plane: the paper's solver, which shows it every point and cut. auto: the one predicted to be "
+            "faster."
         ),
     ] = "interior-point"
     masking: Annotated[
         Masking,
-        doc("What hides Newton's system from the coordinator: matrices that leave its spectrum to a factor, or all."),
+        doc(
+            "How Newton's system is masked. congruence hides its eigenvalues up to a factor; orthogonal reveals "
+            "them; none reveals the system."
+        ),
     ] = "congruence"
     step_noise: Annotated[
-        Portion, doc("Size of the noise on each step, as a share of it, that blurs rows for the sites; 0 is none.")
+        Portion, doc("Relative size of the noise on each step, which hides rows from the other sites; 0 is no noise.")
     ] = 0.1
 
     def step_noise_among(self, sites: Sequence[str]) -> float:
@@ -100,27 +104,35 @@ class SolverSettings(CuttingPlaneSettings):
 class LinearSvmSettings(ClassWeightSettings, SolverSettings):
     """What a user decides about training."""
 
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    C: Annotated[
+        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
+    ] = 1.0
     _: KW_ONLY
     multiclass: Annotated[
         Scheme,
         doc(
-            "How more than two classes are told apart: each from the others (ovr), every two by votes (ovo), or all in "
-            "one problem (joint), by cutting planes."
+            "Multi-class method: one class against the rest (ovr), votes of all pairs (ovo), or one joint problem "
+            "solved by cutting planes (joint)."
         ),
     ] = "ovr"
     min_group_rows: Annotated[
         Count | None,
-        doc("Rows of the smallest class in a group of cuts, at least; left out, 8 of more than two classes, else 1."),
+        doc(
+            "Minimum number of rows of the smallest class in a group of cuts. Default: 8 with more than two "
+            "classes, otherwise 1."
+        ),
     ] = None
-    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
-    release: Annotated[Release, doc("Who has the weights in the end: the coordinator too, or the sites alone.")] = (
+    intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
+    release: Annotated[Release, doc("Who receives the weights: the coordinator and the sites, or only the sites.")] = (
         "everyone"
     )
     line_search: Annotated[
-        Literal["grid", "fixed-step"], doc("Of cutting planes: all steps in one round, or the paper's, one round each.")
+        Literal["grid", "fixed-step"],
+        doc(
+            "For cutting planes: evaluate all steps in one round (grid), or one per round as in the paper (fixed-step)."
+        ),
     ] = "grid"
-    line_search_step: Annotated[Positive, doc("Of fixed-step: the paper's lambda.")] = 0.1
+    line_search_step: Annotated[Positive, doc("For fixed-step: the paper's lambda.")] = 0.1
 
     def solver_problems(self) -> Iterator[str]:
         """What of these settings does not go together; see `Algorithm.problems`."""

@@ -27,7 +27,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -90,7 +90,13 @@ class NewtonPath(SitePart):
         # the iteration and the problems of the last round, as long as no masks are drawn for the next one
         self._last_round: tuple[int, Sequence[int]] | None = None
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "prior, price, masking, factors, scheme": CHECKED,
+            "lever": free("any number", "a model with another scale of the intercept"),
+        },
+    )
     def begin_path(
         self,
         prior: FloatArray,
@@ -119,7 +125,11 @@ class NewtonPath(SitePart):
             (iteration, problems), self._last_round = self._last_round, None
             self.paths.draw_masks(problems, iteration + 1)
 
-    @step
+    @step(
+        told={
+            "holders": free("sites of the run", "a path that starts at 0 anew, by naming a site that lost its own"),
+        }
+    )
     def share_path(self, holders: list[str]) -> None:
         """Receive the common seed and the points from the first of `holders` that takes part; new points are 0."""
         holder = next((site for site in holders if site in self._site.channel.sites), None)
@@ -156,7 +166,21 @@ class NewtonPath(SitePart):
         pairs = zip(problems, sizes, strict=True)
         return [draw_mask(self.seed, f"{problem} {iteration}", *size, self.start.masking) for problem, size in pairs]
 
-    @step
+    @step(
+        told={
+            "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
+            "steps": free(
+                "any step, in masked coordinates",
+                "sums at a point that it does not know; a false step only spoils the model",
+            ),
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "mus": free("any numbers", "sums of another barrier"),
+            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
+            "scales": free("any numbers", "nothing; the sums in another unit"),
+            "rows": free("a whole number", "nothing; the counts in another unit"),
+        }
+    )
     def newton(self, **order: Any) -> FloatArray:
         """Return (k, length), this site's part of a round of k problems, or zeros if it knows no path.
 
@@ -169,7 +193,14 @@ class NewtonPath(SitePart):
         self._last_round = round_.iteration, round_.problems.tolist()
         return np.stack(total)
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
+            "holder": free("a site of the run", "nothing; the named site adds the same model"),
+        },
+    )
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """(K, m + 2): the best weights and intercepts, and that they are, at `holder`; zeros at the others.
 
@@ -181,7 +212,12 @@ class NewtonPath(SitePart):
         best = self.best(keep, constants)
         return np.hstack([best, np.ones((len(best), 1))])
 
-    @step
+    @step(
+        told={
+            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
+        }
+    )
     def keep_best(self, keep: IntArray, constants: IntArray) -> None:
         """Write the weights (K, m) and intercepts (K,) to this site's own file, `model_path` of its settings."""
         if not (path := self._site.settings.get("model_path")):

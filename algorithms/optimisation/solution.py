@@ -15,7 +15,7 @@ class StoppingSettings:
     """How long to train."""
 
     tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops.")] = 1e-4
-    max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 500
+    max_iterations: Annotated[Count, doc("Maximum number of iterations, even if the tolerance is not reached.")] = 500
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class ClassWeightSettings:
 
     class_weight: Annotated[
         ClassWeight | None,
-        doc("Factors of losses by class, 1 if left out; or balanced: all rows / (the number of classes * its rows)."),
+        doc('Weight of the loss of each class (default 1), or "balanced": rows / (classes * rows of the class).'),
     ] = None
 
     def class_problems(self, classes: tuple[str, ...]) -> Iterator[str]:

@@ -15,12 +15,14 @@ _ROUNDING = 1 + 1e-12
 class BudgetSettings:
     """What one model promises, and all models of a run together."""
 
-    epsilon: Annotated[Positive, doc("What is promised of any one private row by one released model.")] = 1.0
-    budget: Annotated[Positive | None, doc("Of epsilon, for all releases of a run; without limit if left out.")] = None
-    budget_delta: Annotated[Share | None, doc("Of delta, for all releases of a run.")] = None
+    epsilon: Annotated[Positive, doc("Privacy loss bound (epsilon) of one released model for any private row.")] = 1.0
+    budget: Annotated[
+        Positive | None, doc("Limit on the total epsilon of all releases of a run. Default: no limit.")
+    ] = None
+    budget_delta: Annotated[Share | None, doc("Limit on the total delta of all releases of a run.")] = None
     ledger: Annotated[
         str | None,
-        doc("File of one data set that every release is charged to; the budgets are then of all runs with it."),
+        doc("File that records every release from one data set. The budgets then cover all runs with this file."),
     ] = None
 
     def budget_problems(self, models: int, delta: float, *, private: bool) -> Iterator[str]:

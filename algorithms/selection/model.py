@@ -72,8 +72,8 @@ class SelectionSettings(TrainingSettings):
     size: Annotated[
         Literal["best", "one-se"] | ShareOrCount,
         doc(
-            "How many columns are kept: with the highest inner accuracy, the fewest within a standard error of it, a "
-            "count, or a share."
+            "Number of columns to keep: the best inner accuracy (best), the fewest within a standard error of it "
+            "(one-se), a count, or a share."
         ),
     ] = "one-se"
 

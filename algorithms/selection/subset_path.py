@@ -30,7 +30,7 @@ from fedsvm.algorithms.optimisation.solution import Solution, Stopping
 from fedsvm.algorithms.selection.subsets import ColumnSubsets, Posed, Subset
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 RELEASED = "weights of SVMs on the way to the columns that are kept"
@@ -45,7 +45,29 @@ class SubsetPath(SitePart):
         self._masking: Masking = "none"
         self._paths = self._ended = RowPaths([], [], functools.partial(self._draw_masks, self._epoch))
 
-    @step
+    @step(
+        told={
+            "epoch": free("a whole number", "a new path of problems, which starts at 0"),
+            "kept": free("numbers of columns", "problems on fewer of their columns"),
+            "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
+            "steps": free(
+                "any step, in masked coordinates",
+                "sums at a point that it does not know; a false step only spoils the model",
+            ),
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "mus": free("any numbers", "sums of another barrier"),
+            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
+            "scales": free("any numbers", "nothing; the sums in another unit"),
+            "rows": free("a whole number", "nothing; the counts in another unit"),
+            "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
+            "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
+            "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
+            "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+            "groups, inner_folds, price, masking": CHECKED,
+            "lever": free("any number", "a model with another scale of the intercept"),
+        }
+    )
     def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
         """Return this site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
 
@@ -57,7 +79,14 @@ class SubsetPath(SitePart):
             self._begin(epoch, kept, **posed)
         return np.concatenate(self._paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site))
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
+            "holder": free("a site of the run", "nothing; the named site adds the same model"),
+        },
+    )
     def subset_weights(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """Return the best weights and intercept of each problem, one behind the other; zeros if not at `holder`."""
         best = np.concatenate(self._paths.best(keep, constants))

@@ -27,7 +27,7 @@ from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
 from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 ALL_ROWS = -1
@@ -87,7 +87,12 @@ class ClassSums(SitePart):
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
-    @step(remembered=True)
+    @step(
+        remembered=True,
+        told={
+            "columns": free("numbers of columns", "a model of columns of its choice"),
+        },
+    )
     def keep_columns(self, columns: IntArray) -> None:
         """Reduce the rows to these of their columns."""
         if self._site.is_scaled:  # else this is of an earlier fold, and the site was restarted
@@ -103,12 +108,21 @@ class ClassSums(SitePart):
         """(K, 2p + 1): of each class its rows, the sums of its columns, and of their squares."""
         return ClassMoments.of(self._site.scaled, self._members).packed()
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "column": free("the number of a column", "nothing beyond a choice of which products are summed"),
+        },
+    )
     def column_products(self, column: int) -> FloatArray:
         """(p,) sums over the rows of a column's value times every column's."""
         return np.asarray(self._site.scaled[:, column] @ self._site.scaled)
 
-    @step
+    @step(
+        told={
+            "edges": free("any numbers", "bins that hold few rows"),
+        }
+    )
     def class_bins(self, edges: FloatArray) -> FloatArray:
         """(K, p, bins) rows of each class in each bin of each column."""
         return bin_counts(self._site.scaled, self._members, edges)
@@ -128,7 +142,17 @@ class ColumnSubsets(SitePart):
         self._group_count = 1
         self._cached: dict[int, HingeSums] = {}
 
-    @step
+    @step(
+        told={
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
+            "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
+            "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
+            "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+            "groups, inner_folds": CHECKED,
+        }
+    )
     def subset_cuts(self, problems: IntArray, w: FloatArray, b: FloatArray, **posed: Any) -> FloatArray:
         """Return grouped cuts of problems at points w, b, one behind the other. posed: see `pose`."""
         self.pose(**posed)
@@ -136,7 +160,19 @@ class ColumnSubsets(SitePart):
         cuts = [self._sums(problem).cuts(_FIRST, Points(at_w[None], at_b[None])) for problem, at_w, at_b in points]
         return np.concatenate([each.ravel() for each in cuts])
 
-    @step
+    @step(
+        told={
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "w, b, dw, db, steps": free(
+                "any point", "sums of losses or gradients at points of its choice, which can isolate rows"
+            ),
+            "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
+            "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
+            "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
+            "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+            "groups, inner_folds": CHECKED,
+        }
+    )
     def subset_line(
         self,
         problems: IntArray,
@@ -153,7 +189,12 @@ class ColumnSubsets(SitePart):
         pairs = zip(problems.tolist(), lines, strict=True)
         return np.concatenate([self._sums(k).line(_FIRST, Line(*(part[None] for part in line))) for k, line in pairs])
 
-    @step
+    @step(
+        told={
+            "w": free("any weights", "counts and losses of inner held-out rows by models of its choice"),
+            "b": free("any numbers", "counts and losses of inner held-out rows by models of its choice"),
+        }
+    )
     def held_out_rows(self, w: FloatArray, b: FloatArray) -> FloatArray:
         """(q, 3): of the rows that problems leave out how many are right, their hinge loss, and their number.
 

@@ -27,7 +27,7 @@ from fedsvm.algorithms.selection.moments import MIN_OF_CLASS
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 SLACK = 1e-3
@@ -48,7 +48,15 @@ class SupportSets(SitePart):
         self.released: list[dict[int, BoolArray]] = []
         self._supporting: list[BoolArray] = []
 
-    @step
+    @step(
+        told={
+            "number": free("a whole number", "counts against none of the earlier sets"),
+            "columns": free("numbers of columns", "support rows of a model of its choice"),
+            "w": free("any weights", "support rows of a model of its choice"),
+            "b": free("any number", "support rows of a model of its choice"),
+            "releases": free("a whole number", "nothing; the table has another number of empty places"),
+        }
+    )
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
         """(2, r + 1): of each class the support rows, and how many are in or out but were not in each earlier release.
 
@@ -68,7 +76,16 @@ class SupportSets(SitePart):
             found[kind, 1 : len(before) + 1] = [(now ^ mask).sum() for mask in before]
         return found
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={
+            "number": free("a whole number", "sums of a set under another number"),
+            "columns": free("numbers of columns", "sums of the support rows in columns of its choice"),
+            "released": free(
+                "true or false of each class", "the sums of a set of few rows, or close to an earlier one"
+            ),
+        },
+    )
     def support_moments(self, number: int, columns: IntArray, released: list[bool]) -> FloatArray:
         """(2, 2m + 1): of each class that is released its support rows, their sums and sums of squares; else zeros."""
         found = np.zeros((2, 2 * len(columns) + 1))
@@ -80,7 +97,11 @@ class SupportSets(SitePart):
                 found[kind] = ClassMoments.of(rows, np.ones((1, len(rows)))).packed()[0]
         return found
 
-    @step
+    @step(
+        told={
+            "releases": free("a whole number", "nothing; the table has another number of empty places"),
+        }
+    )
     def support_overlaps(self, releases: int) -> FloatArray:
         """(2, r, r): of each class how many rows are in each two of the sets that were released."""
         found = np.zeros((2, releases, releases))
@@ -89,7 +110,11 @@ class SupportSets(SitePart):
             found[kind, : len(masks), : len(masks)] = sets @ sets.T
         return found
 
-    @step
+    @step(
+        told={
+            "inverses": free("any matrices", "a count of rows by another rule"),
+        }
+    )
     def rows_determined(self, inverses: FloatArray) -> FloatArray:
         """How many rows' unit vectors are combinations of the released sets. inverses (2, r, r): of the overlaps."""
         count = 0

@@ -45,17 +45,20 @@ class TrainingSettings(PanSettings):
     _: KW_ONLY
     select_solver: Annotated[
         Literal["interior-point", "cutting-plane"],
-        doc("Of the SVMs that choose columns: blindly, up to 300 columns, or of any number by cuts, which show rows."),
+        doc(
+            "Solver of the SVMs that select columns: interior-point, masked, up to 300 columns; or cutting-plane, "
+            "any number, which reveals rows."
+        ),
     ] = "interior-point"
-    select_penalty: Annotated[Positive, doc("C of the linear SVMs on columns that are trained to choose them.")] = 1.0
+    select_penalty: Annotated[Positive, doc("C of the linear SVMs that select columns.")] = 1.0
     select_groups: Annotated[
-        int, Ge(1), Le(64), doc("Of cutting planes that choose columns: cuts per round; more take fewer rounds.")
+        int, Ge(1), Le(64), doc("Cuts per round of cutting planes that select columns; more take fewer rounds.")
     ] = 4
     select_tolerance: Annotated[
-        Tolerance, doc("Certified relative gap of the SVMs that choose columns, but of curves, which have 1e-3.")
+        Tolerance, doc("Certified relative gap of the SVMs that select columns. Curves use 1e-3.")
     ] = 1e-4
     inner_folds: Annotated[
-        int, Ge(2), Le(20), doc("Of the cross-validation by which sizes and columns are compared.")
+        int, Ge(2), Le(20), doc("Number of folds of the inner cross-validation that compares sizes and columns.")
     ] = 5
 
 

@@ -69,8 +69,10 @@ class KeyAgreement:
         return key
 
 
-def round_keys(pair_key: bytes, round_number: int) -> bytes:
+def round_keys(pair_key: bytes, round_number: int, link: bytes = b"") -> bytes:
     """What two sites share in one round, for one purpose: 32 bytes that are their secret, and 32 that they seal with.
+
+    link: the round's in the chain of orders. Sites with different links share nothing.
 
     Keyed BLAKE2b (RFC 7693) is a pseudorandom function: without the key nothing follows from some rounds, as the
     coordinator learns secrets of when sites drop, for others, or from one half of a round for the other. So it hides as
@@ -78,7 +80,9 @@ def round_keys(pair_key: bytes, round_number: int) -> bytes:
     well; of a run that is over nobody has it. It takes a third of the time, and what is kept of a pair are 32 bytes:
     with many processes on one machine what lies scattered in memory is what is waited for.
     """
-    return hashlib.blake2b(round_number.to_bytes(8, "little"), key=pair_key, digest_size=2 * SECRET_BYTES).digest()
+    return hashlib.blake2b(
+        round_number.to_bytes(8, "little") + link, key=pair_key, digest_size=2 * SECRET_BYTES
+    ).digest()
 
 
 def seal(keys: bytes, content: bytes, *, by_lower: bool) -> bytes:

@@ -13,7 +13,15 @@ from fedsvm.federation.errors import Malformed, PeerDropped
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import MessageTransport, Received
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_FRAME_BYTES, Message
+from fedsvm.federation.transport.wire import (
+    DATA_KIND,
+    ENVELOPE_KIND,
+    HELLO_KIND,
+    LINK,
+    MAX_FRAME_BYTES,
+    MAX_LINK_BYTES,
+    Message,
+)
 
 MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
 """Envelopes, and bytes in them, that are kept for one site that has no connection; what comes beyond is refused."""
@@ -108,7 +116,7 @@ class Mailbox:
 
     def _keep(self, peer: str, message: Message) -> None:
         """Have an array wait for its round, unless its sender has too many waiting."""
-        if message.fields:  # which nobody would read, and would be kept uncounted
+        if not self._has_known_fields(message):  # others nobody would read, and would be kept uncounted
             self.refused["malformed: an array with fields"] += 1
         elif message.round != self._now and not self._is_of_latest(peer, message.round):
             self.refused["stale"] += 1
@@ -118,6 +126,12 @@ class Mailbox:
             self._kept_bytes[peer] += message.payload_bytes
         else:
             self.refused["array beyond what is kept of one peer"] += 1
+
+    @staticmethod
+    def _has_known_fields(message: Message) -> bool:
+        """Return whether an array has no fields, or a short link alone."""
+        link = message.fields.get(LINK)
+        return not message.fields or (len(message.fields) == 1 and type(link) is bytes and len(link) <= MAX_LINK_BYTES)
 
     def _is_of_latest(self, peer: str, round_number: int) -> bool:
         """Whether a round is not over, and no later one is known of this peer; of an earlier one nothing waits then."""

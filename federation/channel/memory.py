@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
 from fedsvm.federation.channel.contract import KeyedChannel, checked, uniform_residues
-from fedsvm.federation.errors import PeerDropped, PeerLate, RoundAborted, Transient
+from fedsvm.federation.errors import OrdersDiffer, PeerDropped, PeerLate, RoundAborted, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
 
 T = TypeVar("T")
@@ -60,6 +60,8 @@ class InMemoryNetwork:
         The number of sites that the run began with.
     min_sites : int, default 1
         With fewer sites nobody has a part in a sum.
+    links : mapping of str to bytes, default {}
+        The link of each site in its chain of orders.
 
     Attributes
     ----------
@@ -76,6 +78,7 @@ class InMemoryNetwork:
     deaths: Mapping[str, int] = field(default_factory=dict)
     run_sites: int = 0
     min_sites: int = 1
+    links: Mapping[str, bytes] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
     drawn: dict[str, list[Residues]] = field(default_factory=lambda: defaultdict(list))
     expanded: dict[str, dict[bytes, list[Residues]]] = field(
@@ -230,16 +233,21 @@ class MemoryChannel(KeyedChannel):
         return rows
 
     def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
-        agreements = self._network.agreements
+        agreements, link = self._network.agreements, self._link_of(self.me)
         return [
-            round_keys(agreements[self.me].pair_key(self.me, peer, agreements[peer].public, purpose), _ROUND)
+            round_keys(agreements[self.me].pair_key(self.me, peer, agreements[peer].public, purpose), _ROUND, link)
             for peer in peers
         ]
+
+    def _link_of(self, site: str) -> bytes:
+        return self._network.links.get(site, b"")
 
     def _drawn(self, residues: Residues) -> Residues:
         self._network.drawn[self.me].append(residues)
         return residues
 
     def _open(self, peer: str, message: Sent, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+        if COORDINATOR not in (self.me, peer) and self._link_of(peer) != self._link_of(self.me):
+            raise OrdersDiffer(self.me, peer)
         self._hop = max(self._hop, message.hop)
         return checked(peer, self.me, message.array, shape, dtype)

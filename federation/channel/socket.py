@@ -13,10 +13,10 @@ from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
 from fedsvm.federation.channel.contract import Draw, KeyedChannel, Observer, checked, uniform_residues
 from fedsvm.federation.channel.mailbox import Mailbox
-from fedsvm.federation.errors import DeadlineExpired, PeerDropped, PeerLate, StepRefused
+from fedsvm.federation.errors import DeadlineExpired, OrdersDiffer, PeerDropped, PeerLate, StepRefused
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.federation.transport.wire import DATA_KIND, Message
+from fedsvm.federation.transport.wire import DATA_KIND, LINK, Message
 
 _ARRAY = "value"
 
@@ -45,6 +45,8 @@ class SocketChannel(KeyedChannel):
         What watches.
     draw : callable
         Gives random vectors, by shape; by default the operating system's.
+    link : bytes, default b""
+        The round's in the chain of orders, of a site. Messages between sites carry it, and keys follow from it.
     min_sites : int, default 1
         With fewer sites this party has no part in a sum.
 
@@ -72,6 +74,7 @@ class SocketChannel(KeyedChannel):
         agreement: KeyAgreement | None = None,
         observers: Sequence[Observer] = (),
         draw: Draw = uniform_residues,
+        link: bytes = b"",
         min_sites: int = 1,
     ) -> None:
         self.me = mailbox.endpoint.name
@@ -91,6 +94,8 @@ class SocketChannel(KeyedChannel):
         self._agreement = agreement
         self._observers = observers
         self._draw = draw
+        self._link = link
+        self._fields = {LINK: link} if link else {}
         self._round_keys: dict[str, dict[str, bytes]] = {}
         self._streams: dict[bytes, str] = {}
 
@@ -103,7 +108,8 @@ class SocketChannel(KeyedChannel):
         for observer in self._observers:
             observer.sending(peer, array)
         place = self.sent_to.get(peer, 0)
-        message = Message(DATA_KIND, self._mailbox.run, self._round, place, self.hop + 1, {}, {_ARRAY: array})
+        fields = self._fields if self._is_linked(peer) else {}
+        message = Message(DATA_KIND, self._mailbox.run, self._round, place, self.hop + 1, fields, {_ARRAY: array})
         self.sent_to[peer] = place + 1
         self.waiting_for = peer
         if self.me == COORDINATOR:
@@ -176,7 +182,8 @@ class SocketChannel(KeyedChannel):
                         f"{self.me} and {peer} have no keys to agree on a secret with; "
                         "a sum that needs them must say so"
                     )
-                known[peer] = round_keys(self._agreement.pair_key(self.me, peer, public, purpose), self._round)
+                pair_key = self._agreement.pair_key(self.me, peer, public, purpose)
+                known[peer] = round_keys(pair_key, self._round, self._link)
         return [known[peer] for peer in peers]
 
     def _check_reachable(self) -> None:
@@ -199,7 +206,13 @@ class SocketChannel(KeyedChannel):
             self._mailbox.refused["out of sequence"] += 1
         return None
 
+    def _is_linked(self, peer: str) -> bool:
+        """Whether messages to and from a peer carry the round's link: those between two sites."""
+        return COORDINATOR not in (self.me, peer)
+
     def _open(self, peer: str, message: Message, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+        if self._is_linked(peer) and message.fields.get(LINK, b"") != self._link:
+            raise OrdersDiffer(self.me, peer)
         self.hop = max(self.hop, message.hop)
         array = checked(peer, self.me, message.arrays.get(_ARRAY), shape, dtype)
         for observer in self._observers:

@@ -129,7 +129,7 @@ class Visit:
 
     @property
     def name(self) -> str:
-        """The site's."""
+        "Name of the site."
         return self.place.certificate.name
 
     def take_part(self) -> None:

@@ -13,6 +13,7 @@ import ctypes
 import functools
 import gc
 import heapq
+import importlib
 import math
 import os
 import selectors
@@ -164,7 +165,7 @@ class _ForkServer:
                 self._tell({"error": str(error)})
 
     def _scripted(self, policy: SitePolicy) -> SitePolicy:
-        """Return the policy with the script of its program, so that no site has to derive it.
+        """Return the policy with the script of its program, whose libraries are loaded, so that no site has to do it.
 
         That would write to the pages of all its classes. If the program cannot be had, or the terms lack settings of
         it, the site says why.
@@ -174,6 +175,8 @@ class _ForkServer:
             policy.check_settings(self._installation.setting_names(policy.terms.program))
         except (KeyError, FederationError):
             return policy
+        for library in program.libraries:
+            importlib.import_module(library)
         return replace(policy, script=script_of(program, policy.terms))
 
     def _empty_workspace(self) -> None:

@@ -6,7 +6,7 @@ weaker sum than was agreed on, into showing what is only summed, or into other c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -63,6 +63,16 @@ class SitePolicy:
         found = [*(f"{name} is missing" for name in missing), *(f"{name!r:.80} is none of them" for name in unknown)]
         raise OrderRefused(f"the terms must have all settings of {self.terms.program}: {'; '.join(found)}")
 
+    def check_exact(self, steps: Sequence[str]) -> None:
+        """Raise OrderRefused where these steps give exact values of rows, and the site's rules limit epsilon."""
+        if self.rules.max_epsilon is None or not steps:
+            return
+        listed = ", ".join(steps[:4]) + (", …" if len(steps) > 4 else "")
+        raise OrderRefused(
+            f"by this site's policy max_epsilon allows only sums of values with the noise of the sites, and "
+            f"{self.terms.program} with the agreed settings sums exact ones ({listed})"
+        )
+
     def check_step(self, step: str, script: Script) -> None:
         """Raise OrderRefused for a step that the script of the agreed terms does not name."""
         if step not in script.steps:
@@ -108,10 +118,12 @@ class SitePolicy:
         if isinstance(order.terms, GatherTerms) and mark.opens != "value" and order.step not in self.terms.shown:
             raise OrderRefused(f"the value of step {order.step!r} must go into a sum, and is asked for in the clear")
         if isinstance(order.terms, SumTerms):
-            self._check_sum(order, order.terms, mark.bound)
+            self._check_sum(order, order.terms, mark)
         if self.is_missed(order, me) and not mark.remembered:
             raise OrderRefused(f"step {order.step!r} must be ordered of several sites, got {me} alone")
         self.rules.check_order(order, self.terms.program)
+        if isinstance(order.terms, SumTerms) and not mark.noisy:
+            self.check_exact([order.step])
 
     def check_roster(self, roster: Roster, known: Roster, me: str) -> None:
         """Raise OrderRefused for a roster of other parties, or of other keys than those that are known.
@@ -137,13 +149,15 @@ class SitePolicy:
         if roster.shares_keys:
             raise OrderRefused("every party must have a key of its own, and two of it share one")
 
-    def _check_sum(self, order: Order, terms: SumTerms, bound: float | None) -> None:
-        agreed = self.terms
+    def _check_sum(self, order: Order, terms: SumTerms, mark: StepMark) -> None:
+        agreed, bound = self.terms, mark.bound
         if (order.protocol, dict(terms.options)) != (agreed.sum_name, dict(agreed.sum_options)):
             wanted = _described(agreed.sum_name, agreed.sum_options)
             raise OrderRefused(f"the sum must be {wanted}, got {_described(order.protocol, terms.options)}")
         if terms.receiver != COORDINATOR and terms.receiver not in order.sites:
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
+        if mark.receiver == "site" and terms.receiver == COORDINATOR:
+            raise OrderRefused(f"a sum of step {order.step!r} must be opened by a site, got {COORDINATOR}")
         if bound not in (None, terms.bound):
             raise OrderRefused(f"a sum of step {order.step!r} must have the bound {bound:g}, got {terms.bound:g}")
 

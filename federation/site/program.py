@@ -24,19 +24,54 @@ from fedsvm.federation.site.terms import Terms
 Method = TypeVar("Method", bound=Callable[..., Any])
 Opens = Literal["sum", "value"]
 """What of a step's value may be opened: the sum over sites alone, or each site's own value, too."""
+Receiver = Literal["coordinator", "site", "either"]
+"""Who opens the sums of a step: the coordinator, a site, or the one in some rounds and the other in others."""
 _MARK = "_federated_step"
+
+
+@dataclass(frozen=True)
+class Told:
+    """How the value of an argument of a step is bound.
+
+    Parameters
+    ----------
+    kind : {"agreed", "checked", "chosen"}
+        "agreed": it must be the agreed setting of this name, which the site compares. "checked": the step compares it
+        with what the site holds or computes. "chosen": the coordinator chooses it.
+    bound : str, default ""
+        Of a chosen one: what it may be.
+    gain : str, default ""
+        Of a chosen one: what a coordinator that lies gains by it.
+    """
+
+    kind: Literal["agreed", "checked", "chosen"]
+    bound: str = ""
+    gain: str = ""
+
+
+AGREED, CHECKED = Told("agreed"), Told("checked")
+
+
+def free(bound: str, gain: str) -> Told:
+    """Return the declaration of an argument that the coordinator chooses."""
+    return Told("chosen", bound, gain)
 
 
 @dataclass(frozen=True)
 class StepMark:
     """The declaration of a step: what of its value may be opened, the only bound of its sums, and who may repeat it.
 
-    bound: None where an order says it. remembered: whether a site that joins late is ordered it alone.
+    bound: None where an order says it. remembered: whether a site that joins late is ordered it alone. receiver: who
+    opens its sums. noisy: whether the value carries the noise that the agreed epsilon needs. told: how each argument is
+    bound, by name; None where the step does not say.
     """
 
     opens: Opens = "sum"
     bound: float | None = None
     remembered: bool = False
+    receiver: Receiver = "coordinator"
+    noisy: bool = False
+    told: Mapping[str, Told] | None = None
 
 
 @overload
@@ -45,12 +80,25 @@ def step(method: Method) -> Method: ...
 
 @overload
 def step(
-    *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False
+    *,
+    opens: Opens = "sum",
+    bound: float | None = None,
+    remembered: bool = False,
+    receiver: Receiver = "coordinator",
+    noisy: bool = False,
+    told: Mapping[str, Told] | None = None,
 ) -> Callable[[Method], Method]: ...
 
 
 def step(
-    method: Method | None = None, *, opens: Opens = "sum", bound: float | None = None, remembered: bool = False
+    method: Method | None = None,
+    *,
+    opens: Opens = "sum",
+    bound: float | None = None,
+    remembered: bool = False,
+    receiver: Receiver = "coordinator",
+    noisy: bool = False,
+    told: Mapping[str, Told] | None = None,
 ) -> Method | Callable[[Method], Method]:
     """Mark a method of a site program as one that the coordinator may name.
 
@@ -67,10 +115,22 @@ def step(
     remembered : bool, default False
         Whether the step takes in public state, which a site that joins late is ordered alone, by
         `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.
+    receiver : {"coordinator", "site", "either"}, default "coordinator"
+        Who opens its sums. A site refuses an order by which the coordinator opens a sum that is a site's.
+    noisy : bool, default False
+        Whether the step itself adds the noise that the agreed epsilon needs. A site whose policy sets `max_epsilon`
+        puts values of no other step into a sum.
+    told : mapping of str to Told, optional
+        For each argument `AGREED`, `CHECKED` or `free(bound, gain)`; see `Told`. One entry may be of several names,
+        "w, b". A site refuses an order with an argument that is not among them, or with an agreed one that differs.
     """
 
+    declared = None
+    if told is not None:
+        declared = {name: how for names, how in told.items() for name in names.split(", ")}
+
     def mark(marked: Method) -> Method:
-        setattr(marked, _MARK, StepMark(opens, bound, remembered))
+        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver, noisy, declared))
         return marked
 
     return mark if method is None else mark(method)
@@ -97,6 +157,14 @@ def steps_of(kind: type[SitePart | SiteProgram]) -> frozenset[str]:
 def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
     """Return the sorted names of the steps of a program whose value may be gathered in the clear."""
     return tuple(sorted(name for name, method in step_methods(program).items() if mark_of(method).opens == "value"))
+
+
+def exact_steps(program: type[SiteProgram], script: Script) -> list[str]:
+    """Return the steps of a script that give an exact value, which is not one that each site may show."""
+    methods = step_methods(program)
+    marks = {name: mark_of(methods[name]) for name in script.steps & methods.keys()}
+    valued = (name for name in marks if methods[name].__annotations__.get("return") not in ("None", None))
+    return sorted(name for name in valued if not marks[name].noisy and marks[name].opens == "sum")
 
 
 def script_of(program: type[SiteProgram], terms: Terms) -> Script:
@@ -154,6 +222,8 @@ class SiteProgram:
         before it adds noise to one; raises OrderRefused beyond the budget.
     part_types : tuple of type
         Classes of the parts.
+    libraries : tuple of str
+        Modules that its steps import. The process that sites are forked from imports them once, for all of them.
     is_replayable : bool
         True if its steps return the same values for the same parameters and the same received messages: none draws
         random numbers except through its channel.
@@ -163,6 +233,7 @@ class SiteProgram:
     terms: Terms = NO_TERMS
     opened: FloatArray
     part_types: ClassVar[PartTypes] = ()
+    libraries: ClassVar[tuple[str, ...]] = ()
     is_replayable: ClassVar[bool] = True
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
@@ -184,6 +255,14 @@ class SiteProgram:
         for name, value in arguments.items():
             if (agreed := self.terms.settings.get(name, value)) != value:
                 raise OrderRefused(f"{name} must be {json.dumps(agreed)}, as agreed, got {json.dumps(value)}")
+
+    def check_told(self, step: str, mark: StepMark, arguments: Mapping[str, Any]) -> None:
+        """Raise OrderRefused for an argument that the step does not declare, or an agreed one that differs."""
+        if mark.told is None:
+            return
+        if undeclared := sorted(arguments.keys() - mark.told.keys()):
+            raise OrderRefused(f"step {step!r} declares no argument {undeclared[0]!r}")
+        self.check_agreed(**{name: value for name, value in arguments.items() if mark.told[name] is AGREED})
 
     def held(self) -> tuple[int, Sequence[str]]:
         """How many rows the site has, and the names of their columns, for its own policy; here none are known."""

@@ -73,8 +73,12 @@ class SiteRules:
 
     def check_terms(self, terms: Terms) -> None:
         """Raise OrderRefused, with all that is wrong, for terms that ask for more than the rules allow."""
-        if problems := list(self._problems(terms)):
+        if problems := self.refusals(terms):
             raise OrderRefused(f"by this site's policy {'; '.join(problems)}")
+
+    def refusals(self, terms: Terms) -> list[str]:
+        """Return a clause for each thing that the terms ask for and the rules do not allow."""
+        return list(self._problems(terms))
 
     def check_held(self, rows: int, columns: Sequence[str]) -> None:
         """Raise OrderRefused where the site has too few rows, or would train with columns that it must not."""
@@ -115,17 +119,27 @@ class SiteRules:
             raise OrderRefused(f"the ledger {self.ledger} of its policy cannot be written: {error.strerror}") from error
         with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            spent = sum(_spent_by(line, self.ledger) for line in file.read().splitlines())
-            if self.budget is not None and spent + terms.epsilon > self.budget:
-                raise OrderRefused(
-                    f"by this site's policy all runs together may spend epsilon {self.budget:g}; {spent:g} is spent, "
-                    f"and this one asks for {terms.epsilon:g}"
-                )
+            self._check_budget(file.read(), terms.epsilon)
             day = datetime.now().astimezone().isoformat(timespec="seconds")
             entry = {"run": run.hex(), "date": day, "program": terms.program, "epsilon": terms.epsilon}
             file.write(f"{json.dumps(entry)}\n")
             file.flush()
             os.fsync(file.fileno())
+
+    def check_budget(self, terms: Terms) -> None:
+        """Raise OrderRefused if the ledger has no room for the run; nothing is written."""
+        if self.ledger and terms.epsilon is not None and os.path.exists(self.ledger):  # noqa: PTH110 - see private_file
+            with open(self.ledger, encoding="utf-8") as file:  # noqa: PTH123 - see private_file
+                self._check_budget(file.read(), terms.epsilon)
+
+    def _check_budget(self, charged: str, epsilon: float) -> None:
+        """Raise OrderRefused for an epsilon that exceeds what the lines of the ledger leave of the budget."""
+        spent = sum(_spent_by(line, self.ledger) for line in charged.splitlines())
+        if self.budget is not None and spent + epsilon > self.budget:
+            raise OrderRefused(
+                f"by this site's policy all runs together may spend epsilon {self.budget:g}; {spent:g} is spent, "
+                f"and this one asks for {epsilon:g}"
+            )
 
     def _problems(self, terms: Terms) -> Iterator[str]:
         yield from _unlisted("algorithm", self.algorithms, terms.program, terms.settings)

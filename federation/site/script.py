@@ -54,8 +54,37 @@ class Script(ABC):
         """Return the script with the rounds that a change of membership allows in addition."""
         return self
 
+    @property
+    @abstractmethod
+    def counts(self) -> dict[str, Count]:
+        """The numbers of orders of each step without changes of membership, in the order of the script."""
+
 
 Scripts = tuple[Script, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """A range of numbers of orders.
+
+    Parameters
+    ----------
+    least : int
+    most : int or None
+        None if there is no limit.
+    """
+
+    least: int
+    most: int | None
+
+    def __add__(self, other: Count) -> Count:
+        most = None if self.most is None or other.most is None else self.most + other.most
+        return Count(self.least + other.least, most)
+
+    def times(self, other: Count) -> Count:
+        """Return the range of a number of orders that comes several times."""
+        bounded = self.most is not None and other.most is not None
+        return Count(self.least * other.least, (self.most or 0) * (other.most or 0) if bounded else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +96,10 @@ class _End(Script):
     @property
     def steps(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset()
+
+    @property
+    def counts(self) -> dict[str, Count]:
+        return {}
 
     def after(self, step: str) -> Scripts:
         return ()
@@ -88,6 +121,10 @@ class _Once(Script):
     def steps(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset((self.step,))
 
+    @property
+    def counts(self) -> dict[str, Count]:
+        return {self.step: Count(1, 1)}
+
     def after(self, step: str) -> Scripts:
         return (END,) if step == self.step else ()
 
@@ -104,6 +141,11 @@ class _Then(Script):
     @property
     def steps(self) -> frozenset[str]:  # type: ignore[override]
         return self.first.steps | self.second.steps
+
+    @property
+    def counts(self) -> dict[str, Count]:
+        first, second = self.first.counts, self.second.counts
+        return {step: first.get(step, _NEVER) + second.get(step, _NEVER) for step in [*first, *second]}
 
     def after(self, step: str) -> Scripts:
         left = tuple(_then(each, self.second) for each in self.first.after(step))
@@ -128,6 +170,12 @@ class _Either(Script):
     def steps(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset[str]().union(*(each.steps for each in self.choices))
 
+    @property
+    def counts(self) -> dict[str, Count]:
+        each = [choice.counts for choice in self.choices]
+        steps = [step for found in each for step in found]
+        return {step: _widest([found.get(step, _NEVER) for found in each]) for step in steps}
+
     def after(self, step: str) -> Scripts:
         return _distinct(left for each in self.choices for left in each.after(step))
 
@@ -141,6 +189,10 @@ class _AnyOf(Script):
     @property
     def nullable(self) -> bool:  # type: ignore[override]
         return True
+
+    @property
+    def counts(self) -> dict[str, Count]:
+        return dict.fromkeys(sorted(self.steps), Count(0, None))
 
     def after(self, step: str) -> Scripts:
         return (self,) if step in self.steps else ()
@@ -160,6 +212,11 @@ class _Repeat(Script):
     @property
     def steps(self) -> frozenset[str]:  # type: ignore[override]
         return self.body.steps
+
+    @property
+    def counts(self) -> dict[str, Count]:
+        times = Count(self.least, self.most)
+        return {step: count.times(times) for step, count in self.body.counts.items()}
 
     def after(self, step: str) -> Scripts:
         if self.most == 0:
@@ -189,6 +246,10 @@ class _Stage(Script):
     def steps(self) -> frozenset[str]:  # type: ignore[override]
         return self.body.steps
 
+    @property
+    def counts(self) -> dict[str, Count]:
+        return (self.rest or self.body).counts
+
     def after(self, step: str) -> Scripts:
         return tuple(_Stage(self.body, left) for left in (self.rest or self.body).after(step))
 
@@ -199,6 +260,16 @@ class _Stage(Script):
 
     def grown(self) -> Script:
         return self if self.rest is None else _Stage(self.body, self.rest.grown())
+
+
+_NEVER = Count(0, 0)
+
+
+def _widest(counts: Sequence[Count]) -> Count:
+    """Return the range that covers all of some ranges."""
+    most = [count.most for count in counts]
+    bounded = [each for each in most if each is not None]
+    return Count(min(count.least for count in counts), max(bounded) if len(bounded) == len(most) else None)
 
 
 def _then(first: Script, second: Script) -> Script:

@@ -49,12 +49,13 @@ from fedsvm.federation.errors import (
     Stopped,
     Transient,
 )
+from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, SiteJournal
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation, SiteProgram, mark_of, script_of
+from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
 from fedsvm.federation.site.script import END, Place, Script
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
@@ -190,8 +191,9 @@ class Site:
     """Carries out the coordinator's orders, one at a time.
 
     `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
-    random vectors of a round, by its number. `on_pause` is told why the run failed when it may yet be resumed, and ""
-    when it is. `partition`: what the site holds, unless that is in the assignment's file.
+    random vectors of a round, by its number and its link in the chain. `on_pause` is told why the run failed when it
+    may yet be resumed, and "" when it is. `partition`: what the site holds, unless that is in the assignment's file.
+    `chain`: the digests of its orders.
     """
 
     def __init__(
@@ -202,7 +204,7 @@ class Site:
         agreement: KeyAgreement | None,
         faults: OwnFaults,
         on_failure: Callable[[str], None] = lambda reason: None,
-        draws: Callable[[int], Draw] = lambda number: uniform_residues,
+        draws: Callable[[int, bytes], Draw] = lambda number, link: uniform_residues,
         on_pause: Callable[[str], None] = lambda failure: None,
         partition: Partition | None = None,
     ) -> None:
@@ -229,6 +231,7 @@ class Site:
         self._program: SiteProgram | None = None
         self._script: Script = END
         self._place = Place(END)
+        self.chain = OrderChain(assignment.run, assignment.policy.sites, assignment.policy.terms)
         self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
     @property
@@ -381,6 +384,7 @@ class Site:
             self._script = self._policy.script or script_of(program, self._policy.terms)
             self._place = Place(self._script)
             self._policy.rules.check_held(*joined.held())
+            self._policy.check_exact(exact_steps(program, self._script))
             self._policy.agree(self._assignment.run)
             self._program = joined
             if self._journal is not None:
@@ -391,9 +395,13 @@ class Site:
 
     def _miss(self, missed: Missed) -> None:
         """Move on in the script by the orders that went to others only."""
-        self._place.miss(missed.rounds, missed.steps)
+        self._take_missed(missed)
         if self._journal is not None:
             self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
+
+    def _take_missed(self, missed: Missed) -> None:
+        self.chain.miss(missed.orders)
+        self._place.miss([link.round for link in self.chain], [link.step for link in self.chain])
 
     def _taken_partition(self) -> Partition:
         """Return what this site holds, and keep neither the file nor a reference."""
@@ -413,8 +421,7 @@ class Site:
             raise StepRefused(_LOST)
         for record in journal.earlier:
             if record.order.kind == Missed.kind:
-                missed = Missed.from_message(record.order)
-                self._place.miss(missed.rounds, missed.steps)
+                self._take_missed(Missed.from_message(record.order, self._policy.sites))
                 continue
             order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
@@ -439,12 +446,19 @@ class Site:
             self._place.note_change()
             self._admit(order, number)
 
-    def _admit(self, order: Order, number: int) -> None:
-        """Move on in the script by an order. Raises OrderRefused for one that may not come now."""
+    def _admit(self, order: Order, number: int) -> bytes:
+        """Move on in the script and in the chain by an order, and return the link of its round.
+
+        Raises OrderRefused for an order that may not come now.
+        """
         if self._policy.is_missed(order, self._endpoint.name):
+            if not self.chain.has(order):
+                raise OrderRefused(f"step {order.step!r} must have the arguments of an order that this site missed")
             self._place.admit_missed(order.step)
-        else:
-            self._place.admit(order.step, order.digest, order.sites, number)
+            return self.chain.head
+        link = self.chain.begin(order, number)
+        self._place.admit(order.step, link.said, order.sites, number)
+        return link.digest
 
     def _run_round(self, order: Order, number: int) -> None:
         """The step, and what becomes of its value."""
@@ -454,8 +468,8 @@ class Site:
         self._policy.check_step(order.step, self._script)
         step = program.find_step(order.step)
         self._policy.check_order(order, self._endpoint.name, mark_of(step))
-        self._admit(order, number)
-        program.channel = channel = self._open_channel(order, number)
+        program.check_told(order.step, mark_of(step), {**order.parameters, **order.arrays})
+        program.channel = channel = self._open_channel(order, number, self._admit(order, number))
         value = step(**order.parameters, **order.arrays)
         if self._journal is not None:
             self._journal.end_step()
@@ -476,8 +490,8 @@ class Site:
                 if self._journal is not None:
                     self._journal.opened(program.opened)
 
-    def _open_channel(self, order: Order, number: int) -> SocketChannel:
-        """The round's channel, for the protocol and for steps that run one."""
+    def _open_channel(self, order: Order, number: int, link: bytes) -> SocketChannel:
+        """The round's channel, for the protocol and for steps that run one; link: of the round in the chain."""
         observers: list[Observer] = [*self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
@@ -492,7 +506,8 @@ class Site:
             self._notice,
             agreement=self._agreement,
             observers=observers,
-            draw=self._draws(number),
+            draw=self._draws(number, link),
+            link=link,
             min_sites=self._policy.terms.min_sites,
         )
         return self._channel

@@ -40,6 +40,9 @@ MAX_HOP = 1 << 31
 """No chain of messages is so long; one that is told of it goes on to count."""
 
 DATA_KIND = "data"
+LINK = "link"
+"""The one field of a data message between two sites: the round's link in the sender's chain of orders."""
+MAX_LINK_BYTES = 32
 ENVELOPE_KIND = "envelope"
 """What a site tells another through the coordinator, sealed: see `channel.envelope`."""
 HELLO_KIND = "hello"

@@ -51,9 +51,13 @@ class Draws:
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
 
-    def of_round(self, number: int) -> Draw:
-        """What gives the random vectors of a round, one after the other: the keystream of ChaCha20 under its key."""
-        stream = Cipher(ChaCha20(derived(self._secret, f"draws of round {number}"), bytes(16)), mode=None).encryptor()
+    def of_round(self, number: int, link: bytes = b"") -> Draw:
+        """What gives the random vectors of a round, one after the other: the keystream of ChaCha20 under its key.
+
+        link: the round's in the chain of orders, so that no other order gets the same draws.
+        """
+        key = derived(self._secret, f"draws of round {number} {link.hex()}")
+        stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
 
         def draw(shape: Sequence[int]) -> Residues:
             return np.frombuffer(stream.update(bytes(8 * math.prod(shape))), dtype="<u8").reshape(shape)

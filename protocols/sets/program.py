@@ -16,7 +16,7 @@ import numpy as np
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.federation.site.program import SiteProgram, free, step
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product
 from fedsvm.protocols.sets.intersection import count_common, intersect, set_cardinality, set_intersection
@@ -46,7 +46,11 @@ class SetsSite(SiteProgram):
         """() number of items."""
         return np.array(float(len(self.partition.values["items"])))
 
-    @step
+    @step(
+        told={
+            "counts": free("whole numbers by site", "nothing; wrong numbers end the run"),
+        }
+    )
     def set_intersection(self, counts: dict[str, int]) -> None:
         """Learn which items all sites hold.
 
@@ -59,7 +63,12 @@ class SetsSite(SiteProgram):
         salt = common_seed(self.channel).tobytes()
         self.common = sorted(items[place] for place in set_intersection(self.channel, items, counts, salt))
 
-    @step
+    @step(
+        told={
+            "folder": free("any path", "a file of the common items, at a place where the site may write"),
+            "column": free("any text", "the first line of that file"),
+        }
+    )
     def write_common(self, folder: str, column: str) -> None:
         """Write the items that all sites hold to a file of this site's own.
 
@@ -72,7 +81,11 @@ class SetsSite(SiteProgram):
         """
         write_column(f"{folder}/{self.site}.csv", column, self.common)
 
-    @step
+    @step(
+        told={
+            "counts": free("whole numbers by site", "nothing; wrong numbers end the run"),
+        }
+    )
     def set_cardinality(self, counts: dict[str, int]) -> None:
         """Help to count the items that all sites hold.
 
@@ -84,7 +97,11 @@ class SetsSite(SiteProgram):
         salt = common_seed(self.channel).tobytes()
         set_cardinality(self.channel, self.partition.values["items"], counts, salt)
 
-    @step
+    @step(
+        told={
+            "counts": free("whole numbers by site", "nothing; wrong numbers end the run"),
+        }
+    )
     def set_union(self, counts: dict[str, int]) -> None:
         """Help to reveal the items of all sites.
 
@@ -101,7 +118,11 @@ class SetsSite(SiteProgram):
         vector = self.partition.arrays["vector"]
         return np.array([len(vector), math.frexp(np.abs(vector).max(initial=0.0))[1]], dtype=np.float64)
 
-    @step
+    @step(
+        told={
+            "bound": free("any number", "nothing; a larger entry is refused"),
+        }
+    )
     def scalar_product(self, bound: float) -> None:
         """Help to reveal the product of both sites' vectors.
 

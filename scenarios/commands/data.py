@@ -14,7 +14,7 @@ from fedsvm.scenarios.console import out, print_table
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 app = typer.Typer()
-data_app = typer.Typer(invoke_without_command=True, help="List data sets, or describe one.")
+data_app = typer.Typer(invoke_without_command=True, help="List the data sets, or describe one.")
 app.add_typer(data_app, name="data")
 
 
@@ -37,13 +37,15 @@ def list_data(context: typer.Context) -> None:
 
 @data_app.command("describe")
 def describe_data(
-    source: Annotated[str, typer.Argument(help="A file, or the name of a data set.", autocompletion=complete_data)],
+    source: Annotated[str, typer.Argument(help="Data file, or the name of a data set.", autocompletion=complete_data)],
     label: Label = "label",
-    sites: Annotated[int, typer.Option(min=1, help="Into how many sites it would be split.")] = 5,
-    split: Annotated[str, typer.Option(help="As data.split of a scenario: random, label-skew, …")] = "random",
-    site: Annotated[str | None, typer.Option(help="The column that says whose a row is, in place of a split.")] = None,
+    sites: Annotated[int, typer.Option(min=1, help="Number of sites to split into.")] = 5,
+    split: Annotated[str, typer.Option(help="Split, as data.split of a scenario: random, label-skew, …")] = "random",
+    site: Annotated[
+        str | None, typer.Option(help="Column that names the site of each row, instead of a split.")
+    ] = None,
 ) -> None:
-    """Show a data set's columns, classes and missing values, and what sites would hold of it."""
+    """Show the columns, classes and missing values of a data set, and how sites would share it."""
     from fedsvm.scenarios.data import describe
 
     found = describe.describe(source, label, split, sites, Path(), site)
@@ -57,22 +59,22 @@ def describe_data(
 
 @app.command("new")
 def new_scenario(
-    target: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The scenario to write.")],
+    target: Annotated[Path, typer.Argument(metavar="FILE.toml", help="Scenario file to write.")],
     data: Annotated[
         list[str],
         typer.Option(
-            help="A file, or the name of a data set; SITE=FILE for each site that has its own.",
+            help="Data file or name of a data set. Use SITE=FILE for each site with its own file.",
             autocompletion=complete_data,
         ),
     ],
     label: Label = "label",
-    positive: Annotated[str | None, typer.Option(help="Which class is +1.")] = None,
-    site: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
+    positive: Annotated[str | None, typer.Option(help="Class to predict as positive (+1).")] = None,
+    site: Annotated[str | None, typer.Option(help="Column that names the site of each row.")] = None,
     ignore: Annotated[
-        list[str] | None, typer.Option(help="A column that is not wanted; may be repeated.", metavar="COLUMN")
+        list[str] | None, typer.Option(help="Column to set aside; may be repeated.", metavar="COLUMN")
     ] = None,
 ) -> None:
-    """Look at a data set, and write a first scenario for it, with comments."""
+    """Inspect a data set and write a commented scenario for it."""
     from fedsvm.scenarios import draft
 
     if target.suffix != ".toml":

@@ -15,7 +15,9 @@ from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 app = typer.Typer()
-scenarios_app = typer.Typer(invoke_without_command=True, help="List the catalogue, or show one of its files.")
+scenarios_app = typer.Typer(
+    invoke_without_command=True, help="List the catalogue of scenarios, or show one of its files."
+)
 app.add_typer(scenarios_app, name="scenarios")
 
 
@@ -34,16 +36,16 @@ def list_scenarios(context: typer.Context) -> None:
 
 @scenarios_app.command("show")
 def show_scenario(
-    name: Annotated[str, typer.Argument(help="A name in the catalogue.", autocompletion=complete_scenario)],
+    name: Annotated[str, typer.Argument(help="Name in the catalogue.", autocompletion=complete_scenario)],
 ) -> None:
-    """Print a catalogue file, ready to copy and edit."""
+    """Print a file of the catalogue, to copy and edit."""
     print(spec.catalogue_text(name), end="")
 
 
 @scenarios_app.command("keys")
 def list_keys(
     name: Annotated[
-        str | None, typer.Argument(help="An algorithm; all of them without it.", autocompletion=complete_algorithm)
+        str | None, typer.Argument(help="Algorithm to describe (default: all).", autocompletion=complete_algorithm)
     ] = None,
 ) -> None:
     """List the keys of the [algorithm] table: what each may be, its default, and what it means."""

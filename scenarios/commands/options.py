@@ -42,17 +42,25 @@ def complete_sum(incomplete: str) -> Iterable[str]:
 
 
 _SCENARIO = typer.Argument(
-    help="A TOML file, or the name of a scenario in the catalogue.", autocompletion=complete_scenario
+    help="Scenario file (TOML), or the name of a scenario in the catalogue.", autocompletion=complete_scenario
 )
 
 Scenario = Annotated[str, _SCENARIO]
 OptionalScenario = Annotated[str | None, _SCENARIO]
-Changes = Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")]
-RunFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")]
-PrintJson = Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")]
-Jobs = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
-Label = Annotated[str, typer.Option(help="The column of the classes.")]
+Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a key: key.path=value. Repeatable.")]
+RunFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the results. It must not exist yet.")]
+PrintJson = Annotated[bool, typer.Option("--json", help="Print only result.json.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")]
+Names = Annotated[
+    str | None, typer.Option(help="Sites of a run across hosts, such as east,north,south.", metavar="NAME,NAME,…")
+]
+Label = Annotated[str, typer.Option(help="Column that holds the classes.")]
+
+
+def names_of(listed: str | None) -> list[str]:
+    """Return the sites in a list with commas."""
+    return [] if listed is None else [name.strip() for name in listed.split(",")]
 
 
 def seconds(option: str, text: str) -> float:

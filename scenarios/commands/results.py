@@ -25,11 +25,11 @@ app = typer.Typer()
 @app.command()
 def report(
     run_folders: Annotated[
-        list[Path], typer.Argument(metavar="RUN_DIR…", help="Folders of runs; of several, to compare.")
+        list[Path], typer.Argument(metavar="RUN_DIR…", help="Folders of runs. Several runs are compared.")
     ],
-    target: Annotated[Path | None, typer.Option("--out", help="File to write, of several runs.")] = None,
+    target: Annotated[Path | None, typer.Option("--out", help="File for the comparison of several runs.")] = None,
 ) -> None:
-    """Write the HTML report of a run anew, or compare several side by side."""
+    """Write the HTML report of a run again, or compare several runs."""
     from fedsvm.scenarios.report import comparison, page
 
     if len(run_folders) == 1 and target is None:
@@ -46,10 +46,10 @@ def predict_cost(
     sites: Annotated[int, typer.Option(min=2, help="Number of sites to predict for.")],
     changes: Changes = None,
     measured: Annotated[
-        str, typer.Option("--measure", metavar="N,N,…", help="Numbers of sites to run it with first, three or more.")
+        str, typer.Option("--measure", metavar="N,N,…", help="Three or more numbers of sites to measure first.")
     ] = "5,20,60",
 ) -> None:
-    """Predict the cost of a scenario with more sites than one machine can run, from small runs."""
+    """Predict the cost of a scenario with many sites from a few small runs."""
     from fedsvm.scenarios import forecast
 
     terminate_as_interrupted()
@@ -79,12 +79,12 @@ def _cost_row(how: str, total: Total) -> tuple[str, ...]:
 
 @app.command()
 def predict(
-    run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")],
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run.")],
     rows: Annotated[
         str,
-        typer.Argument(metavar="DATA", help="A file, or the name of a data set.", autocompletion=complete_data),
+        typer.Argument(metavar="DATA", help="Data file, or the name of a data set.", autocompletion=complete_data),
     ],
-    target: Annotated[Path | None, typer.Option("--out", help="File to write; standard output without it.")] = None,
+    target: Annotated[Path | None, typer.Option("--out", help="File to write (default: standard output).")] = None,
     identifier: Annotated[
         str | None,
         typer.Option("--id", metavar="COLUMN", help="Column to use as row identifier instead of the row number."),
@@ -93,7 +93,7 @@ def predict(
         str | None, typer.Option(help="Site in whose form the rows are, if the run has data.by_site for it.")
     ] = None,
 ) -> None:
-    """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
+    """Predict new rows with the model of a run. The output is CSV: row, decision value and class."""
     from fedsvm.scenarios import predict
 
     predicted = predict.predict(run_folder, rows, identifier, site)

@@ -52,28 +52,29 @@ app = typer.Typer()
 def run(
     context: typer.Context,
     scenario: OptionalScenario = None,
-    sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
+    sites: Annotated[int | None, typer.Option(help="Number of sites (default: the scenario's).")] = None,
     changes: Changes = None,
     faults: Annotated[
-        list[str] | None, typer.Option("--fault", help="kind:key=value,…, such as kill:site=3,phase=train,round=5.")
+        list[str] | None,
+        typer.Option("--fault", help="Inject a fault, such as kill:site=3,phase=train,round=5. Repeatable."),
     ] = None,
     folder: RunFolder = None,
     as_json: PrintJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     tracker: Annotated[
         str | None,
-        typer.Option("--track", help="mlflow: also write the run to ./mlruns, or MLFLOW_TRACKING_URI."),
+        typer.Option("--track", help="Also write the run to MLflow (./mlruns or MLFLOW_TRACKING_URI)."),
     ] = None,
     journaled: Annotated[
-        bool, typer.Option("--journal", help="Write every round down, so that the run can be resumed if it is killed.")
+        bool, typer.Option("--journal", help="Record every round, so that a killed run can be resumed.")
     ] = False,
     resumed: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="RUN_DIR", help="Go on with a run that was started with --journal."),
+        typer.Option("--resume", metavar="RUN_DIR", help="Resume a run that was started with --journal."),
     ] = None,
     debug: Debug = False,
 ) -> None:
-    """Run a scenario and write its results to a folder of their own."""
+    """Run a scenario and write the results to a new folder."""
     show = show_json if as_json else show_nothing if quiet else show_summary
     shown = Presentation(show, context.find_root().obj, as_json or quiet, debug, tracker is not None)
     with interrupted_as("Interrupted before anything was started."):
@@ -159,20 +160,20 @@ def audit(
     scenario: Annotated[
         str | None,
         typer.Argument(
-            help="A TOML file, or the name of a scenario in the catalogue; without it, single sums.",
+            help="Scenario file (TOML), or a name from the catalogue. Without it, audit single sums.",
             autocompletion=complete_scenario,
         ),
     ] = None,
-    sites: Annotated[int | None, typer.Option(min=3, help="Number of sites; of single sums 5 without it.")] = None,
+    sites: Annotated[int | None, typer.Option(min=3, help="Number of sites (default for single sums: 5).")] = None,
     changes: Changes = None,
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the run, or for audit.json and audit.html of single sums.")
+        Path | None, typer.Option("--out", help="Folder for the run, or for audit.json and audit.html.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the table, as JSON.")] = False,
 ) -> None:
-    """Attack a whole run and show who recovers what; without a scenario, show which coalitions open a single sum.
+    """Attack a whole run and show who recovers what. Without a scenario, show which coalitions open a single sum.
 
-    A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
+    The attackers are the coordinator alone, each site alone, and the coordinator together with each site.
     """
     if scenario is not None:
         chosen, base = spec.read(scenario, overrides=changes or [], sites=sites)
@@ -225,10 +226,10 @@ def _write_audit(folder: Path, cells: list[Cell], sums: list[SecureSum]) -> None
 def check_sum(
     name: Annotated[
         str,
-        typer.Argument(help="A secure sum, of this project or of another package.", autocompletion=complete_sum),
+        typer.Argument(help="Name of a secure sum, built in or from a plugin.", autocompletion=complete_sum),
     ],
 ) -> None:
-    """Check a secure sum: exactness, stated cost, handling of lost sites, and stated secrecy."""
+    """Check a secure sum: exactness, stated cost, lost sites, and stated secrecy."""
     from fedsvm.protocols.analysis import conformance
     from fedsvm.protocols.sums.registry import SUMS
 

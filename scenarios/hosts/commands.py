@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -14,8 +15,18 @@ from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.messages import is_tcp
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.scenarios.commands.exits import failing, interrupted_as
-from fedsvm.scenarios.commands.options import Changes, Debug, OptionalScenario, PrintJson, RunFolder, seconds
+from fedsvm.scenarios.commands.exits import FAILED, failing, interrupted_as
+from fedsvm.scenarios.commands.options import (
+    Changes,
+    Debug,
+    Names,
+    OptionalScenario,
+    PrintJson,
+    RunFolder,
+    Scenario,
+    names_of,
+    seconds,
+)
 from fedsvm.scenarios.commands.presentation import (
     Presentation,
     command_line,
@@ -35,34 +46,32 @@ if TYPE_CHECKING:
     from fedsvm.scenarios.hosts.coordination import Meeting
 
 app = typer.Typer()
-keys_app = typer.Typer(no_args_is_help=True, help="Create and show the keys that identify parties on different hosts.")
+keys_app = typer.Typer(no_args_is_help=True, help="Create the key pairs that identify the coordinator and sites.")
 app.add_typer(keys_app, name="keys")
-policy_app = typer.Typer(no_args_is_help=True, help="Policies: files that say what a site allows.")
+policy_app = typer.Typer(no_args_is_help=True, help="Create a policy file, which limits what a site allows.")
 app.add_typer(policy_app, name="policy")
 
 
 @app.command()
 def coordinate(
     context: typer.Context,
-    listen: Annotated[str, typer.Option(help="Where sites connect to, such as tcp://0.0.0.0:7100.")],
-    key: Annotated[Path, typer.Option(help="The coordinator's own key, NAME.key_secret.")],
+    listen: Annotated[str, typer.Option(help="Address that sites connect to, such as tcp://0.0.0.0:7100.")],
+    key: Annotated[Path, typer.Option(help="Secret key of the coordinator (NAME.key_secret).")],
     scenario: OptionalScenario = None,
     sites: Annotated[
-        Path | None, typer.Option(help="Folder of the sites' public keys, NAME.key each: nobody else is let in.")
+        Path | None, typer.Option(help="Folder with the public keys of the sites (NAME.key). Others are refused.")
     ] = None,
     resumed: Annotated[
-        Path | None, typer.Option("--resume", metavar="RUN_DIR", help="Go on with a run whose coordinator ended.")
+        Path | None, typer.Option("--resume", metavar="RUN_DIR", help="Resume a run whose coordinator ended.")
     ] = None,
-    wait: Annotated[str, typer.Option(help="How long to wait for all of them, such as 90s, 30m or 2h.")] = "1h",
-    rejoin: Annotated[
-        str, typer.Option(help="How long to wait for a site that ended or is silent; without it, not at all.")
-    ] = "",
+    wait: Annotated[str, typer.Option(help="Maximum wait for all sites to join, such as 90s, 30m or 2h.")] = "1h",
+    rejoin: Annotated[str, typer.Option(help="Maximum wait for a lost site to return (default: none).")] = "",
     changes: Changes = None,
     folder: RunFolder = None,
     as_json: PrintJson = False,
     debug: Debug = False,
 ) -> None:
-    """Run a scenario over sites on other hosts, each with a file of its own: wait until they have joined, and train."""
+    """Run a scenario over sites on other hosts: wait until all have joined, then train."""
     terminate_as_interrupted()
     shown = Presentation(show_json if as_json else show_summary, context.find_root().obj, as_json, debug)
     if resumed is not None:
@@ -164,23 +173,26 @@ def _join_line(meeting: Meeting, address: str, *, direct: bool) -> str:
 
 @app.command()
 def site(
-    coordinator: Annotated[str, typer.Option(help="Where the coordinator listens, such as tcp://host:7100.")],
-    coordinator_key: Annotated[Path, typer.Option(help="Its public key, coordinator.key.")],
-    key: Annotated[Path, typer.Option(help="This site's own key, NAME.key_secret.")],
-    data: Annotated[str, typer.Option(help="The file of this site's rows.")],
-    policy: Annotated[Path | None, typer.Option(help="What this site allows: see fedsvm policy template.")] = None,
-    listen: Annotated[str, typer.Option(help="Where other sites connect to, such as tcp://0.0.0.0:7101.")] = "",
-    advertise: Annotated[str, typer.Option(help="Address other sites use to reach it, if not that of --listen.")] = "",
-    wait: Annotated[str, typer.Option(help="How long to wait for a run to begin or be resumed: 90s, 30m, 2h.")] = "1h",
-    patience: Annotated[str, typer.Option(help="How long the coordinator may be silent in mid-run.")] = "10m",
+    coordinator: Annotated[str, typer.Option(help="Address of the coordinator, such as tcp://host:7100.")],
+    coordinator_key: Annotated[Path, typer.Option(help="Public key of the coordinator (coordinator.key).")],
+    key: Annotated[Path, typer.Option(help="Secret key of this site (NAME.key_secret).")],
+    data: Annotated[str, typer.Option(help="Data file of this site. It stays on this machine.")],
+    policy: Annotated[Path | None, typer.Option(help="Policy file of this site: see fedsvm policy template.")] = None,
+    listen: Annotated[str, typer.Option(help="Address to listen on for other sites, such as tcp://0.0.0.0:7101.")] = "",
+    advertise: Annotated[
+        str, typer.Option(help="Address other sites use to reach this one, if different from --listen.")
+    ] = "",
+    wait: Annotated[str, typer.Option(help="Maximum wait for a run to start or resume: 90s, 30m, 2h.")] = "1h",
+    patience: Annotated[str, typer.Option(help="Maximum silence of the coordinator during a run.")] = "10m",
     faults: Annotated[
-        list[str] | None, typer.Option("--fault", help="To rehearse: kill:phase=train,round=5, or a stall.")
+        list[str] | None,
+        typer.Option("--fault", help="Test a failure of this site: kill:phase=train,round=5, or stall."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="File for the part of the model that this site keeps; NAME.npz without it.")
+        Path | None, typer.Option(help="File for this site's part of the model (default: NAME.npz).")
     ] = None,
 ) -> None:
-    """Take part in a run with the rows of one file, which stay here."""
+    """Join a run as a site, with the rows of one file. The rows stay here."""
     from threadpoolctl import threadpool_limits
 
     from fedsvm.algorithms.site_process import INSTALLATION
@@ -231,10 +243,10 @@ def _fault(name: str, number: int, text: str) -> dict[str, Any]:
 
 @keys_app.command("new")
 def new_key(
-    name: Annotated[str, typer.Argument(help="The party's: a site's name, or coordinator.")],
-    folder: Annotated[Path, typer.Option("--out", help="Folder for the two files.")] = Path(),
+    name: Annotated[str, typer.Argument(help="Name of the party: a site's name, or coordinator.")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the two key files.")] = Path(),
 ) -> None:
-    """Make a key pair: NAME.key to show to the others, and NAME.key_secret to keep."""
+    """Create a key pair: NAME.key to share, and NAME.key_secret to keep secret."""
     if name != "coordinator":
         _require_site_name("NAME", name)
     for path in certificates.create(folder, name):
@@ -243,15 +255,42 @@ def new_key(
 
 @policy_app.command("template")
 def policy_template(
-    algorithm: Annotated[str, typer.Option(help="What the site is to train.")] = DEFAULT_ALGORITHM,
-    name: Annotated[str, typer.Option(help="The site's.")] = "site",
+    algorithm: Annotated[str, typer.Option(help="Algorithm that the site may train.")] = DEFAULT_ALGORITHM,
+    name: Annotated[str, typer.Option(help="Name of the site.")] = "site",
 ) -> None:
-    """Print a policy file to begin with; it is for fedsvm site --policy."""
+    """Print a commented policy file to edit and pass to fedsvm site --policy."""
     from fedsvm.scenarios.schema import policy
 
     if algorithm not in ALGORITHMS:
         raise ScenarioError([f"There is no algorithm {algorithm!r}; this installation has {', '.join(ALGORITHMS)}."])
     print(policy.template(algorithm, name), end="")
+
+
+@policy_app.command("check")
+def check_policy(
+    scenario: Scenario,
+    policy: Annotated[Path, typer.Option(help="The policy file.")],
+    data: Annotated[str | None, typer.Option(help="The site's file, to check rows and columns too.")] = None,
+    changes: Changes = None,
+    names: Names = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Say before a run what a policy would refuse, and why; exit with status 3 if it refuses anything."""
+    from fedsvm.scenarios.hosts.asked import read_asked
+    from fedsvm.scenarios.hosts.checking import refusals
+    from fedsvm.scenarios.schema.policy import read_policy
+
+    chosen, terms = read_asked(scenario, changes or [], names_of(names))
+    refused = refusals(read_policy(policy), terms, data)
+    if as_json:
+        print(json.dumps({"allowed": not refused, "refused": refused, "rows_checked": data is not None}, indent=1))
+    elif refused:
+        print(f"{policy} refuses {chosen.name}:", *(f"- {reason}" for reason in refused), sep="\n")
+    else:
+        unchecked = "" if data is not None else "; rows and columns were not checked (--data)"
+        print(f"{policy} allows {chosen.name}{unchecked}")
+    if refused:
+        raise typer.Exit(FAILED)
 
 
 def _require_address(option: str, address: str) -> None:

@@ -22,7 +22,7 @@ app = typer.Typer()
 @app.command()
 def hub(
     folder: Annotated[Path, typer.Option(help="Folder for the hub's key, database, runs, and mails.")],
-    listen: Annotated[str, typer.Option(help="Address to listen at, such as 0.0.0.0:8000.")] = "127.0.0.1:8000",
+    listen: Annotated[str, typer.Option(help="Address to listen on, such as 0.0.0.0:8000.")] = "127.0.0.1:8000",
     url: Annotated[str, typer.Option(help="Public address of the hub, such as https://hub.example.")] = "",
     smtp: Annotated[str, typer.Option(help="Mail server as host:port. Without it, mails are written to files.")] = "",
     sender: Annotated[str, typer.Option(help="Sender address of mails.")] = "fedsvm@localhost",
@@ -30,7 +30,7 @@ def hub(
     every: Annotated[float, typer.Option(help="Polling interval in seconds.", min=0.1, max=3600)] = 2.0,
     demo: Annotated[bool, typer.Option("--demo", help="Create an example task with built-in data.")] = False,
 ) -> None:
-    """Run the task service: people create tasks and invite others by mail; each computes when it suits them."""
+    """Run the task service: users create tasks and invite others by mail. Participants need not be online together."""
     from fedsvm.scenarios.hub.serving import serve
 
     with failing(), interrupted_as("Interrupted; participants can go on when the hub is started again."):
@@ -45,9 +45,9 @@ def join(
     folder: Annotated[
         Path | None, typer.Option(help="Folder for state between visits (default: fedsvm-visits).")
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Stay until the task is over.")] = False,
-    decline: Annotated[str | None, typer.Option(help="Decline or withdraw, with this reason.")] = None,
-    wait: Annotated[str, typer.Option(help="How long to retry if the hub cannot be reached.")] = "60s",
+    watch: Annotated[bool, typer.Option("--watch", help="Stay connected until the task ends.")] = False,
+    decline: Annotated[str | None, typer.Option(help="Decline the invitation or withdraw, with this reason.")] = None,
+    wait: Annotated[str, typer.Option(help="Maximum time to retry if the hub cannot be reached.")] = "60s",
 ) -> None:
     """Join a hub task: process pending work, then exit. Nobody else has to be online."""
     from threadpoolctl import threadpool_limits

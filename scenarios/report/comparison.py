@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from fedsvm.scenarios.report import template
 from fedsvm.scenarios.report.chart import Axis, Chart, Level, Series, Style, lines, style, whole
 from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.report.run_plots import SMALLEST_TOLERANCE, gap_curves, human_seconds
+from fedsvm.scenarios.report.summary import interval
 from fedsvm.scenarios.run.result import RunResult, read_result
 
 _MAX_LINES = 30
@@ -52,6 +54,8 @@ MEASURES: Mapping[str, Measure] = {
     "average_precision": Measure("average precision", "metrics.average_precision", area, 1),
     "majority_accuracy": Measure("accuracy of the majority class", "metrics.majority_accuracy", percent),
     "brier": Measure("Brier score", "metrics.brier", area, -1),
+    "calibration_slope": Measure("calibration slope", "metrics.calibration_slope", _plain),
+    "calibration_intercept": Measure("calibration intercept", "metrics.calibration_intercept", _plain),
     "binary_accuracy": Measure("accuracy of one class against the others", "metrics.binary_accuracy", percent),
     "threshold": Measure("threshold", "metrics.threshold", _plain),
     "pooled_accuracy": Measure("accuracy of pooled rows", "centralised.accuracy", percent),
@@ -105,11 +109,18 @@ def render(folders: Sequence[Path]) -> str:
     return page(f"{len(runs)} runs", runs, changed_keys([run.result.scenario for run in runs]), [])
 
 
-def page(title: str, runs: Sequence[Run], changed: Mapping[str, Sequence[Any]], charts: Sequence[Chart]) -> str:
-    """The comparison of runs as a page that needs nothing else.
+def page(
+    title: str,
+    runs: Sequence[Run],
+    changed: Mapping[str, Sequence[Any]],
+    charts: Sequence[Chart],
+    repeated: Mapping[str, Sequence[Run]] | None = None,
+) -> str:
+    """Return the comparison of runs as a page that needs nothing else.
 
     changed: keys of the scenario that are not the same in all runs, each with its value in every run. charts: what is
-    drawn beside convergence, and bytes against accuracy.
+    drawn beside convergence, and bytes against accuracy. repeated: completed runs that differ in the seed alone, by a
+    name; the page has a row for their mean, and one for their deviation.
     """
     known = [each for each in MEASURES.values() if any(run.value(each) is not None for run in runs)]
     drawn = [*charts, *(chart for chart in (_convergence(runs), _bytes_against_accuracy(runs)) if chart)]
@@ -122,7 +133,7 @@ def page(title: str, runs: Sequence[Run], changed: Mapping[str, Sequence[Any]], 
         rows=_rows(runs, changed, known),
         charts=drawn,
         failed=failed,
-        spread=_spread(runs, known),
+        spread=[*_spread(runs, known), *_repeated(repeated or {}, known)],
     )
 
 
@@ -182,9 +193,12 @@ def _best(runs: Sequence[Run], each: Measure) -> float | None:
 def _figure(run: Run, each: Measure, best: float | None) -> dict[str, Any]:
     value = run.value(each)
     if value is None:
-        return {"text": "", "value": "", "is_best": False}
+        return {"text": "", "value": "", "is_best": False, "interval": ""}
     is_best = best is not None and run.result.status == "completed" and value == best
-    return {"text": each.written(value), "value": repr(float(value)), "is_best": is_best}
+    within = ""
+    if each.place.startswith("metrics.") and run.result.metrics is not None:
+        within = interval(run.result.metrics, each.place.removeprefix("metrics."))
+    return {"text": each.written(value), "value": repr(float(value)), "is_best": is_best, "interval": within}
 
 
 def _spread(runs: Sequence[Run], known: Sequence[Measure]) -> list[list[str]]:
@@ -197,6 +211,24 @@ def _spread(runs: Sequence[Run], known: Sequence[Measure]) -> list[list[str]]:
         [name, *(each.written(of(value)) if value else "" for each, value in zip(known, there, strict=True))]
         for name, of in (("least", min), ("largest", max))
     ]
+
+
+def mean_and_deviation(values: Sequence[Any]) -> tuple[float | None, float | None]:
+    """Return the mean and the standard deviation of the values that are not None; None where there are too few."""
+    known = [float(value) for value in values if value is not None]
+    mean = statistics.fmean(known) if known else None
+    return mean, statistics.stdev(known) if len(known) > 1 else None
+
+
+def _repeated(repeated: Mapping[str, Sequence[Run]], known: Sequence[Measure]) -> list[list[str]]:
+    rows = []
+    for name, runs in repeated.items():
+        found = [mean_and_deviation([run.value(each) for run in runs]) for each in known]
+        for place, what in enumerate(("mean", "deviation")):
+            values = zip(known, (each[place] for each in found), strict=True)
+            texts = ["" if value is None else of.written(value) for of, value in values]
+            rows.append([f"{what} of {name}" if name else what, *texts])
+    return rows
 
 
 def _styles(runs: Sequence[Run]) -> dict[str, Style]:

@@ -16,7 +16,7 @@ from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.figures import area, human_bytes, percent
 from fedsvm.scenarios.report import exchange, template, whole_run
 from fedsvm.scenarios.report.run_plots import gap_curves, human_seconds, plots
-from fedsvm.scenarios.report.summary import dealt, fold_names, lines, release_remarks, repeats
+from fedsvm.scenarios.report.summary import dealt, fold_names, interval, lines, release_remarks, repeats
 from fedsvm.scenarios.run.audit import Finding
 from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.metrics import Metrics
@@ -157,6 +157,7 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
         aside = f"± {100 * spread:.2f} over {dealt(result)}" if several else "on the test rows"
         if not several and metrics.majority_accuracy is not None:
             aside = f"{percent(metrics.majority_accuracy)} by the majority class"
+        aside += _within(metrics, "accuracy")
         yield {"name": "accuracy", "value": percent(metrics.accuracy), "beside": aside}
         if metrics.auc is not None:
             areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
@@ -164,7 +165,7 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
                 "mean over classes, each against the others" if metrics.confusion_matrix else "area under the ROC curve"
             )
             aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else of
-            aside += _of_fewer(metrics, "auc")
+            aside += _of_fewer(metrics, "auc") + _within(metrics, "auc")
             yield {"name": "AUC", "value": area(metrics.auc), "beside": aside}
         if (share := metrics.binary_accuracy) is not None and metrics.f1 is not None:
             aside = f"mean over classes; each against the others right for {100 * share:.1f} %"
@@ -172,7 +173,7 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
         for name, share in (("sensitivity", metrics.sensitivity), ("specificity", metrics.specificity)):
             if share is not None:
                 of = "positive" if name == "sensitivity" else "negative"
-                aside = f"of the {of} rows called so{_of_fewer(metrics, name)}"
+                aside = f"of the {of} rows called so{_of_fewer(metrics, name)}{_within(metrics, name)}"
                 yield {"name": name, "value": f"{100 * share:.1f} %", "beside": aside}
     if (pooled := result.centralised) is not None:
         aside = "all rows in one place" if result.alignment is None else "all columns in one place"
@@ -187,6 +188,12 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
         aside = f"{cost.aborted} aborted" if cost.aborted else f"{cost.hops} hops"
         yield {"name": "rounds", "value": str(cost.rounds), "beside": aside}
     yield {"name": "time", "value": human_seconds(result.timing.total_s), "beside": f"{len(result.sites)} sites"}
+
+
+def _within(metrics: Metrics, name: str) -> str:
+    """Return the confidence interval of a measure as the end of a phrase."""
+    text = interval(metrics, name)
+    return f"; 95 % interval {text}" if text else ""
 
 
 def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -287,11 +294,16 @@ _SCORES = {
     "auc": "AUC",
     "average_precision": "average precision",
     "brier": "Brier score",
+    "calibration_slope": "calibration slope",
+    "calibration_intercept": "calibration intercept",
 }
 
 
-def _measures(result: RunResult) -> list[tuple[str, str, str]]:
-    """Each measure of the test rows in words, with its deviation over folds; nothing where only accuracy is known."""
+def _measures(result: RunResult) -> list[tuple[str, str, str, str]]:
+    """Return each measure of the test rows in words, with its confidence interval and its deviation over folds.
+
+    Empty if only accuracy is known.
+    """
     metrics = result.metrics
     if metrics is None or metrics.majority_accuracy is None:
         return []
@@ -300,12 +312,12 @@ def _measures(result: RunResult) -> list[tuple[str, str, str]]:
 
 def _measured(
     metrics: Metrics, names: Mapping[str, str], written: Callable[[float], str]
-) -> Iterator[tuple[str, str, str]]:
+) -> Iterator[tuple[str, str, str, str]]:
     for name, said in names.items():
         if (value := getattr(metrics, name)) is not None:
             deviation = metrics.deviations.get(name)
             spread = "" if deviation is None else f"± {written(deviation)}"
-            yield f"{said}{_of_fewer(metrics, name)}", written(value), spread
+            yield f"{said}{_of_fewer(metrics, name)}", written(value), interval(metrics, name), spread
 
 
 def _of_fewer(metrics: Metrics, name: str) -> str:

@@ -41,6 +41,9 @@ _MAX_LEGEND = 12
 _WIDE_SIZES = 64
 """Curves to more columns have a logarithmic axis."""
 
+_LEAST_BENEFIT = -0.1
+"""A net benefit far below that of treating none would make a plot of it mostly empty."""
+
 SMALLEST_TOLERANCE = 1e-9
 """One below it is as good as none, and would make a plot of the gap mostly empty."""
 
@@ -64,6 +67,7 @@ def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.Led
         _roc(result),
         _class_rocs(result),
         _precision_recall(result),
+        _decision_curve(result),
         _calibration(result),
         _sizes(result),
         _bytes(result, ledger, colours),
@@ -381,6 +385,39 @@ def _calibration(result: RunResult) -> Chart | None:
         series,
         has_diagonal=True,
     )
+
+
+def _decision_curve(result: RunResult) -> Chart | None:
+    """Net benefit against the probability from which rows are treated, of each fold."""
+    folds = enumerate(result.metrics.folds, 1) if result.metrics else ()
+    curves = [(number, fold.decision_curve) for number, fold in folds if fold.decision_curve]
+    if not curves:
+        return None
+    several, fold_name = len(curves) > 1, fold_names(result)
+    series = [
+        Series(
+            (fold_name(number) if len(curves) <= _MAX_LEGEND else "") if several else "the model",
+            _worthwhile(each.threshold, each.net_benefit),
+            Style(colour(number - 1) if several else MODEL),
+        )
+        for number, each in curves
+    ]
+    first = curves[0][1]
+    series.append(Series("treat all", _worthwhile(first.threshold, first.treat_all), Style("var(--ink)", dash="4 3")))
+    return lines(
+        "Decision curve",
+        "Net benefit of treating the rows whose probability is at least the threshold, where a false alarm costs the "
+        "odds of the threshold. A model is of use where it is above treating all and above 0, treating none.",
+        Axis("threshold of the probability", number=lambda share: f"{share:.3g}"),
+        Axis("net benefit", number=lambda share: f"{share:.3g}"),
+        series,
+        levels=[Level("treat none", 0.0)],
+    )
+
+
+def _worthwhile(thresholds: Sequence[float], benefits: Sequence[float]) -> list[tuple[float, float]]:
+    """Return the points of a decision curve that are not far below treating none."""
+    return [(x, y) for x, y in zip(thresholds, benefits, strict=True) if y >= _LEAST_BENEFIT]
 
 
 def _sizes(result: RunResult) -> Chart | None:

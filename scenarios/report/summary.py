@@ -16,7 +16,7 @@ from fedsvm.federation.report import CostReport, DisclosureReport
 from fedsvm.federation.text import visible
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
-from fedsvm.scenarios.figures import counted, human_bytes, percent
+from fedsvm.scenarios.figures import counted, human_bytes, percent, percent_range, plain_range
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
@@ -84,6 +84,8 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.metrics is not None:
         found.append(("accuracy", _metrics(result.metrics, dealt(result))))
         found += _class_lines(result.metrics, model.classes)
+        if result.metrics.intervals:
+            found.append(("intervals", f"95 %: {_intervals(result.metrics)}"))
     if result.at_sites is not None:
         found.append(("at sites", _at_sites(result.at_sites)))
     if result.selection is not None:
@@ -316,6 +318,29 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
         ("positive", f"{classes[1]!r}{at}: {', '.join(shares)}"),
         ("balanced", f"{balanced}{', '.join(each for each in others if each)}; {majority}"),
     ]
+
+
+_INTERVAL_NAMES: Mapping[str, tuple[str, Callable[[float, float], str]]] = {
+    "accuracy": ("accuracy", percent_range),
+    "sensitivity": ("sensitivity", percent_range),
+    "specificity": ("specificity", percent_range),
+    "ppv": ("PPV", percent_range),
+    "npv": ("NPV", percent_range),
+    "auc": ("AUC", plain_range),
+    "calibration_slope": ("calibration slope", plain_range),
+    "calibration_intercept": ("calibration intercept", plain_range),
+}
+
+
+def interval(metrics: Metrics, name: str) -> str:
+    """Return the 95 % confidence interval of a measure; an empty text if it has none."""
+    found = metrics.intervals.get(name)
+    return "" if found is None else _INTERVAL_NAMES[name][1](found.low, found.high)
+
+
+def _intervals(metrics: Metrics) -> str:
+    known = {name: (said, interval(metrics, name)) for name, (said, _) in _INTERVAL_NAMES.items()}
+    return ", ".join(f"{said} {text}" for said, text in known.values() if text)
 
 
 def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:

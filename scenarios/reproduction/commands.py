@@ -18,19 +18,21 @@ app = typer.Typer()
 @app.command()
 def reproduce(
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID…]", help="Such as lu-3.2 or que; all without any.")
+        list[str] | None,
+        typer.Argument(metavar="[ID…]", help="Measurements to repeat, such as lu-3.2 or que (default: all)."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="All rows and seeds, or few of them, for a look.")
+        bool, typer.Option("--full/--quick", help="Use all rows and seeds, or a few for a quick look.")
     ] = False,
     jobs: Jobs = 1,
-    folder: Annotated[Path, typer.Option("--out", help="Folder for runs, page and tables.")] = Path("reproduction"),
-    listed: Annotated[bool, typer.Option("--list", help="List all there is, and run nothing.")] = False,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the runs, the page and the tables.")] = Path(
+        "reproduction"
+    ),
+    listed: Annotated[bool, typer.Option("--list", help="List the measurements without running them.")] = False,
 ) -> None:
-    """Repeat the measurements of four papers and of this project, and write a page with a verdict for each value.
+    """Repeat the measurements of four papers and of this project. Write a page with a verdict for each value.
 
-    Run again, it does what is missing. Exit status 3: a run failed, or something differs that the papers' files do not
-    say will.
+    Repeat the command to do missing runs. Exit status 3: a run failed, or a value differs that was not expected to.
     """
     from fedsvm.scenarios.reproduction.chosen import Chosen
 

@@ -15,6 +15,14 @@ from fedsvm.algorithms.data.classes import called
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.run.curves import ThresholdCurve
+from fedsvm.scenarios.run.intervals import (
+    Interval,
+    auc_interval,
+    calibration_fit,
+    folds_interval,
+    scores_interval,
+    share_interval,
+)
 
 _RANKED_DECIMALS = 9
 """Rows of equal score, as identical ones have, differ in the last digits by the order of summation. They are ties."""
@@ -65,6 +73,20 @@ class CalibrationCurve:
     predicted: tuple[float, ...]
     observed: tuple[float, ...]
     rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class DecisionCurve:
+    """Net benefit of treating the rows whose probability is at least a threshold, in a share of all rows.
+
+    It is TP / n - FP / n * p / (1 - p) at a threshold of p, at which a false alarm costs p / (1 - p) of what a hit
+    gains. treat_all: the same of treating every row. Treating none has a net benefit of 0. Vickers and Elkin, "Decision
+    curve analysis", Medical Decision Making 26, 2006.
+    """
+
+    threshold: tuple[float, ...]
+    net_benefit: tuple[float, ...]
+    treat_all: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -161,6 +183,12 @@ class Measures(Score):
         The accuracy of calling every row by the more frequent class of the same rows.
     brier : float
         Mean square of probability less outcome, 0 or 1; None where the model gives no probabilities.
+    calibration_slope : float
+        Slope of the outcomes' log odds in those of the probabilities. It is 1 of a calibrated model, and less of one
+        that is too sure.
+    calibration_intercept : float
+        Their shift with a slope of 1: calibration in the large. It is 0 of a calibrated model, and above where
+        probabilities are too low.
     binary_accuracy : float
         Of more than two classes the mean, over these, of the accuracy with which each is told from the others by the
         sign of its decision value. It is high for any model of many classes, and says little.
@@ -177,20 +205,29 @@ class Measures(Score):
     average_precision: float | None = None
     majority_accuracy: float | None = None
     brier: float | None = None
+    calibration_slope: float | None = None
+    calibration_intercept: float | None = None
     binary_accuracy: float | None = None
 
 
 MEASURES = tuple(each.name for each in fields(Measures))
 """Their names."""
 
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("accuracy", "sensitivity", "specificity", "ppv", "npv", "auc"), (0.0, 1.0)),
+    **dict.fromkeys(("calibration_slope", "calibration_intercept"), (-math.inf, math.inf)),
+}
+"""The measures that have confidence intervals, and the least and the largest value of each."""
+
 
 @dataclass(frozen=True)
 class FoldMetrics(Measures):
     """How good a model is on the rows that it was not trained on. roc, precision_recall: None as with auc.
 
-    calibration: where there are probabilities. confusion: of two classes; confusion_matrix: of more, rows of each class
-    (first index) by what they are called (second), and class_rocs the curve of each class against the others, None of
-    one that no row tested on is of, where the operating point is that of calling rows by their largest value.
+    intervals: 95 % confidence intervals by the name of the measure. calibration, decision_curve: where there are
+    probabilities. confusion: of two classes; confusion_matrix: of more, rows of each class (first index) by what they
+    are called (second), and class_rocs the curve of each class against the others, None of one that no row tested on is
+    of, where the operating point is that of calling rows by their largest value.
     """
 
     confusion: Confusion | None = None
@@ -198,6 +235,8 @@ class FoldMetrics(Measures):
     roc: RocCurve | None = None
     precision_recall: PrecisionRecallCurve | None = None
     calibration: CalibrationCurve | None = None
+    decision_curve: DecisionCurve | None = None
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
     class_rocs: tuple[RocCurve | None, ...] = ()
 
 
@@ -207,13 +246,15 @@ class Metrics(Measures):
 
     A measure's mean is over the folds that have it. deviations: standard deviation over these, by the name of the
     measure, divided by one less than their number; empty of a single one. It is no error of the mean: training rows of
-    folds overlap, and repeats have the same rows. confusion: added up over the folds, so that each row is counted once
-    a repeat; so is confusion_matrix. shortfalls: sentences about what is as good and costs
-    nothing.
+    folds overlap, and repeats have the same rows. intervals: 95 % confidence intervals by the name of the measure; over
+    folds and repeats by the corrected resampled t, of a single model those of its test rows. confusion: added up over
+    the folds, so that each row is counted once a repeat; so is confusion_matrix. shortfalls: sentences about what is as
+    good and costs nothing.
     """
 
     folds: tuple[FoldMetrics, ...] = ()
     deviations: Mapping[str, float] = field(default_factory=dict)
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
     confusion: Confusion | None = None
     confusion_matrix: Matrix | None = None
     shortfalls: tuple[str, ...] = ()
@@ -266,6 +307,10 @@ def evaluate(
         return _evaluate_classes(decisions, labels)
     positive = labels > 0
     found, curve = Confusion.of(decisions >= threshold, positive), _threshold_curve(decisions, labels)
+    fit = None if probabilities is None else calibration_fit(probabilities, positive)
+    intervals = {**_share_intervals(found), "auc": scores_interval(np.round(decisions, _RANKED_DECIMALS), positive)}
+    if fit is not None:
+        intervals |= {"calibration_slope": fit.slope_interval, "calibration_intercept": fit.intercept_interval}
     return FoldMetrics(
         accuracy=accuracy(decisions, labels, threshold),
         auc=None if curve is None else curve.area_under_roc(),
@@ -273,9 +318,13 @@ def evaluate(
         **_of_confusion(found),
         average_precision=None if curve is None else curve.average_precision(),
         brier=None if probabilities is None else float(np.mean((probabilities - positive) ** 2)),
+        calibration_slope=None if fit is None else fit.slope,
+        calibration_intercept=None if fit is None else fit.intercept,
+        intervals=_found_intervals(intervals),
         roc=None if curve is None else _roc_curve(*curve.roc(), found),
         precision_recall=None if curve is None else _precision_recall_curve(curve, found),
         calibration=None if probabilities is None else _calibration_curve(probabilities, positive),
+        decision_curve=None if probabilities is None else _decision_curve(probabilities, positive),
     )
 
 
@@ -289,6 +338,7 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
     return FoldMetrics(
         accuracy=found.accuracy,
         auc=found.auc,
+        intervals=_found_intervals({"accuracy": share_interval(int(np.trace(table)), len(labels))}),
         **{**_of_table(table), "majority_accuracy": float(table.sum(axis=1).max() / len(labels))},
         binary_accuracy=float(((decisions >= 0) == is_class).mean()),
         class_rocs=tuple(
@@ -304,6 +354,22 @@ def _of_confusion(found: Confusion) -> dict[str, Any]:
     shares = ("sensitivity", "specificity", "ppv", "npv", "balanced_accuracy", "f1", "mcc")
     measured = {name: getattr(found, name) for name in shares}
     return {**measured, "majority_accuracy": max(positive, 1 - positive), "confusion": found}
+
+
+def _share_intervals(found: Confusion) -> dict[str, Interval | None]:
+    """Return the intervals of shares of counted rows, by the name of the measure."""
+    tp, fp, tn, fn = found.true_positive, found.false_positive, found.true_negative, found.false_negative
+    return {
+        "accuracy": share_interval(tp + tn, tp + fp + tn + fn),
+        "sensitivity": share_interval(tp, tp + fn),
+        "specificity": share_interval(tn, tn + fp),
+        "ppv": share_interval(tp, tp + fp),
+        "npv": share_interval(tn, tn + fn),
+    }
+
+
+def _found_intervals(intervals: Mapping[str, Interval | None]) -> dict[str, Interval]:
+    return {name: found for name, found in intervals.items() if found is not None}
 
 
 def _of_table(table: IntArray) -> dict[str, Any]:
@@ -359,10 +425,20 @@ def counted(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics |
     if not scores.rows:
         return None
     if isinstance(scores, ClassScores):
-        return FoldMetrics(accuracy=scores.accuracy, auc=scores.auc, **_of_table(scores.table))
+        intervals = {"accuracy": share_interval(int(np.trace(scores.table)), scores.rows)}
+        shares = _of_table(scores.table)
+        return FoldMetrics(accuracy=scores.accuracy, auc=scores.auc, intervals=_found_intervals(intervals), **shares)
     found, auc = confusion_of(scores), scores.auc
     roc = None if auc is None else _binned_roc_curve(scores, found)
-    return FoldMetrics(accuracy=scores.accuracy, auc=auc, threshold=threshold, **_of_confusion(found), roc=roc)
+    intervals = {**_share_intervals(found), "auc": auc_interval(scores.positive, scores.negative)}
+    return FoldMetrics(
+        accuracy=scores.accuracy,
+        auc=auc,
+        threshold=threshold,
+        **_of_confusion(found),
+        roc=roc,
+        intervals=_found_intervals(intervals),
+    )
 
 
 def _binned_roc_curve(scores: SiteScores, found: Confusion) -> RocCurve:
@@ -431,6 +507,19 @@ def _calibration_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -
     )
 
 
+def _decision_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -> DecisionCurve:
+    """Return the net benefit at thresholds of 1 % to 99 %."""
+    thresholds = np.arange(1, 100) / 100
+    treated = np.greater_equal.outer(probabilities, thresholds)
+    true, false = treated[positive].sum(axis=0), treated[~positive].sum(axis=0)
+    cost, rows, share = thresholds / (1 - thresholds), len(positive), float(positive.mean())
+    return DecisionCurve(
+        threshold=tuple(thresholds.tolist()),
+        net_benefit=tuple(((true - false * cost) / rows).tolist()),
+        treat_all=tuple((share - (1 - share) * cost).tolist()),
+    )
+
+
 def accuracy(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> float:
     """Return the share of the rows whose class is right, as `evaluate` does."""
     return float(np.mean(called(decisions, threshold) == (labels > 0 if decisions.ndim == 1 else labels)))
@@ -464,8 +553,8 @@ def compare_baselines(baselines: Iterable[Baseline], labels: FloatArray) -> dict
     return {each.name: BaselineMetrics(of.accuracy, of.auc, each.phrase, each.seconds) for each, of in found}
 
 
-def mean_metrics(folds: list[FoldMetrics]) -> Metrics | None:
-    """Means and deviations over the folds; None without any."""
+def mean_metrics(folds: list[FoldMetrics], folds_per_repeat: int = 1) -> Metrics | None:
+    """Return means, deviations and confidence intervals over the folds; None without any."""
     if not folds:
         return None
     values = {name: _known(folds, name) for name in MEASURES}
@@ -475,8 +564,19 @@ def mean_metrics(folds: list[FoldMetrics]) -> Metrics | None:
         **means,
         folds=tuple(folds),
         deviations={name: float(np.std(known, ddof=1)) for name, known in values.items() if len(known) > 1},
+        intervals=_mean_intervals(folds, values, folds_per_repeat),
         confusion=_added([fold.confusion for fold in folds if fold.confusion is not None]),
         confusion_matrix=_added_matrices(matrices),
+    )
+
+
+def _mean_intervals(
+    folds: Sequence[FoldMetrics], values: Mapping[str, Sequence[float]], folds_per_repeat: int
+) -> Mapping[str, Interval]:
+    if len(folds) == 1:
+        return folds[0].intervals
+    return _found_intervals(
+        {name: folds_interval(values[name], folds_per_repeat, bounds) for name, bounds in BOUNDS.items()}
     )
 
 

@@ -383,7 +383,8 @@ def _warnings(this: Run) -> tuple[str, ...]:
 def _metrics(this: Run) -> Metrics | None:
     """Means over the folds, and what they fall short of."""
     public = [fold.public for fold in this.outcome.folds if fold.public is not None]
-    found = metrics.mean_metrics([fold.test for fold in this.outcome.folds if fold.test is not None])
+    tested = [fold.test for fold in this.outcome.folds if fold.test is not None]
+    found = metrics.mean_metrics(tested, this.scenario.data.folds or 1)
     if found is None:
         return None
     return replace(found, shortfalls=tuple(shortfalls(this.scenario, this.dataset.classes, found, public)))

@@ -43,10 +43,10 @@ def secrecy(
         whole += f". Differential privacy covers {'; '.join(privacy.protects_against)}"
     analyzed = table.implementation.whole_run(table.settings) is not None
     fewest = min(len(each.sites) for each in memberships)
-    return SecrecyReport(_single_sum(scenario.protocol.secure_sum, fewest, same=len(memberships) == 1), whole, analyzed)
+    return SecrecyReport(single_sum(scenario.protocol.secure_sum, fewest, same=len(memberships) == 1), whole, analyzed)
 
 
-def _single_sum(chosen: SecureSum, sites: int, *, same: bool) -> str:
+def single_sum(chosen: SecureSum, sites: int, *, same: bool) -> str:
     """Return how many must collude when the fewest sites were there. same: whether no site left or joined."""
     if chosen.discloses == "value" or sites < 2:
         return "The coordinator sees each site's input to every sum"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fedsvm.algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
 from fedsvm.algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
+from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.scenarios.schema.algorithm import AlgorithmTable
@@ -130,6 +131,8 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
         public_rows = data.public if data.public_source is None else MAX_COUNT  # not known before it is read
         outline = Outline(public_rows, data.models, calibrated=data.calibration > 0, needs_curve=needs_curve)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
+        if isinstance(table.settings, KernelSettings):
+            yield from (f"algorithm.{problem}." for problem in table.settings.scale_problems(data.scale))
     if data.split.startswith((LABEL_SKEW, BY_FEATURE, BY_VALUE, DIRICHLET)) and algorithm.is_private(table.settings):
         yield (
             f"data.split: {data.split} deals rows by what is in them, so that one that changes moves others, and "

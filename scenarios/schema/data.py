@@ -43,81 +43,81 @@ class DataSpec(Corrections):
     """
 
     partition: Literal["horizontal", "vertical"] = "horizontal"
-    """Horizontal: sites hold rows; vertical: columns of the same rows."""
+    """Horizontal: each site holds rows. Vertical: each site holds columns of the same rows."""
     sources: dict[str, str] = Field(default={})
-    """A file for each site, by its name, in place of `source`; columns are matched by name."""
+    """A file for each site, by site name, instead of `source`. Columns are matched by name."""
     source: Annotated[str | None, Field(validate_default=True)] = None
-    """A built-in data set, a .csv, .csv.gz, .svm or .parquet file, the name of one in the folder of FEDSVM_DATA,
-    or openml:ID."""
+    """A built-in data set, a .csv, .csv.gz, .svm or .parquet file, the name of a file in the FEDSVM_DATA folder, or
+    openml:ID."""
     test_source: str | None = None
-    """A file of the rows to test on, where they are apart."""
+    """A separate file of test rows."""
     site: str | None = None
-    """The column that says whose a row is, in place of a split."""
+    """The column that names the site of each row, instead of a split."""
     separator: Separator | None = None
-    """What stands between values of a file of text; found out unless it is said."""
+    """The separator of values in a text file. Detected by default."""
     decimal: Decimal | None = None
-    """What numbers have before their fraction; found out unless it is said. Where it is a comma, points before groups
-    of three digits stand between thousands: 4.102 is 4102."""
+    """The decimal separator of numbers. Detected by default. With a comma, points separate thousands: 4.102 is 4102."""
     encoding: str | None = None
-    """Of a file of text, such as "cp1252"; found out unless it is said."""
+    """The encoding of a text file, such as "cp1252". Detected by default."""
     label: str = "label"
-    """The column of the classes."""
+    """The column that holds the classes."""
     positive: str | None = None
-    """Which label is +1, and all others -1; of more than two classes without it, all are told apart. Of labels that are
-    numbers "above-median": those above the median of all rows, or of the public ones where a model is private."""
+    """The class to predict as +1; all others are -1. Without it, more than two classes are all predicted. For numeric
+    labels, "above-median" selects those above the median of all rows, or of the public rows if the model is private."""
     classes: list[str] = Field(default=[])
-    """The labels, in the order of their classes; left out, those of the data, numbers by size and words by letter."""
+    """All classes in order. Default: those in the data, numbers by size and text alphabetically."""
     weight: str | None = None
-    """The column of what a row's loss is multiplied by."""
+    """The column that holds the weight of each row's loss."""
     ignore: list[str] = Field(default=[])
-    """Columns to leave out."""
+    """Columns to ignore."""
     by_site: dict[str, Corrections] = Field(default={})
-    """Own `missing_values`, `recode` and `rename` of sites, by name, in addition to those for all."""
+    """Further `missing_values`, `recode` and `rename` of single sites, by site name."""
     missing: Literal["refuse", "drop", "mean"] = "refuse"
-    """What becomes of rows with missing values: refuse them, drop them, or fill numbers with means over all sites."""
+    """How to treat rows with missing values: refuse them, drop them, or fill numbers with the mean over all sites."""
     unlabeled: Literal["refuse", "drop"] = "refuse"
-    """Rows without a label: refuse them, or remove them and keep the others; missing = "drop" removes them too."""
+    """How to treat rows without a label: refuse them, or drop them and keep the others. missing = "drop" also drops
+    them."""
     missing_indicators: bool = False
-    """With means: whether a column says where they stand."""
+    """With missing = "mean": add a column that marks filled values."""
     scale: ScaleName = "standard"
-    """The common scale of columns, from secure sums over training rows; minmax is to [-1, 1]."""
+    """The scaling of columns, from secure sums over training rows. minmax scales to [-1, 1]."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    """The share of rows that are tested on."""
+    """The share of rows used for testing."""
     rows: Annotated[float, Field(gt=0, le=MAX_COUNT)] | None = None
-    """The rows to train on, drawn at random: a share of those that there are, up to 1, or a count; others are left
-    out. Test rows stay the same."""
+    """The number of training rows, drawn at random: a share up to 1, or a count. Test rows stay the same."""
     tested_by: Literal["runner", "sites"] = "runner"
-    """Who deals the rows to test on and tests: the runner, among all rows, or every site among its own, in sums."""
+    """Who selects the test rows and tests: the runner, from all rows, or each site, from its own rows, through sums."""
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of rows that no model is of, but probabilities and thresholds."""
+    """The share of rows reserved to fit probabilities and thresholds. Models are not trained on them."""
     folds: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = None
-    """Cross-validation with so many folds, in place of a share of rows to test on."""
+    """The number of cross-validation folds, instead of a test fraction."""
     repeats: Annotated[int, Field(ge=1, le=MAX_FOLDS)] = 1
-    """How often the cross-validation is done, rows dealt to other folds each time."""
+    """The number of cross-validation repeats. Each repeat assigns rows to new folds."""
     evaluation: Literal["nested", "separate", "whole"] = "nested"
-    """Of algorithms that choose columns: accuracy of models whose columns were chosen without the test rows, the best
-    of all sizes on one set of test rows, or the best of all sizes by cross-validation on the rows that chose them."""
+    """How to test algorithms that select columns: nested, columns selected without the test rows; separate, the best
+    size on one test set; whole, the best size by cross-validation on the rows that selected the columns."""
     permute_labels: bool = False
-    """Labels dealt to other rows at random before anything else: what comes of it is what chance comes to."""
+    """Shuffle the labels before anything else, to measure the accuracy of chance."""
     split: str = RANDOM
-    """How rows or columns are dealt: random, label-skew, by-feature:NAME, sizes:[100, 200]; of columns even or
-    columns:[[a, b], [c]]."""
+    """How rows or columns are assigned to sites. Rows: random, label-skew, by-feature:NAME or sizes:[100, 200].
+    Columns: even or columns:[[a, b], [c]]."""
     categories: dict[str, list[str]] = Field(default={})
-    """The values of categorical columns; others are agreed on by a secure sum."""
+    """The values of categorical columns. For other columns, sites agree on the values by a secure sum."""
     public: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
-    """Rows set apart that are nobody's secret."""
+    """The number of rows set apart as public."""
     public_source: Annotated[str, Field(min_length=1)] | None = None
-    """Across hosts, of private training: the coordinator's file of rows that are nobody's secret."""
+    """The coordinator's file of public rows, for private training across hosts."""
     ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(default={})
-    """Of private training: lowest and highest value of columns, which are scaled by them."""
+    """The lowest and highest value of columns, which scale them in private training."""
     label_site: SiteRef = 1
     """Vertical: the site that holds the labels, or "all"."""
     identifier: str | None = None
-    """Vertical: the column to align records by; without it they are numbered."""
+    """Vertical: the column that aligns records. Without it, records are numbered."""
     align: Align = "position"
-    """Vertical: rows agree by position, or are shuffled and aligned in secret by their identifiers."""
+    """Vertical: records have the same order at all sites, or are shuffled and then aligned privately by their
+    identifiers."""
     overlap: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """Vertical: the share of rows that all sites hold."""
+    """Vertical: the share of records that all sites hold."""
 
     @model_validator(mode="before")
     @classmethod

@@ -39,30 +39,29 @@ class FederationSpec(Part):
     """
 
     sites: Annotated[int, Field(ge=1, le=MAX_SITES)] = 5
-    """How many take part; they are called site-1, site-2, … unless `names` lists them."""
+    """The number of sites. They are called site-1, site-2, … unless `names` is set."""
     names: Annotated[list[str], Field(min_length=1, max_length=MAX_SITES)] | None = None
-    """What the sites are called; it says how many there are, too."""
+    """The names of the sites, which also set their number."""
     launcher: Literal["local", "ray"] = "local"
-    """Where sites run: on this machine, or on the nodes of a Ray cluster, which needs `fedsvm[ray]`."""
+    """Where sites run: on this machine, or on the nodes of a Ray cluster, which requires `fedsvm[ray]`."""
     ray_address: Annotated[str, Field(min_length=1, max_length=300)] = "auto"
-    """The cluster, HOST:PORT of its head; auto: that which this machine is a node of."""
+    """The Ray cluster as HOST:PORT of its head. auto: the cluster that this machine belongs to."""
     transport: Literal["tcp", "ipc"] = "tcp"
-    """Sockets over TCP, or of this machine alone (ipc), which wire bytes are not measured of."""
+    """TCP sockets, or sockets of this machine (ipc), whose wire bytes are not measured."""
     encryption: bool = True
-    """CURVE on tcp, with keys of this run: only who is in its roster is let in."""
+    """Encrypt TCP with CURVE and keys made for this run, so that only parties of its roster can connect."""
     port: Annotated[int, Field(ge=0, le=MAX_PORT)] = 0
-    """The coordinator listens on it, and site i on port + i; 0 lets the system choose."""
+    """The coordinator listens on this port, and site i on port + i. 0 lets the system choose."""
     round_timeout_s: Seconds = 30.0
     """Seconds of silence after which a site is dropped."""
     min_sites: Count = 1
-    """With fewer the run fails; a sum may need more of its own. Across hosts the default is 3, or the number of invited
-    sites if that is smaller, and a site that declines ends the run unless this key is set."""
+    """Minimum number of sites; with fewer the run fails. A sum may require more. Across hosts the default is 3, or the
+    number of invited sites if that is smaller, and a site that declines ends the run unless this key is set."""
     on_dropout: Literal["continue", "abort"] = "continue"
-    """Whether the others go on when a site drops."""
+    """Continue or abort the run when a site drops out."""
     site_log: Literal["debug", "info", "warning", "error", "none"] = "warning"
-    """From which level on the coordinator is told, in the clear, what the code of a site says by Python's `logging`:
-    text and numbers, 10 records a round, no arrays and no tracebacks. none: nothing; sites write it to their standard
-    error."""
+    """The minimum level of log records that sites send the coordinator in the clear: text and numbers, 10 records per
+    round, no arrays and no tracebacks. none: sites send nothing and log to standard error."""
 
     @model_validator(mode="before")
     @classmethod

@@ -23,9 +23,9 @@ class Range(Part):
     """From `min` to `max`, of which one may be left out."""
 
     min: Number | None = None
-    """The least that is allowed."""
+    """The smallest allowed value."""
     max: Number | None = None
-    """The most that is allowed."""
+    """The largest allowed value."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -42,23 +42,23 @@ class PolicyFile(Part):
     """What the operator of a site allows. A missing key restricts nothing."""
 
     algorithms: dict[str, dict[str, Rule]] | None = None
-    """What the site trains, and for each what its settings may be; no other algorithm."""
+    """The algorithms that the site trains, each with the allowed values of its settings. Others are refused."""
     sums: dict[str, dict[str, Rule | int]] | None = None
-    """The secure sums that it puts values into, what their options may be, and `min_sites`; no other sum."""
+    """The secure sums that the site joins, each with its allowed options and `min_sites`. Others are refused."""
     gathers: list[str] | None = None
-    """Steps whose value it shows the coordinator in the clear."""
+    """The steps whose result the coordinator may see in the clear."""
     columns: list[str] | None = None
-    """The columns that it trains with."""
+    """The columns that may be used for training."""
     min_rows: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
-    """With fewer rows of its own it takes no part."""
+    """The minimum number of the site's own rows; with fewer it does not take part."""
     release: bool = True
-    """Whether the coordinator may get the model; if not, only runs of which the sites alone keep it."""
+    """true: the coordinator may receive the model. false: only runs in which the model stays at the sites."""
     max_epsilon: Annotated[Number, Field(gt=0)] | None = None
-    """The largest epsilon that a run may promise; one that promises none is refused too."""
+    """The largest epsilon of a run. A run without privacy guarantee is refused, too."""
     budget: Annotated[Number, Field(gt=0)] | None = None
-    """The largest sum of the epsilons of all runs in `ledger`."""
+    """The largest total epsilon of all runs in `ledger`."""
     ledger: str = ""
-    """The site's own file of what runs spent."""
+    """The site's own file that records the epsilon of each run."""
 
     @field_validator("algorithms")
     @classmethod
@@ -97,7 +97,7 @@ class PolicySpec(PolicyFile):
     """The policy of one site, in a simulation: the keys of a policy file, and `site`."""
 
     site: SiteRef
-    """Whose it is, by number or name."""
+    """The site, by number or name."""
 
 
 def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:

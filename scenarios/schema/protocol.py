@@ -51,7 +51,7 @@ class ProtocolSpec(_SumTable):
     """How sums are kept secret: `sum`, and the settings of each secure sum, which others ignore."""
 
     routing: Routing = "direct"
-    """How sites reach each other: directly, or by the coordinator, which passes sealed messages on unread."""
+    """How messages between sites travel: directly, or through the coordinator, which forwards them sealed."""
 
     @property
     def secure_sum(self) -> SecureSum:

@@ -43,9 +43,9 @@ class CompareSpec(Part):
     """
 
     centralised: bool = True
-    """Also train on all rows in one place, and report the difference."""
+    """Also train on all rows in one place and report the difference."""
     baselines: bool | list[str] = False
-    """Other methods on the same rows: those of the algorithm, or a list of methods on pooled rows."""
+    """Other methods to train on the same rows: the algorithm's own baselines (true), or a list of methods."""
 
     @field_validator("baselines", mode="before")
     @classmethod
@@ -66,9 +66,9 @@ class Scenario(Part):
     """One experiment."""
 
     name: str
-    """What the run is called, and its folder begins with; without it as the file is."""
+    """The name of the run and the beginning of its folder's name. Default: the name of the file."""
     seed: Annotated[int, Field(ge=0, le=MAX_WHOLE_NUMBER)] = 0
-    """Of splits, clusterings and groups of the experiment; never of masks, keys or noise."""
+    """The seed of splits, clusterings and groups of the experiment. Masks, keys and noise never use it."""
     federation: FederationSpec = FederationSpec()
     data: DataSpec
     algorithm: AlgorithmTable = AlgorithmTable()
@@ -133,6 +133,11 @@ def read(
 def partition_of(scenario: str | Path, overrides: Sequence[str] = ()) -> str:
     """Whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
     return str(_table(scenario, overrides, "data").get("partition", "horizontal"))
+
+
+def says_source(scenario: str | Path, overrides: Sequence[str] = ()) -> bool:
+    """Return whether a scenario names its data; otherwise it is of a run across hosts. Raises ScenarioError."""
+    return not _table(scenario, overrides, "data").keys().isdisjoint({"source", "sources"})
 
 
 def says_min_sites(scenario: str | Path, overrides: Sequence[str] = ()) -> bool:

@@ -52,27 +52,27 @@ class FaultSpec(Part):
     """
 
     kind: Literal["kill", "stall", "disconnect", "partition", "delay", "corrupt"]
-    """What happens: see above."""
+    """The kind of fault, as described above."""
     phase: str
-    """In which phase; `fedsvm` says which there are when one is not."""
+    """The phase in which it occurs. An unknown phase is refused with a list of all phases."""
     round: Count
-    """In which round of that phase, from 1."""
+    """The round of that phase, counted from 1."""
     site: SiteRef | None = None
-    """Which site it strikes, by its number or its name."""
+    """The affected site, by number or name."""
     message: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
-    """Of kill and stall: before the site's message of this number; 0 is as the order arrives."""
+    """For kill and stall: the number of the site's message before which it occurs; 0 is on receipt of the order."""
     for_s: Seconds | None = None
-    """Seconds after which it is over; without it never."""
+    """Duration in seconds. Default: permanent."""
     rejoin: bool = False
-    """Of kill: whether the site is started again."""
+    """For kill: start the site again."""
     direction: Literal["both", "in", "out"] = "both"
-    """Which of the site's links, of disconnect, delay and corrupt."""
+    """For disconnect, delay and corrupt: the affected links of the site."""
     groups: Groups | None = None
-    """Of partition: "split-one", "bisect", or lists of sites."""
+    """For partition: "split-one", "bisect", or lists of sites."""
     delay_ms: Annotated[Delay, Field(gt=0)] | None = None
-    """Of delay: milliseconds that bytes come later."""
+    """For delay: the delay of bytes in milliseconds."""
     bytes: Annotated[int, Field(ge=1, le=MAX_ARRAY_BYTES)] = 1
-    """Of corrupt: how many bytes of a frame are changed."""
+    """For corrupt: the number of bytes changed in a frame."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -190,24 +190,24 @@ class LinkSpec(Part):
     receiver: SiteRef = Field(alias="to")
     """A site, or the coordinator."""
     latency_ms: Latency | None = None
-    """One-way milliseconds, in place of the network's."""
+    """One-way latency in milliseconds. Default: the network's."""
     jitter_ms: Delay | None = None
-    """Milliseconds around them, in place of the network's."""
+    """Jitter in milliseconds. Default: the network's."""
     bandwidth_mbit: Rate | None = None
-    """Megabits a second, in place of the network's."""
+    """Bandwidth in megabits per second. Default: the network's."""
 
 
 class NetworkSpec(Part):
     """Conditions of every direction of every link: one-way latency, jitter around it, bandwidth."""
 
     latency_ms: Latency = 0.0
-    """One-way milliseconds; at most 600, for a handshake must be over within five seconds."""
+    """One-way latency in milliseconds, at most 600, because a handshake must end within five seconds."""
     jitter_ms: Delay = 0.0
-    """Milliseconds by which the latency varies, either way."""
+    """Variation of the latency in milliseconds, in both directions."""
     bandwidth_mbit: Rate | None = None
-    """Megabits a second; without it as fast as the machine is."""
+    """Bandwidth in megabits per second. Default: unlimited."""
     links: list[LinkSpec] = Field(default=[])
-    """Single directions between two parties that have conditions of their own."""
+    """Directed links between two parties with conditions of their own."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -233,13 +233,14 @@ class CollusionSpec(Part):
     """
 
     sites: list[SiteRef] = Field(default=[])
-    """Those that pool what they send, receive and draw, by number or name."""
+    """The colluding sites, by number or name. They pool everything they send, receive and draw."""
     coordinator: bool = False
-    """Whether it is one of them."""
+    """Whether the coordinator colludes with them."""
     known_records: Count | None = None
-    """Of vertical partitions: of how many records they know a victim's columns; without it of one more than it has."""
+    """For vertical partitions: the number of records whose victim columns they know. Default: one more than the victim
+    has columns."""
     candidates: str | None = None
-    """Of horizontal partitions: records they can think of, "source" for all rows of it, or a file of such."""
+    """For horizontal partitions: the records they can guess: "source" for all rows of the source, or a file."""
 
     @field_validator("sites")
     @classmethod

@@ -12,6 +12,7 @@ from fedsvm.scenarios.commands.options import Changes, Jobs, Scenario
 from fedsvm.scenarios.console import complain, errors, print_table
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.sweep.charts import SEED
 
 app = typer.Typer()
 
@@ -19,16 +20,16 @@ app = typer.Typer()
 @app.command()
 def sweep(
     scenario: Scenario,
-    vary: Annotated[list[str], typer.Option("--vary", help="key.path=v1,v2,…; may be repeated.")],
+    vary: Annotated[list[str], typer.Option("--vary", help="Values to try: key.path=v1,v2,…. Repeatable.")],
     changes: Changes = None,
     plots: Annotated[
         list[str] | None,
-        typer.Option("--plot", help="measure:axis[:group], such as gap:round:algorithm.cut_groups."),
+        typer.Option("--plot", help="Plot to draw: measure:axis[:group], such as gap:round:algorithm.cut_groups."),
     ] = None,
     jobs: Jobs = 1,
-    folder: Annotated[Path | None, typer.Option("--out", help="Folder of the sweep; sweeps/NAME without it.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for the sweep (default: sweeps/NAME).")] = None,
 ) -> None:
-    """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
+    """Run a grid of scenarios and write a table, CSV and plots. Repeat the command to do missing runs."""
     from fedsvm.scenarios.sweep import grid
 
     terminate_as_interrupted()
@@ -45,7 +46,7 @@ def sweep(
     rows = chosen.write()
     charts = [chart for plot in drawn if (chart := chosen.draw(plot, rows)) is not None]
     chosen.write_page(charts)
-    _print_table(rows, [axis.key for axis in axes])
+    _print_table([*rows, *chosen.summary_rows(rows)], [axis.key for axis in axes])
     print(chosen.folder)
     if chosen.missing():
         complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv says why.")
@@ -55,7 +56,12 @@ def sweep(
 def _print_table(rows: list[dict[str, Any]], keys: list[str]) -> None:
     shown = [*keys, "status", "accuracy", "rounds", "payload_bytes", "total_s"]
     head = tuple(name.rpartition(".")[2].removesuffix("_bytes").removesuffix("_s") for name in shown)
-    print_table([head, *(tuple(_cell(row[name]) for name in shown) for row in rows)])
+    print_table([head, *(tuple(_cell(_shown(row, name)) for name in shown) for row in rows)])
+
+
+def _shown(row: dict[str, Any], name: str) -> Any:
+    """Return a value of a row. Where runs differ in the seed, their mean and deviation stand in its place."""
+    return row["summary"] if name == SEED and "summary" in row else row[name]
 
 
 def _cell(value: Any) -> str:

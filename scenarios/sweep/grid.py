@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fedsvm.scenarios.report import comparison
 from fedsvm.scenarios.report.chart import Chart
-from fedsvm.scenarios.report.comparison import MEASURES, figure
+from fedsvm.scenarios.report.comparison import MEASURES, figure, mean_and_deviation
 from fedsvm.scenarios.run.result import RunResult, read_result
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -180,6 +180,31 @@ class Sweep:
                 found.append({**point.values, "status": result.status, **measures, **own, "error": result.error})
         return found
 
+    @property
+    def _varies_seed(self) -> bool:
+        return any(axis.key == SEED for axis in self.axes)
+
+    def summary_rows(self, rows: Sequence[Row]) -> list[Row]:
+        """Return a row for the mean and one for the deviation of completed runs that differ in the seed alone.
+
+        The rows have `summary`, "mean" or "deviation", and no seed. Empty if the seed is not varied.
+        """
+        if not self._varies_seed:
+            return []
+        groups: dict[tuple[str, ...], list[Row]] = {}
+        keys = [axis.key for axis in self.axes if axis.key != SEED]
+        for row in rows:
+            if row["status"] == "completed":
+                groups.setdefault(tuple(row[key] for key in keys), []).append(row)
+        found = []
+        for values, same in groups.items():
+            both = {name: mean_and_deviation([row[name] for row in same]) for name in self.measures}
+            for place, summary in enumerate(("mean", "deviation")):
+                measures = {name: pair[place] for name, pair in both.items()}
+                shared = {**dict.fromkeys(same[0]), **dict(zip(keys, values, strict=True)), "status": "completed"}
+                found.append({**shared, **measures, "summary": summary})
+        return found
+
     def curves(self, measure: str) -> list[Row]:
         """Of each point that completed, its values, and its `curve`: rounds and what the measure was in them."""
         found = []
@@ -201,25 +226,34 @@ class Sweep:
         """Write index.html: what differs between the runs that have a result, what came of them, and the plots."""
         groups = [axis.key for axis in self.axes if axis.key != SEED] or [SEED]
         runs, values = [], []
+        repeated: dict[str, list[comparison.Run]] = {}
         for point in self.points:
             if (result := self._result(point)) is not None:
                 group = ", ".join(point.values[key] for key in groups)
                 runs.append(comparison.Run(point.name, self.folder / POINTS / point.name, result, group))
+                if result.status == "completed":
+                    same = ", ".join(f"{key}={value}" for key, value in point.values.items() if key != SEED)
+                    repeated.setdefault(same, []).append(runs[-1])
                 values.append(point.values)
         changed = {axis.key: [value[axis.key] for value in values] for axis in self.axes}
         path = self.folder / PAGE
         title = f"{self.folder.name}: {len(runs)} runs"
-        path.write_text(comparison.page(title, runs, changed, charts), encoding="utf-8")
+        path.write_text(
+            comparison.page(title, runs, changed, charts, repeated if self._varies_seed else {}), encoding="utf-8"
+        )
         return path
 
     def write(self) -> list[Row]:
-        """Write the rows as sweep.csv and sweep.parquet, and return them."""
+        """Write the rows as sweep.csv and sweep.parquet, with means and deviations over seeds, and return the rows."""
         import pyarrow as pa  # slow to import
         from pyarrow import csv, parquet
 
         rows = self.rows()
         if rows:
-            table = pa.Table.from_pylist([{name: numeric(value) for name, value in row.items()} for row in rows])
+            written = [*rows, *self.summary_rows(rows)]
+            if self._varies_seed:
+                written = [{"summary": "", **row} for row in written]
+            table = pa.Table.from_pylist([{name: numeric(value) for name, value in row.items()} for row in written])
             parquet.write_table(table, self.folder / "sweep.parquet")
             csv.write_csv(table, self.folder / "sweep.csv")
         return rows

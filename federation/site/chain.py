@@ -1,0 +1,154 @@
+"""The chain of a site's orders: one digest for each complete round, over its whole order and all orders before it.
+
+A round's link is the digest of the link before it, the round's number, the sites that take part, the step, the sum and
+every argument. The first link is a digest of the run, its sites and its terms. Two sites have equal links if they
+received equal orders, and unequal ones otherwise. Masks and messages between sites are bound to the link of their round
+(`channel.socket`), so sites that received different orders open no sum together.
+
+An order says which complete round it follows (`Order.after`). The site then knows if its last round is complete: if it
+is not, the chain goes on without it. A site that missed rounds receives their orders in full, and computes the links
+itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgpack
+
+from fedsvm.federation.control import Order
+from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.site.terms import Terms
+
+LINK_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A round in the chain.
+
+    Parameters
+    ----------
+    round : int
+        Its number.
+    step : str
+        Its step.
+    said : bytes
+        The digest of its order, without the sites (`Order.digest`).
+    digest : bytes
+        The link: a digest of the order, the sites, and the link before it.
+    """
+
+    round: int
+    step: str
+    said: bytes
+    digest: bytes
+
+
+class OrderChain:
+    """The orders of the complete rounds of a run, as one site received them.
+
+    Parameters
+    ----------
+    run : bytes
+        The run's 8 random bytes.
+    sites : tuple of str
+        All sites of the run, in ring order.
+    terms : Terms
+        The agreed terms.
+
+    Attributes
+    ----------
+    last : Link or None
+        The last round that the site took part in, while no later order says if it is complete.
+    """
+
+    def __init__(self, run: bytes, sites: tuple[str, ...], terms: Terms) -> None:
+        agreed = json.dumps(terms.to_fields(), sort_keys=True, default=str)
+        self._start = _digest(b"", run, list(sites), agreed)
+        self._links: dict[int, Link] = {}
+        self._head = Link(0, "", b"", self._start)
+        self.last: Link | None = None
+
+    @property
+    def head(self) -> bytes:
+        """The digest of the last complete round; before the first, that of the terms."""
+        return self._head.digest
+
+    @property
+    def start(self) -> bytes:
+        """The digest of the run, its sites and its terms."""
+        return self._start
+
+    def __iter__(self) -> Iterator[Link]:
+        """Yield the complete rounds, in their order."""
+        return iter(self._links.values())
+
+    def has(self, order: Order) -> bool:
+        """Return whether a complete round had this order, whichever sites took part."""
+        said = order.digest
+        return any(link.said == said for link in self._links.values())
+
+    def begin(self, order: Order, number: int) -> Link:
+        """Return the link of a round that this site takes part in.
+
+        Parameters
+        ----------
+        order : Order
+        number : int
+            The round.
+
+        Raises
+        ------
+        OrderRefused
+            The order follows another round than the last complete one. The chain is unchanged.
+        """
+        if self.last is not None and order.after == self.last.round:
+            self._add(self.last)
+        elif order.after != self._head.round:
+            raise OrderRefused(self._out_of_chain(order.after, number))
+        self.last = _next(self._head, order, number)
+        return self.last
+
+    def miss(self, orders: Sequence[tuple[int, Order]]) -> None:
+        """Take in orders of complete rounds, each in full with its round; known ones are compared.
+
+        Raises
+        ------
+        OrderRefused
+            An order is not the one that this site received in that round, or does not follow the chain.
+        """
+        for number, order in orders:
+            known = self._links.get(number)
+            if known is None and order.after != self._head.round:
+                raise OrderRefused(self._out_of_chain(order.after, number))
+            before = self._head if known is None else self._links.get(order.after, Link(0, "", b"", self._start))
+            link = _next(before, order, number)
+            own = self.last if self.last is not None and self.last.round == number else known
+            if own is not None and own != link:
+                raise OrderRefused(f"round {number} is said to have had another order than this site received in it")
+            if known is None:
+                self._add(link)
+
+    def _add(self, link: Link) -> None:
+        """Add a complete round; the site's own last round is complete too, or aborted."""
+        self._links[link.round] = link
+        self._head = link
+        if self.last is not None and self.last.round <= link.round:
+            self.last = None
+
+    def _out_of_chain(self, after: int, number: int) -> str:
+        known = f"round {self._head.round}" if self.last is None else f"round {self._head.round} or {self.last.round}"
+        return f"the order of round {number} must follow {known}, the last one complete here, got round {after}"
+
+
+def _next(before: Link, order: Order, number: int) -> Link:
+    said = order.digest
+    return Link(number, order.step, said, _digest(before.digest, number, list(order.sites), said))
+
+
+def _digest(before: bytes, *values: object) -> bytes:
+    return hashlib.blake2b(before + msgpack.packb(values), digest_size=LINK_BYTES).digest()

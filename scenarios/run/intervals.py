@@ -1,0 +1,163 @@
+"""Confidence intervals (95 %) of measures on test rows.
+
+Shares of counted rows have Wilson's interval. The area under a ROC curve has DeLong's variance on the scale of its
+logit, from decision values or from their counts in bins, where pairs within a bin are ties. Slope and intercept of the
+calibration are coefficients of a logistic regression, with Wald's interval. Means over folds have the corrected
+resampled t interval: folds share training rows, so that their plain deviation is too small.
+
+All of them are about other test rows of the same kind for a fixed model, but for the last, which is about other splits.
+
+References
+----------
+E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22, 1927. E. R. DeLong,
+D. M. DeLong and D. L. Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
+characteristic curves", Biometrics 44, 1988. C. Nadeau and Y. Bengio, "Inference for the generalization error", Machine
+Learning 52, 2003. D. R. Cox, "Two further applications of a model for binary regression", Biometrika 45, 1958.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsvm.federation.arrays import FloatArray, IntArray
+
+LEVEL = 0.95
+
+_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+
+_MAX_NEWTON_STEPS = 25
+_SMALL_STEP = 1e-10
+_SMALLEST_PROBABILITY = 1e-15
+_LEAST_INFORMATION = 1e-3
+"""Sum of p (1 - p) below which the classes are told apart completely, so that the likelihood has no maximum."""
+
+Method = Literal["wilson", "delong", "wald", "corrected-t"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % confidence interval, and the method that it comes from."""
+
+    low: float
+    high: float
+    method: Method
+
+
+def share_interval(part: int, whole: int) -> Interval | None:
+    """Return Wilson's interval of a share of independent rows; None of no rows."""
+    if not whole:
+        return None
+    share, spread = part / whole, _Z**2 / whole
+    middle = (share + spread / 2) / (1 + spread)
+    half = math.sqrt(share * (1 - share) * spread + spread**2 / 4) / (1 + spread)
+    return Interval(max(0.0, middle - half), min(1.0, middle + half), "wilson")
+
+
+def auc_interval(positive: IntArray, negative: IntArray) -> Interval | None:
+    """Return DeLong's interval of the area under the ROC curve; None with fewer than two rows of a class.
+
+    Where the classes are told apart completely the variance is 0. The interval is then Wilson's, of as many pairs as
+    the smaller class has rows.
+
+    Parameters
+    ----------
+    positive, negative : (k,) array of int
+        Rows of each class by their decision value, or by the bin of it, lowest first.
+    """
+    m, n = int(positive.sum()), int(negative.sum())
+    if min(m, n) < 2:
+        return None
+    of_positive = (np.cumsum(negative) - negative / 2) / n
+    of_negative = 1 - (np.cumsum(positive) - positive / 2) / m
+    auc = float(positive @ of_positive) / m
+    variance = float(positive @ (of_positive - auc) ** 2) / (m - 1) / m
+    variance += float(negative @ (of_negative - auc) ** 2) / (n - 1) / n
+    if not 0 < auc < 1 or variance <= 0:
+        found = share_interval(round(auc * min(m, n)), min(m, n))
+        return None if found is None else Interval(found.low, found.high, "delong")
+    half = _Z * math.sqrt(variance) / (auc * (1 - auc))
+    low, high = (1 / (1 + math.exp(-(math.log(auc / (1 - auc)) + sign * half))) for sign in (-1, 1))
+    return Interval(low, high, "delong")
+
+
+def scores_interval(scores: FloatArray, positive: NDArray[np.bool_]) -> Interval | None:
+    """Return `auc_interval` of scores (n,) of rows that are positive (n,) or not."""
+    values, place = np.unique(scores, return_inverse=True)
+    of_class = [np.bincount(place[kind], minlength=len(values)) for kind in (positive, ~positive)]
+    return auc_interval(*of_class)
+
+
+@dataclass(frozen=True)
+class CalibrationFit:
+    """Slope and intercept of the outcomes' log odds in those of the predicted probabilities, each with its interval.
+
+    The intercept is calibration in the large: that with a slope of 1.
+    """
+
+    slope: float
+    slope_interval: Interval
+    intercept: float
+    intercept_interval: Interval
+
+
+def calibration_fit(probabilities: FloatArray, positive: NDArray[np.bool_]) -> CalibrationFit | None:
+    """Return how outcomes (n,) follow predicted probabilities (n,); None where the likelihood has no maximum."""
+    clipped = np.clip(probabilities, _SMALLEST_PROBABILITY, 1 - _SMALLEST_PROBABILITY)
+    odds = np.log(clipped / (1 - clipped))
+    sloped = _logistic(np.column_stack([odds, np.ones_like(odds)]), np.zeros_like(odds), positive)
+    shifted = _logistic(np.ones((len(odds), 1)), odds, positive)
+    if sloped is None or shifted is None:
+        return None
+    return CalibrationFit(sloped[0], _wald(*sloped), shifted[0], _wald(*shifted))
+
+
+def _logistic(rows: FloatArray, offset: FloatArray, positive: NDArray[np.bool_]) -> tuple[float, float] | None:
+    """Return the first coefficient of a logistic regression and its standard error; None if none is found."""
+    coefficients = np.zeros(rows.shape[1])
+    for _ in range(_MAX_NEWTON_STEPS):
+        p = 1 / (1 + np.exp(-np.clip(rows @ coefficients + offset, -500, 500)))
+        spread = p * (1 - p)
+        information = rows.T @ (rows * spread[:, None])
+        if spread.sum() < _LEAST_INFORMATION or np.linalg.cond(information) > 1 / np.finfo(float).eps:
+            return None
+        step = np.linalg.solve(information, rows.T @ (positive - p))
+        coefficients = coefficients + step
+        if np.abs(step).max() < _SMALL_STEP * (1 + np.abs(coefficients).max()):
+            return float(coefficients[0]), math.sqrt(np.linalg.inv(information)[0, 0])
+    return None
+
+
+def _wald(value: float, error: float) -> Interval:
+    return Interval(value - _Z * error, value + _Z * error, "wald")
+
+
+def folds_interval(values: Sequence[float], folds: int, bounds: tuple[float, float]) -> Interval | None:
+    """Return the corrected resampled t interval of a mean over folds and repeats; None of fewer than two values.
+
+    The variance of the mean is (1 / J + 1 / (folds - 1)) s^2 of J values, since a fold's test rows are 1 / (folds - 1)
+    of its training rows.
+
+    Parameters
+    ----------
+    values : sequence of float
+        The measure in each fold of each repeat.
+    folds : int
+        How many folds a repeat has, at least two.
+    bounds : tuple of float
+        The least and the largest value that the measure can have.
+    """
+    if len(values) < 2 or folds < 2:
+        return None
+    from scipy.special import stdtrit  # slow to import, needed with folds alone
+
+    quantile = float(stdtrit(len(values) - 1, (1 + LEVEL) / 2))
+    mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
+    half = quantile * deviation * math.sqrt(1 / len(values) + 1 / (folds - 1))
+    return Interval(max(bounds[0], mean - half), min(bounds[1], mean + half), "corrected-t")
