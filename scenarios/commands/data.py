@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -44,11 +46,15 @@ def describe_data(
     site: Annotated[
         str | None, typer.Option(help="Column that names the site of each row, instead of a split.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
     """Show the columns, classes and missing values of a data set, and how sites would share it."""
     from fedsvm.scenarios.data import describe
 
     found = describe.describe(source, label, split, sites, Path(), site)
+    if as_json:
+        print(json.dumps(asdict(found), indent=1, ensure_ascii=False))
+        return
     out.print(f"{visible(source)}: {found.rows} rows, {found.width} columns\n")
     for table in (found.columns, found.classes, found.sites):
         print_table(table)

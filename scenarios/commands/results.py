@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,7 @@ def predict_cost(
     measured: Annotated[
         str, typer.Option("--measure", metavar="N,N,…", help="Three or more numbers of sites to measure first.")
     ] = "5,20,60",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Predict the cost of a scenario with many sites from a few small runs."""
     from fedsvm.scenarios import forecast
@@ -65,6 +67,12 @@ def predict_cost(
         errors.print(f"{number} sites measured")
     totals = [run.total for run in runs]
     totals.append(forecast.predict(runs, forecast.secure_sum_of(scenario, changes or []), sites))
+    if as_json:
+        kinds = ["measured"] * len(runs) + ["predicted"]
+        print(
+            json.dumps([{"kind": kind, **each._asdict()} for kind, each in zip(kinds, totals, strict=True)], indent=1)
+        )
+        return
     counts, seconds = ("sites", "rounds", "hops", "messages"), ("launch", "rounds take", "between")
     head = ("", *counts, "payload", "wire", "orders", *seconds, "memory")
     print_table([head, *(_cost_row("predicted" if each is totals[-1] else "measured", each) for each in totals)])

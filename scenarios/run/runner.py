@@ -269,10 +269,12 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
             remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
         )
         coalitions = [coalition, *(each for each in coalitions if each != coalition)]
-    outcome.audit = tuple(
-        audited(view, algorithm.attacks(settings), truth, known if truth.columns else None)
-        for view in recorded.views(coalitions)
-    )
+    results = []
+    for view in recorded.views(coalitions):
+        results.append(audited(view, algorithm.attacks(settings), truth, known if truth.columns else None))
+        if federation is not None:
+            federation.log_metrics(audited=len(results), to_audit=len(coalitions))
+    outcome.audit = tuple(results)
 
 
 def _differences(coalition: Coalition, federation: Federation) -> list[str]:
