@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.scale_digits import ScaleDigits
 from fedsvm.algorithms.calibration import Calibration
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
@@ -348,6 +349,10 @@ class Algorithm(ABC, Generic[S, M, T]):
         """What is tried on a coalition's view of a whole run, in order: each may use what those before it recovered."""
         return ()
 
+    def file_attacks(self, settings: S) -> Sequence[Attack]:
+        """Return what is tried on the model's file alone, in order."""
+        return ()
+
 
 class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):
     """An algorithm over sites that hold rows, whose columns are put on a scale that secure sums agree on."""
@@ -355,6 +360,10 @@ class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):
     partition = "horizontal"
     scaling = "secure-sums"
     phases: ClassVar[tuple[str, ...]] = ("setup", "train")
+
+    def file_attacks(self, settings: S) -> Sequence[Attack]:
+        """Return the attack on the digits of the scale, which every file has."""
+        return [ScaleDigits()]
 
     def score(self, federation: Federation, model: M, rows: FloatArray) -> FloatArray | None:
         """(n,) decision values of scaled rows (n, p) by asking the sites, where these keep the model to be asked.

@@ -49,7 +49,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class WholeRunLeakage:
-    """The most that the coordinator recovers from a whole run, with one colluding site and alone, and one site alone.
+    """The most that the coordinator recovers from a whole run, with one colluding site and alone, and others alone.
 
     Parameters
     ----------
@@ -59,11 +59,14 @@ class WholeRunLeakage:
         By the coordinator alone. None if no attack has recovered anything: this is no proof.
     one_site : Recovery, optional
         By any one site alone. None if it was not analyzed.
+    rows_named : bool
+        Whether the model file names listed rows, by exact landmarks and the scale.
     """
 
     with_site: Recovery
     alone: Recovery | None = None
     one_site: Recovery | None = None
+    rows_named: bool = False
 
     def with_rows_alone(self) -> WholeRunLeakage:
         """Return the same, with at least some rows for the coordinator alone."""
@@ -79,4 +82,5 @@ class WholeRunLeakage:
             clauses = [f"the coordinator and any one site together can {self.with_site}"]
             clauses += [f"the coordinator alone can {self.alone}"] if self.alone else []
         clauses += [f"any one site alone can {self.one_site}"] if self.one_site else []
+        clauses += [f"whoever holds the model file can name training rows if {LISTED}"] if self.rows_named else []
         return "; ".join(clauses)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
 from fedsvm.algorithms.calibration import CalibrationRows, ThresholdSettings
 from fedsvm.algorithms.contract import HorizontalAlgorithm, Model, Outline
 from fedsvm.algorithms.data.horizontal import HorizontalSite
@@ -75,6 +78,10 @@ class MappedAlgorithm(HorizontalAlgorithm[S, M]):
         """Yield weights of unknown classes."""
         if isinstance(settings, ClassWeightSettings):
             yield from settings.class_problems(classes)
+
+    def file_attacks(self, settings: S) -> Sequence[Attack]:
+        """Return the attacks on landmarks, and on the digits of the scale."""
+        return [LandmarkCopies(), LandmarkMeans(settings.min_cluster_size), *super().file_attacks(settings)]
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
         """Return what a coalition learns of landmarks."""

@@ -22,6 +22,7 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
 from fedsvm.algorithms.attacks.finite_domain import FiniteDomain
+from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
 from fedsvm.algorithms.attacks.joint_blocks import (
     JointBlocks,
     JointCounts,
@@ -311,15 +312,17 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         # No attack inverts random frequencies, so without a list nothing follows from sums of these features.
         found = Recovery("every row", LISTED, None if settings.features == "fourier" else "some rows")
         copies = settings.landmark_rows(with_site=False)
+        named = copies is not None  # clusters of rows: their means have few subsets
         by_a_site = Recovery("every row" if settings.step_noise == 0 else "some rows", LISTED, copies)
         if settings.solver != "interior-point" or settings.masking == "none":
-            return WholeRunLeakage(found, found, by_a_site)
-        return WholeRunLeakage(found, Recovery(copies) if copies else None, by_a_site)
+            return WholeRunLeakage(found, found, by_a_site, named)
+        return WholeRunLeakage(found, Recovery(copies) if copies else None, by_a_site, named)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
         """On landmarks, on cuts, on Newton's systems and steps, and on what the trained point is made of."""
         return [
             LandmarkCopies(),
+            FoldDifferences(settings.min_cluster_size),
             ClusterRounds(),
             CutDifferences(),
             JointBlocks(),

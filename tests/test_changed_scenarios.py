@@ -46,9 +46,9 @@ def test_a_key_can_be_removed_from_the_command_line(scenario: Path) -> None:
 
 
 def test_another_algorithm_drops_the_settings_that_it_does_not_have(scenario: Path) -> None:
-    changes = ["algorithm.name=logistic-regression"]
+    changes = ["algorithm.name=naive-bayes"]
     assert {"kernel", "landmarks"} <= set(spec.removed_settings(scenario, changes))
-    assert spec.read(scenario, overrides=changes)[0].algorithm.name == "logistic-regression"
+    assert spec.read(scenario, overrides=changes)[0].algorithm.name == "naive-bayes"
     assert spec.removed_settings(scenario, ["algorithm.C=1"]) == []
     with pytest.raises(ScenarioError, match=r"algorithm\.kernel: unknown key"):
         spec.read(scenario, overrides=[*changes, "algorithm.kernel=rbf"])

@@ -25,7 +25,7 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.hub import Call, HubEndpoint
 from fedsvm.federation.hosts.lobby import Column
-from fedsvm.federation.hosts.messages import Begin, Join, is_tcp
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Join, is_tcp
 from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
 from fedsvm.federation.hosts.visit import Held, Place, Visit
@@ -182,10 +182,29 @@ def test_a_site_that_says_no_address_of_a_host_is_turned_away_before_others_hear
         keys = certificates.read_secret(tmp_path / "north.key_secret").keys
         deadline = Deadline(20)
         with SpokeEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
-            spoke.say(Join(version("fedsvm"), "north", "ipc:///run/of-another.sock").to_message(), deadline)
+            spoke.say(
+                Join(PROTOCOL_VERSION, version("fedsvm"), "north", "ipc:///run/of-another.sock").to_message(), deadline
+            )
             while (received := spoke.received()) is None:
                 spoke.wait(deadline)
         assert "others reach it at 'ipc:///run/of-another.sock'; it must be as tcp://" in str(received.message.fields)
+
+
+def test_site_of_another_protocol_is_turned_away_and_one_of_another_version_is_not(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        listens = there.coordinator().said.partition("listens at ")[2].partition(" ")[0]
+        coordinator = Party(COORDINATOR, listens, certificates.read_public(tmp_path / "coordinator.key"))
+        answers = {}
+        for protocol in (PROTOCOL_VERSION + 1, PROTOCOL_VERSION):
+            keys, deadline = certificates.read_secret(tmp_path / "north.key_secret").keys, Deadline(20)
+            with SpokeEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
+                spoke.say(Join(protocol, "9.9.9", "north", "tcp://127.0.0.1:7101").to_message(), deadline)
+                while (received := spoke.received()) is None:
+                    spoke.wait(deadline)
+                answers[protocol] = received.message
+        refused, offered = answers.values()
+        assert "it has fedsvm 9.9.9, which speaks protocol 2, and the coordinator" in str(refused.fields)
+        assert offered.kind == "offer"
 
 
 def test_the_last_words_of_a_site_that_left_are_taken_in(tmp_path: Path) -> None:
@@ -200,7 +219,7 @@ def test_the_last_words_of_a_site_that_left_are_taken_in(tmp_path: Path) -> None
             while not spoke.orders.established:
                 spoke._serve(20)
                 hub._serve(20)
-            spoke.say(Join("1", "north", "").to_message(), deadline)
+            spoke.say(Join(PROTOCOL_VERSION, "1", "north", "").to_message(), deadline)
             while not calls:
                 hub.serve(deadline)
             hub.invite(calls[0])

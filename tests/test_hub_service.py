@@ -377,6 +377,7 @@ def test_what_a_stranger_asks_for_does_not_exist_for_them(told: Told) -> None:
         ("GET", "/nowhere", 404, "There is no such page."),
         ("DELETE", "/", 405, "This page does not accept DELETE."),
         ("GET", "/", 200, "Send me a link"),
+        ("GET", "/health", 200, "ok"),
         ("POST", WORDS, 400, "cannot read this"),
     ],
 )

@@ -233,7 +233,7 @@ def recovered(audit: PartyAudit) -> dict[str, int]:
 @pytest.mark.long
 def test_the_quickstart_gives_every_row_to_the_coordinator(tmp_path: Path) -> None:
     found = audit("quickstart", tmp_path / "run")
-    assert len(found) == 11
+    assert len(found) == 13
     assert all(each.false_claims == 0 for each in found.values())
     alone = found["coordinator",]
     assert alone.rows == 766

@@ -6,6 +6,10 @@ In the order to read it:
 - `epochs`: a view in parts, over which sums are of the same rows
 - `row_counts`: what different sums say of the same rows, put together
 - `landmark_copies`: landmarks that are a single row's copy
+- `model_file`: the view of whoever holds a model's file
+- `landmark_means`: listed rows whose mean is a landmark, by `subset_sums`
+- `fold_differences`: rows by which landmarks of two folds differ
+- `scale_digits`: listed rows that have the digits of the scale
 - `cluster_rounds`: rounds of k-means over all sites, subtracted from each other
 - `cut_differences`: cuts of the cutting plane, subtracted from each other, and the rows in them peeled off
 - `joint_blocks`: cuts of the joint problem of all classes, subtracted and peeled likewise

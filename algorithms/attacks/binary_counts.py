@@ -27,14 +27,18 @@ _MOST_LOGIT = 30.0
 
 def posterior(G: FloatArray, h: FloatArray, chance: float) -> FloatArray:
     """(n,) the chance that each is 1; G (n, n) positive semidefinite, h (n,), and the chance beforehand."""
+    from scipy.linalg import lapack  # an audit alone has a use for it
+
     logit = np.log(chance / (1 - chance))
     precision = np.full(len(h), 1 / (chance * (1 - chance)))
     shift = precision * chance
     found = np.full(len(h), chance)
     for _ in range(_MOST_ITERATIONS):
-        lower = np.linalg.cholesky(G + np.diag(precision))
-        inverse = np.linalg.solve(lower, np.eye(len(h)))
-        variance, mean = (inverse**2).sum(axis=0), inverse.T @ (inverse @ (h + shift))
+        lower, failed = lapack.dpotrf(G + np.diag(precision), lower=1)
+        if failed:
+            raise np.linalg.LinAlgError("the precision matrix is not positive definite")
+        mean, _ = lapack.dpotrs(lower, h + shift, lower=1)
+        variance = np.diagonal(lapack.dpotri(lower, lower=1)[0])
         cavity = 1 / np.maximum(1 / variance - precision, _LEAST_PRECISION)
         centre = cavity * (mean / variance - shift)
         before, odds = found, np.clip(logit + (centre - 0.5) / cavity, -_MOST_LOGIT, _MOST_LOGIT)

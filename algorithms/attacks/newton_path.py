@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,15 @@ from fedsvm.algorithms.attacks.epochs import Epoch
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.optimisation.barrier import Problem, Standing
 from fedsvm.algorithms.optimisation.interior_point import Opened
-from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
+from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.protocols import common_seed
 from fedsvm.protocols.analysis.views import RoundView
+
+_MOST_KEPT = 300
+"""Dimensions of masks that are kept, at most."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ def _path(
         v += step
         if seed is not None:
             purpose = f"{posed.number} {told['iteration']}"
-            mask = draw_mask(seed, purpose, layout.dimensions, layout.features, begun["masking"])
+            mask = _drawn(seed, purpose, layout, begun["masking"])
         sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
         whole = {sites: total for sites, total in sums.items() if total is not None}
         flags = {name: bool(told[name][place]) for name in ("keep", "still")}
@@ -150,6 +154,21 @@ def _path(
     if not found:
         return []
     return [ViewedPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known, factors)]
+
+
+def _drawn(seed: Residues, purpose: str, layout: Layout, masking: Masking) -> Mask | None:
+    """Return the mask of a round. Several attacks of several parties ask for it: small ones are kept."""
+    if layout.dimensions > _MOST_KEPT:
+        return draw_mask(seed, purpose, layout.dimensions, layout.features, masking)
+    return _kept(seed.tobytes(), seed.shape, purpose, layout.dimensions, layout.features, masking)
+
+
+@lru_cache(maxsize=64)
+def _kept(
+    seed: bytes, shape: tuple[int, ...], purpose: str, dimensions: int, features: int, masking: Masking
+) -> Mask | None:
+    drawn: Residues = np.frombuffer(seed, dtype=np.uint64).reshape(shape)
+    return draw_mask(drawn, purpose, dimensions, features, masking)
 
 
 def _place(problems: IntArray, problem: int) -> int | None:

@@ -169,11 +169,13 @@ class StepEquation:
 
     def whitened(self, rows: FloatArray, ridge: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Design (d, n) and right side (d,), whose noise has the variance eta^2 / (1 + eta^2) in each, about."""
+        from scipy.linalg import solve_triangular  # an audit alone has a use for it
+
         metric = np.diag(ridge) + (rows.T * (self.slopes * counts)) @ rows
         metric[np.diag_indices(len(metric))] += 1e-14 * np.trace(metric) / len(metric)
         lower = np.linalg.cholesky(metric)
         unit = float(np.linalg.norm(lower.T @ self.step)) / len(metric) ** 0.5
-        solved = np.linalg.solve(lower, np.column_stack([self.terms.T, self.right])) / unit
+        solved = solve_triangular(lower, np.column_stack([self.terms.T, self.right]), lower=True) / unit
         return solved[:, :-1], solved[:, -1]
 
 

@@ -23,6 +23,13 @@ from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.score_counts import MAX_BINS, counted, size_of
+from fedsvm.algorithms.data.statistics import NoisyStatistics
+from fedsvm.algorithms.data.statistics_rounds import (
+    StatisticsPlan,
+    StatisticsSums,
+    statistics_script,
+    take_statistics,
+)
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
@@ -185,7 +192,7 @@ class HorizontalSite(SiteProgram):
         The training rows on the common scale. `rows` are these, or some of their columns.
     """
 
-    part_types: ClassVar[PartTypes] = (ColumnSums, Evaluation)
+    part_types: ClassVar[PartTypes] = (ColumnSums, StatisticsSums, Evaluation)
     model_type: ClassVar[type[Scorer]]
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
@@ -200,7 +207,8 @@ class HorizontalSite(SiteProgram):
         self.is_scaled = False
         self.indicators = 0
         self._secret: Residues | None = None
-        self.totals, self.evaluation = ColumnSums(self), Evaluation(self)
+        self.values: list[list[str]] = []
+        self.totals, self.statistics, self.evaluation = ColumnSums(self), StatisticsSums(self), Evaluation(self)
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
@@ -263,6 +271,7 @@ class HorizontalSite(SiteProgram):
             encoding.require_declared([value for value in held if value], declared)
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
+        self.values, self.indicators = values, 0
 
     @step(
         remembered=True,
@@ -326,6 +335,14 @@ class HorizontalSite(SiteProgram):
 def preparation(terms: Terms) -> Script:
     """Return the script of `HorizontalTask.prepare`; values of categories are agreed on once in a run."""
     reading = terms.reading
+    if StatisticsPlan.of(terms).mu:
+        return seq(
+            maybe(repeat("category_tables"), "encode", statistics_script(terms)),
+            *(["hold_out"] if agreed_folds(reading) else []),
+            "row_count",
+            *(["fill"] if reading.get("missing") == "mean" else []),
+            "rescale",
+        )
     scales = [reading["scale"]] if "scale" in reading else list(_SCALE_STEPS)
     return seq(
         maybe(repeat("category_tables"), "encode"),
@@ -352,18 +369,23 @@ def each_model(terms: Terms, *parts: Script | str) -> Script:
 
 @dataclass
 class _Agreement:
-    """The vocabulary, and who agreed on it; a run agrees once, as long as no other site joins."""
+    """The vocabulary, noisy statistics, and who agreed on them; a run agrees once, as long as no other site joins."""
 
     vocabulary: Vocabulary | None = None
+    statistics: NoisyStatistics | None = None
     sites: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is public of the rows that sites hold ready: columns after encoding, and the training rows at each site."""
+    """What is public of the rows that sites hold ready: columns after encoding, and the training rows at each site.
+
+    statistics: noisy ones of all rows; None of exact statistics.
+    """
 
     columns: int
     site_rows: dict[str, int]
+    statistics: NoisyStatistics | None = None
 
     @property
     def rows(self) -> int:
@@ -399,6 +421,8 @@ class HorizontalTask:
         Of the network, by which seconds are predicted; without it those of this machine.
     tested_apart : bool, default False
         Whether what `fold` holds out is for a test, and no other model is trained on it.
+    plan : StatisticsPlan, optional
+        How noisy statistics are taken; without it they are exact.
 
     Attributes
     ----------
@@ -419,6 +443,7 @@ class HorizontalTask:
     calibrated: bool = False
     conditions: Conditions | None = None
     tested_apart: bool = False
+    plan: StatisticsPlan = field(default_factory=lambda: StatisticsPlan(0.0, {}))
     columns: Columns = field(init=False)
     site_rows: dict[str, int] = field(init=False)
     agreed: _Agreement = field(default_factory=_Agreement, repr=False)
@@ -434,20 +459,35 @@ class HorizontalTask:
         Rounds that follow build on it: run it within `federation.until_stable`.
         """
         with federation.phase("setup"):
-            vocabulary = self._vocabulary(federation)
+            vocabulary, statistics = self._agreed(federation)
             if self.fold is not None:
                 federation.run("hold_out", remember=True, fold=self.fold)
                 if not self.tested_apart:
                     federation.disclose(COORDINATOR, "hold_out", FOLDS_DISCLOSE, ())
             site_rows = count_rows(federation)
-            filling = (
-                self._filling(federation, sum(site_rows.values())) if self.filled and self.schema.numeric else None
-            )
-            width = len(self.schema.numeric) + len(vocabulary.columns) + len(filling.indicated if filling else ())
-            scale = agree_scale(federation, self.scaling, width, sum(site_rows.values()))
+            if statistics is None:
+                filling, scale = self._exactly(federation, vocabulary, sum(site_rows.values()))
+            else:
+                filling, scale = self._noisily(federation, statistics)
         self.columns = Columns(self.schema.numeric, vocabulary, scale, filling)
         self.site_rows = site_rows
-        return Prepared(width, site_rows)
+        return Prepared(len(scale.offset), site_rows, statistics)
+
+    def _exactly(self, federation: Federation, vocabulary: Vocabulary, rows: int) -> tuple[Filling | None, Scale]:
+        """Return means for gaps and the scale, from exact sums over so many training rows."""
+        filling = self._filling(federation, rows) if self.filled and self.schema.numeric else None
+        width = len(self.schema.numeric) + len(vocabulary.columns) + len(filling.indicated if filling else ())
+        return filling, agree_scale(federation, self.scaling, width, rows)
+
+    def _noisily(self, federation: Federation, statistics: NoisyStatistics) -> tuple[Filling | None, Scale]:
+        """Return means for gaps and the scale, from noisy statistics, and have the rows put on it."""
+        filling: Filling | None = None
+        indicated: tuple[int, ...] = ()
+        if self.filled and self.schema.numeric:
+            indicated = tuple(np.flatnonzero(statistics.missing > 0).tolist()) if self.indicated else ()
+            filling = Filling(_rounded(statistics.mean), indicated)
+            federation.run("fill", remember=True, values=filling.values, indicated=list(indicated))
+        return filling, rescaled(federation, statistics.scale(self.scaling, indicated))
 
     def _filling(self, federation: Federation, rows: int) -> Filling:
         """Means of what is known, by sums, and the rows filled with them; 0 for a column of which nothing is.
@@ -469,12 +509,14 @@ class HorizontalTask:
         federation.run("fill", remember=True, values=values, indicated=list(indicated))
         return Filling(values, indicated)
 
-    def _vocabulary(self, federation: Federation) -> Vocabulary:
-        known = self.agreed.vocabulary
-        if known is None or not self.agreed.sites >= set(federation.sites):
-            known = agree_vocabulary(federation, self.schema.categorical, self.schema.declared, self.seed)
-            self.agreed.vocabulary, self.agreed.sites = known, frozenset(federation.sites)
-        return known
+    def _agreed(self, federation: Federation) -> tuple[Vocabulary, NoisyStatistics | None]:
+        known = self.agreed
+        if known.vocabulary is None or not known.sites >= set(federation.sites):
+            found = agree_vocabulary(federation, self.schema.categorical, self.schema.declared, self.seed)
+            if self.plan.mu:
+                known.statistics = take_statistics(federation, self.plan, self.schema.numeric, found, len(self.classes))
+            known.vocabulary, known.sites = found, frozenset(federation.sites)
+        return known.vocabulary, known.statistics
 
 
 def agree_vocabulary(
@@ -512,6 +554,11 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
         found = Scale.minmax(lows.min(axis=0), highs.max(axis=0))
     else:
         found = Scale.none(columns)
+    return rescaled(federation, found)
+
+
+def rescaled(federation: Federation, found: Scale) -> Scale:
+    """Have the rows put on a scale, which is rounded first, and return it."""
     agreed = Scale(_rounded(found.offset), _rounded(found.scale))
     federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale)
     return agreed

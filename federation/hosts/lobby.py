@@ -10,7 +10,7 @@ from fedsvm.federation.columns import deviations
 from fedsvm.federation.control import MAX_LOG_TEXT, Stop
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
 from fedsvm.federation.hosts.hub import Call, HubEndpoint
-from fedsvm.federation.hosts.messages import Begin, Declined, Offer, Ready, Refused, is_tcp
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, Refused, is_tcp
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import listed, visible
 from fedsvm.federation.transport.auth import REFUSED
@@ -71,7 +71,7 @@ class Lobby:
     terms : Terms
         What the run asks of every site.
     version : str
-        Of the coordinator's installation, which every site must have.
+        The version of the coordinator's installation.
     tell : callable
         Told of whatever happens, in a sentence.
     alike : bool, default True
@@ -175,9 +175,11 @@ class Lobby:
             return (
                 f"it says that others reach it at {join.address[:MAX_SHOWN]!r}; it must be as tcp://north.example:7101."
             )
-        if join.version != self._version:
-            theirs = join.version[:MAX_SHOWN]
-            return f"it has fedsvm {theirs} and the coordinator {self._version}; install the same version."
+        if join.protocol != PROTOCOL_VERSION:
+            return (
+                f"it has fedsvm {join.version[:MAX_SHOWN]}, which speaks protocol {join.protocol}, and the coordinator "
+                f"{self._version}, which speaks protocol {PROTOCOL_VERSION}; install versions of the same protocol."
+            )
         if self._terms.routing == "direct" and not join.address:
             return (
                 "sites of this run connect to each other directly, and it has no address; start it with --listen and "

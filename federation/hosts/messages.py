@@ -24,6 +24,9 @@ from fedsvm.federation.control import read_fields
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
 
+PROTOCOL_VERSION = 1
+"""Version of a run's messages. It changes when parties with different versions of the package cannot work together."""
+
 _BEFORE_ANY_RUN = bytes(RUN_ID_BYTES)
 _MAX_PORT = 65_535
 
@@ -58,8 +61,10 @@ class Join(_Plain):
 
     Parameters
     ----------
+    protocol : int
+        The protocol version of its installation.
     version : str
-        Of its installation.
+        The version of its installation.
     name : str
         That its certificate was made for.
     address : str
@@ -67,8 +72,9 @@ class Join(_Plain):
     """
 
     kind = "join"
-    types = {"version": (str,), "name": (str,), "address": (str,)}
+    types = {"protocol": (int,), "version": (str,), "name": (str,), "address": (str,)}
 
+    protocol: int
     version: str
     name: str
     address: str

@@ -22,7 +22,7 @@ from fedsvm.federation.errors import (
 )
 from fedsvm.federation.hosts.certificates import Certificate
 from fedsvm.federation.hosts.lobby import Column
-from fedsvm.federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refused
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Join, Offer, Ready, Refused
 from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
 from fedsvm.federation.site.faults import OwnFaults
@@ -235,7 +235,8 @@ class Visit:
     def _asked(self, endpoint: SpokeEndpoint, deadline: Deadline) -> Offer:
         """Ask to be let in; the coordinator's offer. Raises FederationError, saying who refused whom."""
         place = self.place
-        asks = Join(self.version, self.name, place.advertise or (endpoint.address if place.listen else ""))
+        address = place.advertise or (endpoint.address if place.listen else "")
+        asks = Join(PROTOCOL_VERSION, self.version, self.name, address)
 
         def check() -> None:
             if endpoint.orders.failed_handshakes >= _MAX_FAILED_HANDSHAKES:
@@ -290,7 +291,7 @@ class Visit:
         if len(set(begin.sites)) < len(begin.sites) or sorted(begin.columns) != mine:
             raise FederationError(
                 f"The coordinator begins a run with other columns than {self.name} has, or with a site twice; have it "
-                "install the same version, and start fedsvm site again."
+                "install a version of the same protocol, and start fedsvm site again."
             )
 
     def _decline(self, endpoint: SpokeEndpoint, reason: str, *, by_policy: bool) -> None:

@@ -203,7 +203,8 @@ def audit(
 ) -> None:
     """Attack a whole run and show who recovers what. Without a scenario, show which coalitions open a single sum.
 
-    The attackers are the coordinator alone, each site alone, and the coordinator together with each site.
+    The attackers are the coordinator alone, each site alone, the coordinator together with each site, and whoever holds
+    the model file.
     """
     if scenario is not None:
         show = _show_audit_json if as_json else _show_audit

@@ -1,12 +1,18 @@
-"""A policy and a scenario compared before a run."""
+"""Checks before a run: a policy against a scenario, and a site's data and network."""
 
 from __future__ import annotations
 
-from fedsvm.federation.errors import StepRefused
+import socket
+from pathlib import Path
+
+from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
+from fedsvm.scenarios.data import joining
 from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.schema.data import DataSpec
 
+_REACHED_WITHIN_S = 5.0
 _BY_POLICY = "by this site's policy "
 
 
@@ -34,3 +40,32 @@ def refusals(rules: SiteRules, terms: Terms, data: str | None = None) -> list[st
         except StepRefused as error:
             found.append(str(error).rpartition(_BY_POLICY)[2])
     return found
+
+
+def readiness(coordinator: str, data: str) -> str:
+    """Read a site's file and connect to its coordinator; return a clause on both.
+
+    Parameters
+    ----------
+    coordinator : str
+        Its address, such as tcp://host:7100.
+    data : str
+        The file of the site's rows.
+
+    Raises
+    ------
+    ScenarioError
+        If the file cannot be read.
+    FederationError
+        If nothing listens at the address.
+    """
+    table = joining.read_table(DataSpec(source=data), Path())
+    host, _, port = coordinator.removeprefix("tcp://").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _REACHED_WITHIN_S).close()
+    except OSError as error:
+        raise FederationError(
+            f"The coordinator at {coordinator} could not be reached: {error}; see whether it runs, and whether a "
+            "firewall lets this site connect to it."
+        ) from error
+    return f"{data} has {table.rows} rows and {len(table.columns)} columns, and {coordinator} accepts connections"

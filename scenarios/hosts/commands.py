@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -189,14 +190,20 @@ def site(
         typer.Option("--fault", help="Test a failure of this site: kill:phase=train,round=5, or stall."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="File for this site's part of the model (default: NAME.npz).")
+        Path | None,
+        typer.Option(help="File for this site's part of the model (default: NAME.npz, with --serve NAME-TIME.npz)."),
     ] = None,
+    serves: Annotated[bool, typer.Option("--serve", help="Take part in every run that the policy allows.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check keys, policy, data and the coordinator's address, then exit.")
+    ] = False,
 ) -> None:
     """Join a run as a site, with the rows of one file. The rows stay here."""
     from threadpoolctl import threadpool_limits
 
     from fedsvm.algorithms.site_process import INSTALLATION
     from fedsvm.federation.hosts.visit import Place, Visit
+    from fedsvm.scenarios.hosts import checking, service
     from fedsvm.scenarios.hosts.holding import hold
     from fedsvm.scenarios.schema.policy import read_policy
 
@@ -210,20 +217,38 @@ def site(
             raise ScenarioError(["--advertise: is where others reach what --listen opens; add --listen."])
         certificate = certificates.read_secret(key)
         name = certificate.name
-        visit = Visit(
-            Place(certificate, coordinator, certificates.read_public(coordinator_key), listen, advertise),
-            INSTALLATION,
-            version("fedsvm"),
-            lambda terms: hold(name, data, terms),
-            lambda sentence: say(name, sentence),
-            rules=SiteRules() if policy is None else read_policy(policy),
-            settings={"model_path": str((keep if keep is not None else Path(f"{name}.npz")).resolve())},
-            faults=[_fault(name, number, text) for number, text in enumerate(faults or [], start=1)],
-            wait_s=seconds("--wait", wait),
-            patience_s=seconds("--patience", patience),
-        )
+        if serves and (policy is None or keep is not None):
+            raise ScenarioError(["--serve: needs --policy, since nobody looks at each run, and no --keep."])
+        rules = SiteRules() if policy is None else read_policy(policy)
+        place = Place(certificate, coordinator, certificates.read_public(coordinator_key), listen, advertise)
+        if check:
+            print(f"{name} is ready: {checking.readiness(coordinator, data)}")
+            return
+
+        def new_visit() -> Visit:
+            own = (
+                keep
+                if keep is not None
+                else Path(f"{name}-{datetime.now():%Y%m%dT%H%M%S}.npz" if serves else f"{name}.npz")
+            )
+            return Visit(
+                place,
+                INSTALLATION,
+                version("fedsvm"),
+                lambda terms: hold(name, data, terms),
+                lambda sentence: say(name, sentence),
+                rules=rules,
+                settings={"model_path": str(own.resolve())},
+                faults=[_fault(name, number, text) for number, text in enumerate(faults or [], start=1)],
+                wait_s=seconds("--wait", wait),
+                patience_s=seconds("--patience", patience),
+            )
+
         with threadpool_limits(1):  # as the sites of a simulation: sums come out the same
-            visit.take_part()
+            if serves:
+                service.serve(new_visit, lambda sentence: say(name, sentence))
+            else:
+                new_visit().take_part()
 
 
 def _fault(name: str, number: int, text: str) -> dict[str, Any]:

@@ -202,6 +202,11 @@ class Database:
         with Session(self._engine.execution_options(**{_READS: True}), expire_on_commit=False) as session:
             yield session
 
+    def check(self) -> None:
+        """Raise SQLAlchemyError if the database does not answer."""
+        with self.reading() as session:
+            session.execute(sql.text("SELECT 1"))
+
     def hold(self) -> None:
         """Still be the only hub at work on it, also where the connection that says so broke.
 

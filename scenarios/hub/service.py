@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
+import sqlalchemy as sql
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
@@ -185,6 +186,16 @@ def application(hub: Hub) -> FastAPI:
         except (Malformed, FederationError) as error:
             return Response(f"The hub cannot read this: {error}.", 400, media_type=_PLAIN)
         return Response(answer, media_type="application/octet-stream")
+
+    @app.get("/health")
+    async def health() -> Response:
+        """Answer 200 if the database can be used, and 503 if it cannot."""
+        try:
+            await run_in_threadpool(hub.database.check)
+        except sql.exc.SQLAlchemyError:
+            _LOGGER.exception("the database cannot be used")
+            return Response("database unavailable", 503, media_type=_PLAIN)
+        return Response("ok", media_type=_PLAIN)
 
     app.include_router(pages_of(hub))
     app.add_exception_handler(HTTPException, say_there_is_none)

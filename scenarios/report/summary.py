@@ -205,6 +205,8 @@ def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
         budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
         runs = f"{counted(ledger.releases, 'release')} of all runs that {ledger.path} knows"
         found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
+    else:
+        found.append(("not counted", "no ledger adds this run to others on the same rows; algorithm.ledger names one"))
     if privacy.not_covered:
         found.append(("not covered", f"{'; '.join(privacy.not_covered)}. The model may be released, and these may not"))
     return found

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fedsvm.algorithms.attacks.model_file import HOLDER
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.run.audit import AttackResult, PartyAudit
 
 NOTHING_TRIED = "nothing was tried: no attack of ours is on this algorithm's sums"
+WITHOUT_LIST = "nothing: no attack of ours names rows by this file without a list of candidates"
 HEAD = ("who", "attack", "rows recovered", "false claims")
 
 
@@ -21,7 +23,7 @@ def _rows(audit: PartyAudit) -> Iterator[tuple[str, ...]]:
     for attack in audit.attacks:
         yield "", attack.attack, _came_of(audit, attack), "" if attack.ranked is not None else str(attack.false_claims)
     if not audit.attacks:
-        yield "", "none", NOTHING_TRIED, ""
+        yield "", "none", WITHOUT_LIST if audit.parties == (HOLDER,) else NOTHING_TRIED, ""
         return
     yield "", "together", f"{audit.recovered} of {audit.rows}", str(audit.false_claims)
 
@@ -50,8 +52,10 @@ def line(audits: Sequence[PartyAudit]) -> str:
     else:
         kinds = {
             "the coordinator alone": [each for each in audits if each.parties == (COORDINATOR,)],
-            "a site alone": [each for each in audits if len(each.parties) == 1 and not each.coordinator],
+            "a site alone": [each for each in audits if len(each.coalition) == 1 and not each.coordinator],
             "the coordinator with a site": [each for each in audits if len(each.parties) == 2 and each.coordinator],
+            "whoever holds the model file": [each for each in audits if each.parties == (HOLDER,)],
+            "whoever holds the model file and a list of candidates": [each for each in audits if each.has_list],
         }
         found = [_sentence(name, max(of, key=_share)) for name, of in kinds.items() if of]
     wrong = sum(each.false_claims for each in audits)
@@ -65,5 +69,6 @@ def _share(audit: PartyAudit) -> float:
 def _sentence(who: str, audit: PartyAudit) -> str:
     by = [attack.attack for attack in audit.attacks if attack.recovered == audit.recovered > 0][:1]
     how = f" by {by[0]}" if by else ""
-    verb = "recover" if " and " in who else "recovers"
-    return f"{who} {verb} {audit.recovered} of {audit.rows} rows of others{how}"
+    verb = "recover" if len(audit.coalition) + audit.coordinator > 1 else "recovers"
+    whose = "rows of others" if audit.coalition or audit.coordinator else "rows"
+    return f"{who} {verb} {audit.recovered} of {audit.rows} {whose}{how}"

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, Claim, KnownRecords, Prior, Ranking
 from fedsvm.algorithms.attacks.every_problem import on_every_problem
+from fedsvm.algorithms.attacks.model_file import HOLDER, file_view
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun, RunView
@@ -118,6 +120,8 @@ class PartyAudit:
     false_claims : int
         Of all attacks.
     attacks : tuple of AttackResult
+    has_list : bool
+        Of whoever holds the model file alone: whether all rows of the source, test rows too, are known as candidates.
     """
 
     coalition: tuple[str, ...]
@@ -129,11 +133,13 @@ class PartyAudit:
     recovered: int
     false_claims: int
     attacks: tuple[AttackResult, ...]
+    has_list: bool = False
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """By name."""
-        return Coalition(self.coalition, self.coordinator).parties
+        """By name; where nobody took part it is whoever holds the model file."""
+        among = Coalition(self.coalition, self.coordinator).parties
+        return among or (HOLDER, *(["list"] if self.has_list else []))
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,8 @@ class GroundTruth:
         Of sites that hold columns: these, scaled, of the records that were trained on last.
     candidates : Labelled, optional
         Records that the attackers can imagine, encoded.
+    source : Labelled, optional
+        All rows of the source, test rows too, encoded.
     classes : int
         How many there are; of more than two, labels are their numbers.
     """
@@ -169,6 +177,7 @@ class GroundTruth:
     columns: Mapping[str, FloatArray]
     candidates: Labelled | None = None
     classes: int = 2
+    source: Labelled | None = None
 
 
 def everybody(sites: Sequence[str]) -> list[Coalition]:
@@ -268,6 +277,18 @@ def audited(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known:
         false_claims=sum(result.false_claims for result in results),
         attacks=tuple(results),
     )
+
+
+def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: GroundTruth) -> list[PartyAudit]:
+    """Return what whoever holds a model's file makes of it, without a list of candidates and with the source's rows."""
+    if not attacks or not truth.rows:
+        return []
+    view = file_view(arrays)
+    without = audited(view, attacks, replace(truth, candidates=None), None)
+    if truth.source is None:
+        return [without]
+    listed = audited(view, attacks, replace(truth, candidates=truth.source), None)
+    return [without, replace(listed, has_list=True)]
 
 
 def _together(rows: Mapping[str, Labelled], sites: Sequence[str]) -> Labelled | None:

@@ -13,6 +13,7 @@ from fedsvm.algorithms.data.columns import Columns, Labelled, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
+from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.privacy.ledger import DataIdentity
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores, score_at_sites
@@ -24,6 +25,7 @@ from fedsvm.scenarios.run.audit import GroundTruth
 from fedsvm.scenarios.run.evaluation import compare_with_pooled, pooled_order
 from fedsvm.scenarios.run.outcome import ModelEvaluation, site_model
 from fedsvm.scenarios.run.selection import FoldSelection, fold_selection
+from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.run.training import Source, training_of
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -74,6 +76,7 @@ class RowSource(Source):
                 calibrated=data.calibration > 0,
                 conditions=_conditions(scenario),
                 tested_apart=data.folds is None,
+                plan=StatisticsPlan.of(terms_of(scenario)),
             )
         rows = self.public_rows()
         columns = public_columns(self.schema, rows.numeric, rows.categorical, data.scale, data.ranges)
@@ -188,7 +191,7 @@ class SimulatedRows(RowSource):
         held = zip(dataset.names, dataset.shards, strict=True)
         candidates = encoded(dataset.candidates) if dataset.candidates is not None else None
         rows = {name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}
-        return GroundTruth(rows, {}, candidates, len(dataset.classes))
+        return GroundTruth(rows, {}, candidates, len(dataset.classes), encoded(dataset.rows))
 
     def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
         """Rows (n, p) on the common scale, and their labels (n,)."""

@@ -31,7 +31,7 @@ from fedsvm.protocols.analysis.views import Coalition, RecordedRun
 from fedsvm.scenarios.data.dataset import FederatedDataset, Holding, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
 from fedsvm.scenarios.run import metrics
-from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
+from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, file_audits, findings
 from fedsvm.scenarios.run.cautions import cautions
 from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.injector import Injector
@@ -269,12 +269,14 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
             remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
         )
         coalitions = [coalition, *(each for each in coalitions if each != coalition)]
-    results = []
+    parties = []
     for view in recorded.views(coalitions):
-        results.append(audited(view, algorithm.attacks(settings), truth, known if truth.columns else None))
+        parties.append(audited(view, algorithm.attacks(settings), truth, known if truth.columns else None))
         if federation is not None:
-            federation.log_metrics(audited=len(results), to_audit=len(coalitions))
-    outcome.audit = tuple(results)
+            federation.log_metrics(audited=len(parties), to_audit=len(coalitions))
+    if this.everybody and outcome.folds:
+        parties += file_audits(outcome.folds[-1].arrays, algorithm.file_attacks(settings), truth)
+    outcome.audit = tuple(parties)
 
 
 def _differences(coalition: Coalition, federation: Federation) -> list[str]:

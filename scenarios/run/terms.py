@@ -22,6 +22,8 @@ _READING = (
     "unlabeled",
     "missing_indicators",
     "scale",
+    "statistics_privacy",
+    "ranges",
     "separator",
     "decimal",
     "encoding",

@@ -152,8 +152,19 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
         yield f"data.weight: {table.name} as it is set trains on rows of equal weight; leave it out."
     if algorithm.scaling != "secure-sums" and data.missing == "mean":
         yield f'data.missing: {table.name} has no means over all sites to fill gaps with; set it to "refuse" or "drop".'
-    if algorithm.scaling != "public-rows" and data.ranges:
-        yield f"data.ranges: {table.name} takes the scale of columns from all rows, by secure sums; leave it out."
+    yield from _of_statistics(table, data)
+
+
+def _of_statistics(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
+    """Yield what is wrong with keys of noisy statistics."""
+    scaling = table.implementation.scaling
+    if scaling != "secure-sums" and data.statistics_privacy:
+        yield f"data.statistics_privacy: {table.name} takes no statistics of all rows; leave it out."
+    if scaling == "secure-sums" and data.ranges and not data.statistics_privacy:
+        yield (
+            f"data.ranges: {table.name} takes the exact scale of columns from all rows; leave it out, or set "
+            "data.statistics_privacy above 0."
+        )
 
 
 def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec) -> Iterator[str]:

@@ -81,6 +81,9 @@ class DataSpec(Corrections):
     """With missing = "mean": add a column that marks filled values."""
     scale: ScaleName = "standard"
     """The scaling of columns, from secure sums over training rows. minmax scales to [-1, 1]."""
+    statistics_privacy: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Privacy of the scale, means and counts of columns: mu of Gaussian differential privacy for one row, in one noisy
+    release. 0 releases exact values, which can name rows."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """The share of rows used for testing."""
     rows: Annotated[float, Field(gt=0, le=MAX_COUNT)] | None = None
@@ -108,7 +111,8 @@ class DataSpec(Corrections):
     public_source: Annotated[str, Field(min_length=1)] | None = None
     """The coordinator's file of public rows, for private training across hosts."""
     ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(default={})
-    """The lowest and highest value of columns, which scale them in private training."""
+    """Lowest and highest value of numeric columns. They must be public: noisy statistics clip to them, and private
+    training scales by them."""
     label_site: SiteRef = 1
     """Vertical: the site that holds the labels, or "all"."""
     identifier: str | None = None

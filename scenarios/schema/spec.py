@@ -43,7 +43,7 @@ class CompareSpec(Part):
     """
 
     centralised: bool = True
-    """Also train on all rows in one place and report the difference."""
+    """Also train on all rows in one place and report the difference. Off for private algorithms unless it is set."""
     baselines: bool | list[str] = False
     """Other methods to train on the same rows: the algorithm's own baselines (true), or a list of methods."""
 
@@ -188,7 +188,17 @@ def validate(given: dict[str, Any]) -> Scenario:
     )
     if problems := [*of_algorithm, *impossible(tables)]:
         raise ScenarioError(problems)
-    return scenario
+    return _compared(scenario)
+
+
+def _compared(scenario: Scenario) -> Scenario:
+    """Return a private scenario without a comparison with pooled rows, unless it asks for one.
+
+    The comparison writes the exact objective, which no noise covers.
+    """
+    if not scenario.is_private or "centralised" in scenario.compare.model_fields_set:
+        return scenario
+    return scenario.model_copy(update={"compare": scenario.compare.model_copy(update={"centralised": False})})
 
 
 @functools.cache

@@ -1,0 +1,289 @@
+"""The rounds in which sites release noisy statistics, and what a site puts into them.
+
+A site answers a question once: asked again, to the last bit, it gives the kept answer, so that noise does not average
+out. Every other question gets noise of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedsvm.algorithms.data import statistics
+from fedsvm.algorithms.data.classes import members
+from fedsvm.algorithms.data.encoding import Vocabulary
+from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
+from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SitePart, free, step
+from fedsvm.federation.site.script import Script, maybe, seq
+from fedsvm.federation.site.terms import Terms
+
+_CHUNK = 4096
+"""Rows whose contributions are in memory at a time."""
+
+
+@dataclass(frozen=True)
+class StatisticsPlan:
+    """The agreed terms of noisy statistics.
+
+    Parameters
+    ----------
+    mu : float
+        What they promise together; 0 for exact statistics, which take other rounds.
+    ranges : mapping of str to sequence of float
+        Lowest and highest value of numeric columns, where they are known.
+    products : bool
+        True if products of columns are summed.
+    explained : bool
+        True if explained shares of landmarks are summed, for which a part of mu is kept.
+    filled : bool
+        True if numbers may be missing.
+    """
+
+    mu: float
+    ranges: Mapping[str, Sequence[float]]
+    products: bool = False
+    explained: bool = False
+    filled: bool = False
+
+    @classmethod
+    def of(cls, terms: Terms) -> StatisticsPlan:
+        """Return those of a run's terms."""
+        reading = terms.reading
+        return cls(
+            float(reading.get("statistics_privacy", 0.0)),
+            reading.get("ranges", {}),
+            wants_products(terms.settings),
+            wants_explained(terms.settings),
+            reading.get("missing") == "mean",
+        )
+
+    def unranged(self, names: Sequence[str]) -> list[int]:
+        """Return the numbers of the columns without a range."""
+        return [number for number, name in enumerate(names) if name not in self.ranges]
+
+    def budget(self, names: Sequence[str]) -> Budget:
+        """Return the mu of each round, for these numeric columns."""
+        searched, products = bool(self.unranged(names)), self.products and len(names) > 1
+        return Budget.of(self.mu, searched=searched, products=products, explained=self.explained)
+
+    def ends(self, names: Sequence[str], found: FloatArray) -> FloatArray:
+        """Return (2, q) windows: the ranges, and those that were found (2, c) for the other columns."""
+        ends = np.array([self.ranges.get(name, (0.0, 1.0)) for name in names], dtype=np.float64).reshape(-1, 2).T.copy()
+        ends[:, self.unranged(names)] = found
+        return ends
+
+
+def statistics_script(terms: Terms) -> Script:
+    """Return the script of the rounds of noisy statistics, of a run that takes them."""
+    products = [maybe("noisy_products")] if wants_products(terms.settings) else []
+    return seq(maybe("scale_counts"), "noisy_statistics", *products)
+
+
+class Holder(Protocol):
+    """What the sums read of a site."""
+
+    channel: Channel
+    terms: Terms
+    partition: Partition
+    encoded: FloatArray
+    values: list[list[str]]
+
+
+class StatisticsSums(SitePart):
+    """This site's part of noisy statistics, over all of its rows."""
+
+    def __init__(self, site: Holder) -> None:
+        self._site = site
+        self._answers: dict[str, FloatArray] = {}
+
+    @step(bound=math.inf)
+    def scale_counts(self) -> FloatArray:
+        """Return (1 + c BINS,): noisy numbers of rows, and of values in each bin of the columns without a range."""
+        columns = self._plan.unranged(self._names)
+        block = statistics.scale_block(len(columns), self._budget.scale)
+
+        def counts(rows: FloatArray) -> FloatArray:
+            table = np.zeros((len(rows), len(columns), statistics.BINS))
+            at, column = np.nonzero(~np.isnan(rows[:, columns]))
+            table[at, column, statistics.bins_of(rows[:, columns][at, column])] = 1.0
+            return np.hstack([np.ones((len(rows), 1)), table.reshape(len(rows), -1)])
+
+        return self._answer("scale_counts", [block], lambda place: [counts(self._numeric[place])])
+
+    @step(
+        bound=math.inf,
+        told={"ends": free("windows with a width; the agreed range of a column that has one", "noisy sums in them")},
+    )
+    def noisy_statistics(self, ends: FloatArray) -> FloatArray:
+        """Return the noisy statistics of columns clipped to windows; see `statistics_blocks`.
+
+        Raises OrderRefused for windows without a width, or other than the agreed ranges.
+
+        Parameters
+        ----------
+        ends : (2, q) FloatArray
+            The windows.
+        """
+        self._check_ends(ends)
+        labels, blocks = self._site.partition.arrays["labels"], self._blocks
+        middle, half = ends.mean(axis=0), (ends[1] - ends[0]) / 2
+        width = len(self._names)
+
+        def contributions(place: slice) -> list[FloatArray]:
+            numeric = self._numeric[place]
+            known = ~np.isnan(numeric)
+            moved = np.clip(np.where(known, (numeric - middle) / half, 0.0), -1.0, 1.0)
+            moved = clipped(moved, next((block.length for block in blocks if block.name == "sums"), 1.0))
+            found = {
+                "classes": members(labels[:, place]).T,
+                "known": known.astype(np.float64),
+                "sums": moved,
+                "squares": moved**2,
+                "categories": self._site.encoded[place, width : width + sum(map(len, self._site.values))],
+            }
+            return [found[block.name] for block in blocks]
+
+        return self._answer("noisy_statistics", blocks, contributions, ends.tolist())
+
+    @step(
+        bound=math.inf,
+        told={"mean, deviation": free("a scale with deviations above 0", "noisy products on it, with the same noise")},
+    )
+    def noisy_products(self, mean: FloatArray, deviation: FloatArray) -> FloatArray:
+        """Return (q (q + 1) / 2,): noisy sums of the squares and products of columns on the standard scale.
+
+        Raises OrderRefused for a deviation that is not above 0.
+
+        Parameters
+        ----------
+        mean, deviation : (q,) FloatArray
+            The scale.
+        """
+        width = len(self._names)
+        if mean.shape != (width,) or deviation.shape != (width,) or not (deviation > 0).all():
+            raise OrderRefused(f"mean and deviation must be of the {width} numeric columns, and deviations above 0")
+        block = statistics.products_block(width, self._budget.products)
+        upper = np.triu_indices(width, 1)
+
+        def products(place: slice) -> list[FloatArray]:
+            numeric = self._numeric[place]
+            rows = clipped(np.nan_to_num((numeric - mean) / deviation), statistics.longest_row(width))
+            return [np.hstack([rows**2, math.sqrt(2) * rows[:, upper[0]] * rows[:, upper[1]]])]
+
+        return self._answer("noisy_products", [block], products, [mean.tolist(), deviation.tolist()])
+
+    def _answer(
+        self,
+        name: str,
+        blocks: Sequence[NoisyBlock],
+        contributions: Callable[[slice], list[FloatArray]],
+        *asked: Any,
+    ) -> FloatArray:
+        """Return the sums of contributions with noise, or the kept answer to the same question."""
+        question = repr((name, self._site.channel.sites, asked))
+        if question not in self._answers:
+            places = [slice(at, at + _CHUNK) for at in range(0, len(self._numeric), _CHUNK)]
+            source = drawn_generator(self._site.channel)
+            self._answers[question] = np.concatenate(
+                [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
+            )
+        return self._answers[question]
+
+    def _check_ends(self, ends: FloatArray) -> None:
+        width = len(self._names)
+        if ends.shape != (2, width) or not np.isfinite(ends).all() or not (ends[0] < ends[1]).all():
+            raise OrderRefused(f"ends must be the lowest and highest values of the {width} numeric columns")
+        unranged = self._plan.unranged(self._names)
+        if not np.array_equal(self._plan.ends(self._names, ends[:, unranged]), ends):
+            raise OrderRefused("ends must be the agreed ranges, for the columns that have one")
+
+    @property
+    def _plan(self) -> StatisticsPlan:
+        return StatisticsPlan.of(self._site.terms)
+
+    @property
+    def _budget(self) -> Budget:
+        return self._plan.budget(self._names)
+
+    @property
+    def _names(self) -> list[str]:
+        return list(self._site.partition.values["numeric"])
+
+    @property
+    def _numeric(self) -> FloatArray:
+        return self._site.partition.arrays["numeric"]
+
+    @property
+    def _blocks(self) -> tuple[NoisyBlock, ...]:
+        values = [len(each) for each in self._site.values]
+        classes = max(2, len(self._site.partition.arrays["labels"]))
+        return statistics.statistics_blocks(
+            len(self._names), values, classes, self._budget.statistics, filled=self._plan.filled
+        )
+
+
+def _column(
+    contributions: Callable[[slice], list[FloatArray]], places: Sequence[slice], number: int
+) -> Iterator[FloatArray]:
+    """Yield the contributions of one block, of some rows at a time."""
+    for place in places:
+        yield contributions(place)[number]
+
+
+# The coordinator.
+
+
+def take_statistics(
+    federation: Federation, plan: StatisticsPlan, names: Sequence[str], vocabulary: Vocabulary, classes: int
+) -> NoisyStatistics:
+    """Have the sites release noisy statistics of their rows. Raises FederationError where a range is required.
+
+    Parameters
+    ----------
+    federation : Federation
+    plan : StatisticsPlan
+    names : sequence of str
+        The numeric columns.
+    vocabulary : Vocabulary
+        Categories, which the sites have encoded.
+    classes : int
+    """
+    budget, unranged = plan.budget(names), plan.unranged(names)
+    found = np.zeros((2, 0))
+    if unranged:
+        block = statistics.scale_block(len(unranged), budget.scale)
+        counts = federation.sum("scale_counts", shape=(block.size,), bound=math.inf)
+        found = statistics.windows(counts, _total(federation, block), [names[number] for number in unranged])
+    ends, values = plan.ends(names, found), [len(each) for each in vocabulary.values.values()]
+    blocks = statistics.statistics_blocks(len(names), values, classes, budget.statistics, filled=plan.filled)
+    size = sum(block.size for block in blocks)
+    sums = federation.sum("noisy_statistics", shape=(size,), bound=math.inf, ends=ends)
+    places = np.cumsum([block.size for block in blocks])[:-1]
+    totals = {block.name: part for block, part in zip(blocks, np.split(sums, places), strict=True)}
+    sigma = {block.name: _total(federation, block) for block in blocks}
+    taken = statistics.statistics_of(totals, sigma, ends, values, plan.mu)
+    if not budget.products:
+        return taken
+    pairs = statistics.products_block(len(names), budget.products)
+    if statistics.are_hopeless(len(names), taken.rows, _total(federation, pairs)):
+        return taken
+    products = federation.sum(
+        "noisy_products", shape=(pairs.size,), bound=math.inf, mean=taken.mean, deviation=taken.deviation
+    )
+    return statistics.with_products(taken, products, _total(federation, pairs))
+
+
+def _total(federation: Federation, block: NoisyBlock) -> float:
+    """Return the standard deviation of the noise of all sites together."""
+    return block.sigma * math.sqrt(len(federation.sites))

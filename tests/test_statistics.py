@@ -1,0 +1,241 @@
+"""Noisy statistics: the mechanism, what sites put in, kept answers, and runs that take them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fedsvm.algorithms.data import statistics
+from fedsvm.algorithms.data.encoding import Vocabulary
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics
+from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan, StatisticsSums, take_statistics
+from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.generator import KeyedRandom
+from fedsvm.federation.errors import FederationError, OrderRefused
+from fedsvm.federation.site.terms import Terms
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
+from tests.conftest import long_but_for
+
+MIN_P = 1e-7
+"""A right sampler fails one test in ten million."""
+
+
+# The mechanism.
+
+
+@pytest.mark.parametrize("block", [NoisyBlock("a", 1, 1.0, 0.5), NoisyBlock("b", 40, 6.3, 0.1)])
+def test_one_row_moves_the_sum_by_less_than_mu_deviations(block: NoisyBlock) -> None:
+    random = np.random.default_rng(1)
+    rows = random.normal(size=(200, block.size)) * 10.0 ** random.uniform(-3, 300, size=(200, 1))
+    moved = np.rint(clipped(rows, block.length) / block.lattice)
+    assert np.linalg.norm(moved, axis=1).max() <= block.steps * block.mu
+    assert block.sigma == pytest.approx(block.length / block.mu, rel=1e-4)
+
+
+def test_numbers_that_are_none_or_endless_are_clipped_too() -> None:
+    rows = np.array([[np.nan, np.inf], [1e308, 1e308], [-np.inf, 3.0], [0.0, 0.0], [3.0, 4.0]])
+    assert np.linalg.norm(clipped(rows, 2.0), axis=1).max() <= 2.0 + 1e-12
+    np.testing.assert_allclose(clipped(rows, 2.0)[-1], [1.2, 1.6])
+
+
+def test_the_sum_has_noise_of_the_promised_distribution() -> None:
+    block = NoisyBlock("a", 4000, 3.0, 0.5)
+    found = block.noised([], KeyedRandom(b"k" * 32)) / block.sigma
+    assert stats.kstest(found, stats.norm.cdf).pvalue > MIN_P
+    steps = np.rint(found * block.steps).astype(np.int64)
+    assert stats.chisquare(np.bincount(steps % 7, minlength=7)).pvalue > MIN_P
+
+
+def test_rows_are_added_up_exactly_on_the_lattice() -> None:
+    block, rows = NoisyBlock("a", 3, 5.0, 0.5), np.random.default_rng(2).normal(size=(50, 3))
+    key = b"k" * 32
+    whole, noise = block.noised([rows[:20], rows[20:]], KeyedRandom(key)), block.noised([], KeyedRandom(key))
+    np.testing.assert_allclose(whole - noise, rows.sum(axis=0), atol=50 * block.lattice)
+
+
+@pytest.mark.parametrize("searched, products, explained", list(itertools.product([False, True], repeat=3)))
+def test_all_rounds_together_promise_mu(searched: bool, products: bool, explained: bool) -> None:
+    budget = Budget.of(0.5, searched=searched, products=products, explained=explained)
+    assert math.hypot(*vars(budget).values()) == pytest.approx(0.5, rel=1e-12)
+    assert (budget.scale > 0, budget.products > 0, budget.explained > 0) == (searched, products, explained)
+    blocks = statistics.statistics_blocks(4, [3, 2], 2, budget.statistics, filled=True)
+    assert composed(blocks) == pytest.approx(budget.statistics, rel=1e-12)
+    assert composed(statistics.statistics_blocks(0, [], 3, 1.0, filled=False)) == 1.0
+
+
+# What a site puts in.
+
+
+NUMERIC = ["age", "dose"]
+VALUES = [["a", "b", "c"]]
+
+
+def site_of(
+    rows: FloatArray, text: Sequence[str], labels: FloatArray, draw: Callable[[Any], Residues], **reading: Any
+) -> HorizontalSite:
+    """Return a site of some rows, whose channel draws as given."""
+    held = site_partition(rows, labels, names=NUMERIC, categorical=np.array(text)[:, None], categorical_names=["kind"])
+    site = HorizontalSite("site-1", held, {"seed": 1})
+    site.terms = Terms("pan-svm", reading.pop("settings", {}), "ring", {}, 1, reading=reading)
+    site.channel = SimpleNamespace(sites=("site-1",), random=draw)
+    site.encode(VALUES)
+    return site
+
+
+def drawn(shape: Sequence[int]) -> Residues:
+    """Return random residues of the operating system's."""
+    return np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64).reshape(shape)
+
+
+def rows_of(count: int) -> tuple[FloatArray, list[str], FloatArray]:
+    """Return numeric columns, text and labels of some rows."""
+    random = np.random.default_rng(3)
+    age = random.normal(50.0, 10.0, size=count)
+    rows = np.column_stack([age, 0.1 * age + random.normal(3.0, 1.0, size=count)])
+    return rows, random.choice(["a", "b", "c"], p=[0.6, 0.3, 0.1], size=count).tolist(), np.sign(age - 52.0)
+
+
+class OneSite:
+    """A federation of one site in this process."""
+
+    sites = ("site-1",)
+
+    def __init__(self, site: HorizontalSite) -> None:
+        self._part: StatisticsSums = site.statistics
+
+    def sum(self, step: str, *, shape: Sequence[int], bound: float, **params: Any) -> FloatArray:
+        found: FloatArray = getattr(self._part, step)(**params)
+        assert found.shape == tuple(shape)
+        return found
+
+
+def taken(site: HorizontalSite) -> NoisyStatistics:
+    """Return the statistics that a site alone releases."""
+    federation: Any = OneSite(site)
+    return take_statistics(federation, StatisticsPlan.of(site.terms), NUMERIC, Vocabulary({"kind": VALUES[0]}), 2)
+
+
+DRAWN = {"features": "landmarks", "landmark_method": "drawn"}
+
+
+@pytest.mark.parametrize("ranges", [{}, {"age": [0.0, 120.0]}, {"age": [0.0, 120.0], "dose": [0.0, 16.0]}])
+def test_statistics_of_little_noise_are_those_of_the_rows(ranges: dict[str, list[float]]) -> None:
+    rows, text, labels = rows_of(20_000)
+    gaps = rows.copy()
+    gaps[::10, 1] = np.nan
+    site = site_of(gaps, text, labels, drawn, statistics_privacy=100.0, ranges=ranges, missing="mean", settings=DRAWN)
+    found = taken(site)
+    assert found.rows == pytest.approx(20_000, rel=1e-3)
+    np.testing.assert_allclose(found.classes, [(labels < 0).sum(), (labels > 0).sum()], rtol=1e-3)
+    np.testing.assert_allclose(found.mean, np.nanmean(gaps, axis=0), rtol=0.01)
+    np.testing.assert_allclose(found.deviation, np.nanstd(gaps, axis=0), rtol=0.05)
+    np.testing.assert_allclose(found.frequencies[0], [text.count(each) / 20_000 for each in "abc"], atol=2e-3)
+    np.testing.assert_allclose(found.missing, [0.0, 0.1], atol=2e-3)
+    correlation = found.covariance[0, 1] / found.deviation.prod()
+    assert correlation == pytest.approx(0.9 * 0.7, abs=0.12)  # a tenth has no dose
+    scale = found.scale("standard", [1])
+    assert len(scale.offset) == 2 + 3 + 1
+    np.testing.assert_allclose(scale.scale[2:5], np.sqrt(scale.offset[2:5] * (1 - scale.offset[2:5])), rtol=1e-6)
+    ends = found.scale("minmax")
+    np.testing.assert_allclose(ends.offset[:2] - ends.scale[:2], found.low)
+
+
+def test_a_question_is_answered_once_and_another_one_with_fresh_noise() -> None:
+    site = site_of(*rows_of(300), drawn, statistics_privacy=0.5)
+    ends = np.array([[0.0, 0.0], [100.0, 20.0]])
+    once = site.statistics.noisy_statistics(ends)
+    np.testing.assert_array_equal(site.statistics.noisy_statistics(ends.copy()), once)
+    other = site.statistics.noisy_statistics(ends + 1e-9)
+    assert not np.isclose(other, once).any()
+    again = site_of(*rows_of(300), drawn, statistics_privacy=0.5).statistics.noisy_statistics(ends)
+    assert not np.isclose(again, once).any(), "noise follows from the operating system's generator alone"
+
+
+@pytest.mark.parametrize(
+    "ends", [[[0.0, 0.0], [0.0, 20.0]], [[0.0], [1.0]], [[0.0, 0.0], [math.inf, 1.0]], [[1.0, 0.0], [120.0, 1.0]]]
+)
+def test_a_site_refuses_windows_that_the_terms_do_not_allow(ends: list[list[float]]) -> None:
+    site = site_of(*rows_of(30), drawn, statistics_privacy=0.5, ranges={"age": [0.0, 120.0]})
+    with pytest.raises(OrderRefused, match="ends must be"):
+        site.statistics.noisy_statistics(np.array(ends))
+    with pytest.raises(OrderRefused, match="deviations above 0"):
+        site.statistics.noisy_products(np.zeros(2), np.zeros(2))
+
+
+def test_windows_are_the_full_bins_and_hidden_ones_need_a_range() -> None:
+    numbers = {"positive": [3.0, 7.0, 100.0], "both": [-5.0, 0.0, 0.3], "zero": [0.0] * 3}
+    tables = [np.bincount(statistics.bins_of(np.array(each)), minlength=statistics.BINS) for each in numbers.values()]
+    counts = np.concatenate([[3.0], *tables]) * 1000.0
+    ends = statistics.windows(counts, 10.0, list(numbers))
+    np.testing.assert_array_equal(ends, [[2.0, -8.0, 0.0], [128.0, 0.5, 1.0]])
+    with pytest.raises(FederationError, match=r"do not tell the scale of 'positive', 'both': data.ranges must"):
+        statistics.windows(counts, 400.0, list(numbers))
+
+
+def test_numbers_of_every_size_have_a_bin() -> None:
+    numbers = np.array([0.0, 1e-300, -1e-300, 1e300, -1e300, 1.0, 1.0 + 1e-9, math.inf])
+    found = statistics.bins_of(numbers)
+    assert found.min() >= 0 and found.max() < statistics.BINS
+    assert len(set(found.tolist())) == len(numbers) - 1
+
+
+# Runs.
+
+
+RANGES = "data.ranges={age=[0,120],dose=[0,16]}"
+
+
+def finished(folder: Path, name: str, *changes: str) -> Any:
+    """Return a run of rows in a file."""
+    rows, text, labels = rows_of(400)
+    lines = [
+        f"{age:.3f},{'' if number % 9 == 0 else f'{dose:.3f}'},{kind},{label:.0f}"
+        for number, ((age, dose), kind, label) in enumerate(zip(rows, text, labels, strict=True))
+    ]
+    (folder / "rows.csv").write_text("\n".join(["age,dose,kind,label", *lines]) + "\n")
+    read, base = spec.read(
+        "quickstart",
+        overrides=[
+            f"data.source={folder / 'rows.csv'}",
+            "data.positive=1",
+            "data.missing=mean",
+            "data.missing_indicators=true",
+            "algorithm.landmarks=12",
+            "compare.centralised=false",
+            "compare.baselines=false",
+            *changes,
+        ],
+    )
+    out = folder / name
+    out.mkdir()
+    return runner.run(read, dataset.prepare(read, base), out, lambda federation, faults: None, another_follows=True)
+
+
+@pytest.mark.parametrize("folds", long_but_for([False, True], True))
+def test_a_run_takes_one_set_of_noisy_statistics_for_all_folds(folds: bool, tmp_path: Path) -> None:
+    changes = ["data.test_fraction=0", "data.folds=2"] if folds else []
+    ran = finished(tmp_path, "run", "data.statistics_privacy=4", RANGES, *changes)
+    assert ran.result.status == "completed", ran.result.error
+    summed = {each.step: each.times for each in ran.result.disclosures if each.kind == "sum"}
+    assert summed["noisy_statistics"] == 1
+    assert not {"column_sums", "column_squares", "missing_values", "known_values", "scale_counts"} & summed.keys()
+
+
+def test_a_run_whose_noise_hides_the_scale_ends_with_a_sentence(tmp_path: Path) -> None:
+    ran = finished(tmp_path, "run", "data.statistics_privacy=0.1")
+    assert ran.result.status == "failed"
+    assert "do not tell the scale of 'age', 'dose': data.ranges must" in str(ran.result.error)
