@@ -24,7 +24,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a run is.
+    """The progress of a run.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def draft(
     positive: str | None = None,
     ignore: Sequence[str] = (),
 ) -> Draft:
-    """A scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
+    """Return a scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
 
     source: one table, or the table of each site by its name. label: the column of the classes. site: of the names of
     sites; without it one that is called so, if there is one. positive: which class is +1; without it the one that is
@@ -201,7 +201,7 @@ def _data(
     if reasons:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
-    yield from (f"# to be mended first: {mistake}" for mistake in categories.mistakes(data))
+    yield from (f"# to be fixed first: {mistake}" for mistake in categories.mistakes(data))
     if data.unlabeled:
         yield f'unlabeled = "drop"         # rows without a label are removed: {data.unlabeled}'
     missing = {feature.name: int(gaps(feature.values).sum()) for feature in data.features}
@@ -234,7 +234,7 @@ def _classes(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
 
 
 def _place(path: Path, source: str) -> str:
-    """What the scenario at `path` calls a source by."""
+    """Return the path of a source relative to the scenario at `path`."""
     return os.path.relpath(source, path.resolve().parent) if Path(source).is_file() else source
 
 

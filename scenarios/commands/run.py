@@ -163,7 +163,7 @@ def _run(
 
 
 def _resume(folder: Path, shown: Presentation) -> None:
-    """Go on with a run that was killed, and show its result."""
+    """Resume a run that was killed, and show its result."""
     from fedsvm.scenarios.data import dataset
     from fedsvm.scenarios.run import resume, runner
 

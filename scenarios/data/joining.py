@@ -101,7 +101,7 @@ def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> Joined:
 
 
 def _by_column(table: Table, column: str, settings: DataSpec) -> Table:
-    """The table without the column that says which site a row is of, which it then knows."""
+    """Return the table without the column that names each row's site, and with the sites."""
     if column not in table.columns:
         raise ScenarioError([f"data.site: {sources.lacks(table, column)}"])
     if column in (settings.label, settings.identifier, *settings.ignore):
@@ -128,7 +128,7 @@ def require_sites(table: Table, column: str, key: str) -> None:
 
 
 def site_names(values: NDArray[np.str_]) -> NDArray[np.str_]:
-    """(n,) values of a column as names that sites can have: other letters become hyphens. Raises ScenarioError."""
+    """Return (n,) the values of a column as valid site names: other characters become hyphens. Raises ScenarioError."""
     named: dict[str, str] = {}
     for value in np.unique(values).tolist():
         plain = unicodedata.normalize("NFKD", value).encode("ascii", "ignore").decode()
@@ -178,7 +178,7 @@ def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Joined
 
 
 def _column(name: str, tables: Mapping[str, Table]) -> NDArray[Any]:
-    """One column of all tables; of a table that has no value of it, nothing says whether it is numbers or text."""
+    """Return one column of all tables. A table without values for it does not decide between numbers and text."""
     kind = next(iter(_kinds(name, tables).values()), "f")
     return np.concatenate([_converted(table.columns[name], kind) for table in tables.values()])
 

@@ -1,4 +1,4 @@
-"""What a scenario asks of every site, in plain values, so that each can hold it against a policy of its own."""
+"""The terms that a scenario offers every site, as plain values, so that each can compare them with its policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _READING = (
     "folds",
     "repeats",
 )
-"""What a site has to know of the [data] table to read and deal what it holds, and which steps its columns take."""
+"""The keys of the [data] table that a site needs to read and split its data, and to know the steps of its columns."""
 
 _CORRECTIONS = ("missing_values", "recode", "rename", "by_site")
 """And, where a scenario has them."""
@@ -44,13 +44,15 @@ _READING_COLUMNS = ("partition", "align", "identifier")
 
 
 def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
-    """What every site is asked for. restartable: sites that may be started again in mid-run."""
+    """Return the terms for every site. restartable: sites that may be restarted during the run."""
     table, protocol, data = scenario.algorithm, scenario.protocol.secure_sum, scenario.data
     settings = table.settings
     shown = table.implementation.shown(settings)
     said = data.model_dump(mode="json", exclude_none=True)
     reading = {key: said[key] for key in _READING if key in said}
     reading |= {key: said[key] for key in _CORRECTIONS if said[key]}
+    if scenario.compare.sites and data.tested_at_sites:
+        reading["compare_sites"] = True
     if data.partition == "vertical":
         holder = data.label_site if data.label_site == ALL else resolve(data.label_site, scenario.federation.site_names)
         reading |= {**{key: said[key] for key in _READING_COLUMNS if key in said}, "label_site": holder}

@@ -39,13 +39,15 @@ class CompareSpec(Part):
     """`centralised`: also train on pooled rows and report the difference.
 
     `baselines`: other methods on the same rows: true, those that the algorithm brings along; a list, methods on pooled
-    rows by name.
+    rows by name. `sites`: each site's own model on the same test rows.
     """
 
     centralised: bool = True
     """Also train on all rows in one place and report the difference. Off for private algorithms unless it is set."""
     baselines: bool | list[str] = False
     """Other methods to train on the same rows: the algorithm's own baselines (true), or a list of methods."""
+    sites: bool = False
+    """Also train a model at each site on its own rows, and report what federating gains on the same test rows."""
 
     @field_validator("baselines", mode="before")
     @classmethod
@@ -91,12 +93,12 @@ class Scenario(Part):
 
     @property
     def is_private(self) -> bool:
-        """Whether what is released promises something of single rows."""
+        """True if the released model has a privacy guarantee for single rows."""
         return self.algorithm.implementation.is_private(self.algorithm.settings)
 
     @property
     def relayed(self) -> bool:
-        """Whether links go through relays: for network conditions, and for faults on links."""
+        """True if links go through relays: for network conditions, and for faults on links."""
         return self.network is not None or any(fault.on_links for fault in self.faults)
 
 
@@ -112,7 +114,7 @@ def read(
     faults: Sequence[str] = (),
     sites: int | None = None,
 ) -> tuple[Scenario, Path]:
-    """The scenario that a path or a catalogue name stands for, and the folder its relative paths start from.
+    """Return the scenario of a path or a catalogue name, and the folder at which its relative paths start.
 
     overrides: "key.path=value", the value as in TOML or a bare word; of another algorithm than the file's, the file's
     settings that it does not have are removed. unset: paths of keys that are removed first. changes: values by key
@@ -143,7 +145,7 @@ def removed_settings(scenario: str | Path, overrides: Sequence[str]) -> list[str
 
 
 def partition_of(scenario: str | Path, overrides: Sequence[str] = ()) -> str:
-    """Whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
+    """Return whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
     return str(_table(scenario, overrides, "data").get("partition", "horizontal"))
 
 
@@ -165,7 +167,7 @@ def _table(scenario: str | Path, overrides: Sequence[str], name: str) -> dict[st
 
 
 def validate(given: dict[str, Any]) -> Scenario:
-    """A scenario from plain values. Raises ScenarioError with everything that is wrong."""
+    """Return a scenario from plain values. Raises ScenarioError with all mistakes."""
     given, of_algorithm = _algorithm_known(_sites_named(given))
     kind = scenario_type(_algorithm_name(given))
     try:
@@ -184,6 +186,7 @@ def validate(given: dict[str, Any]) -> Scenario:
         dict(enumerate(scenario.faults, start=1)),
         scenario.compare.baselines is True,
         _wants_chosen(scenario.compare),
+        scenario.compare.sites,
         scenario.policy,
     )
     if problems := [*of_algorithm, *impossible(tables)]:
@@ -203,13 +206,13 @@ def _compared(scenario: Scenario) -> Scenario:
 
 @functools.cache
 def scenario_type(algorithm: str) -> type[Scenario]:
-    """A scenario whose [algorithm] table is that of one algorithm. Raises FederationError if it cannot be loaded."""
+    """Return the type of scenarios with one algorithm's table. Raises FederationError if it cannot be loaded."""
     table = table_of(algorithm)
     return create_model("Scenario", __base__=Scenario, algorithm=(table, table()))
 
 
 def _sites_named(given: dict[str, Any]) -> dict[str, Any]:
-    """With the sites named that have files of their own."""
+    """Return the values with the names of sites that have files of their own."""
     data, federation = given.get("data"), given.get("federation", {})
     files = data.get("sources") if isinstance(data, dict) else None
     if not isinstance(files, dict) or not files or not isinstance(federation, dict) or "names" in federation:
@@ -218,7 +221,7 @@ def _sites_named(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_unlocated(given: dict[str, Any]) -> bool:
-    """Whether a column says who the sites are, which nobody has read yet."""
+    """Return whether a column names the sites and has not been read yet."""
     data, federation = given.get("data"), given.get("federation", {})
     by_column = isinstance(data, dict) and data.get("site") is not None
     return by_column and isinstance(federation, dict) and "names" not in federation
@@ -230,7 +233,7 @@ def _algorithm_name(given: dict[str, Any]) -> str:
 
 
 def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What was given, without the table of an algorithm that is not there, and a sentence about it."""
+    """Return the values without the table of an unknown algorithm, and a sentence about it."""
     name = _algorithm_name(given)
     if name in ALGORITHMS:
         try:
@@ -245,7 +248,7 @@ def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
-    """Those of the tables that are valid by themselves."""
+    """Return the tables that are valid by themselves."""
 
     def valid(name: str) -> Any:
         field = kind.model_fields[name]
@@ -267,6 +270,7 @@ def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
         faults=faults,
         wants_baselines=compare is not None and compare.baselines is True,
         wants_chosen=compare is not None and _wants_chosen(compare),
+        wants_own=compare is not None and compare.sites,
     )
 
 
@@ -278,7 +282,8 @@ def _valid(table: type[_T], given: Any) -> _T | None:
 
 
 def keys() -> Iterator[str]:
-    """Every key of a scenario by its path, such as "protocol.sum", of all algorithms; none within lists of tables."""
+    """Yield every key of a scenario by its path, such as "protocol.sum", of all algorithms; none within lists of
+    tables."""
     for name, field in Scenario.model_fields.items():
         tables = [_table_of(field.annotation)] if name not in ("faults", "policy") else []
         if name == "algorithm":
@@ -288,7 +293,7 @@ def keys() -> Iterator[str]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of scenario files, for editors: every algorithm of this installation has its own table."""
+    """Return the JSON schema of scenario files, for editors. Every installed algorithm has its own table."""
     schema = Scenario.model_json_schema()
     tables = [
         table_of(name).model_json_schema() | ({} if name == DEFAULT_ALGORITHM else {"required": ["name"]})
@@ -302,7 +307,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _without_infinities(value: Any) -> Any:
-    """JSON has no infinity, and a bound there is none."""
+    """Remove infinite bounds, which JSON does not have."""
     if isinstance(value, dict):
         return {
             key: _without_infinities(each)
@@ -313,12 +318,12 @@ def _without_infinities(value: Any) -> Any:
 
 
 def resolved_toml(scenario: Scenario) -> str:
-    """The scenario with every default spelt out; reading it gives the same scenario."""
+    """Return the scenario with all defaults. Reading it gives the same scenario."""
     return tomli_w.dumps(scenario.model_dump(mode="json", exclude_none=True, by_alias=True))
 
 
 def short_toml(scenario: Scenario) -> str:
-    """What a scenario says beside the defaults; reading it gives the same scenario."""
+    """Return the scenario without defaults. Reading it gives the same scenario."""
     said = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True, by_alias=True)
     for table, key in (("algorithm", "name"), ("protocol", "sum"), ("federation", "sites")):
         chosen = scenario.model_dump(mode="json", include={table: {key}}, by_alias=True)
@@ -335,7 +340,7 @@ def catalogue() -> dict[str, str]:
 
 
 def catalogue_text(name: str) -> str:
-    """The file of a catalogue scenario. Raises ScenarioError for an unknown name."""
+    """Return the file of a catalogue scenario. Raises ScenarioError for an unknown name."""
     if name not in catalogue():
         raise ScenarioError(
             [
@@ -431,7 +436,7 @@ def _add_fault(given: dict[str, Any], text: str) -> None:
 
 
 def fault_fields(text: str) -> dict[str, Any]:
-    """The keys of the fault that "kill:site=3,phase=train,round=5" describes; commas within brackets do not separate.
+    """Return the keys of a fault such as "kill:site=3,phase=train,round=5"; commas within brackets do not separate.
 
     Raises ScenarioError for text of another form.
     """
@@ -448,7 +453,7 @@ def fault_fields(text: str) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """What a bare word or a TOML value stands for."""
+    """Return the value of a bare word or a TOML value."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -512,7 +517,7 @@ def _got(problem: Any) -> str:
 
 
 def _known_instead(path: list[str], model: type[Scenario]) -> str:
-    """A hint for an unknown key: a like one, where else it is known, or what is known there."""
+    """Return a hint for an unknown key: a similar key, its table, or the keys of this table."""
     key, beside = path[-1], _keys_beside(path, model)
     tables = [name for name in model.model_fields if name != "faults" and key in _keys_beside([name, ""], model)]
     if tables and len(path) > 1:
@@ -527,7 +532,7 @@ def _algorithm_of(model: type[Scenario]) -> str:
 
 
 def _keys_beside(path: list[str], scenario: type[Scenario]) -> list[str]:
-    """The keys that are known in the table an unknown key stands in."""
+    """Return the known keys of the table that contains an unknown key."""
     model: type[BaseModel] = scenario
     for part in path[:-1]:
         if part.isdigit():  # of a list of tables
@@ -544,7 +549,7 @@ def _keys_of(table: type[BaseModel] | None) -> list[str]:
 
 
 def _table_of(annotation: Any) -> type[BaseModel] | None:
-    """The table that an annotation stands for: itself, or within a list or an optional."""
+    """Return the table of an annotation: itself, or within a list or an optional."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((table for inner in get_args(annotation) if (table := _table_of(inner))), None)
