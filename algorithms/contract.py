@@ -195,13 +195,14 @@ class Outline:
     """What is known of a run before anything starts: rows set apart as public, and how many models are released.
 
     calibrated: whether rows are set apart to calibrate models by. needs_curve: whether the run is judged by the
-    accuracy of every size of the chosen columns.
+    accuracy of every size of the chosen columns. statistics_privacy: mu of the noisy statistics; 0 of exact ones.
     """
 
     public_rows: int
     models: int
     calibrated: bool = False
     needs_curve: bool = False
+    statistics_privacy: float = 0.0
 
 
 S = TypeVar("S")

@@ -181,6 +181,7 @@ class _Newton:
     trails: list[_Trail]
     iterations: int = 0
     factors: Factors = field(default_factory=Factors)
+    mean_square: float = 0.0
 
     @property
     def penalties(self) -> FloatArray:
@@ -199,6 +200,7 @@ class _Newton:
         """Take Newton's steps until they promise too little. Over other rows it goes on from where it stands."""
         squares, count = self.federation.sum("squared_norms", shape=(2,), bound=math.inf)
         rows = max(1.0, round(float(count)))
+        self.mean_square = max(0.0, float(squares)) / rows
         squares = (max(0.0, float(squares)) + rows) * _ROOM
         self.factors = Factors.agreed(self.federation, self.weighting, max(2, len(self.trails)))
         for trail in self.trails:
@@ -257,6 +259,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         newton = _Newton(federation, settings, weighting, [_Trail(start, start) for _ in range(task.problems)])
         with federation.phase("train"):
             federation.until_stable(newton.stage)
+        features = features.with_lengths(newton.mean_square)
         federation.disclose("coordinator", "newton_sums", NEWTON_SUMS, start.shape)
         found = np.stack([trail.best for trail in newton.trails])
         found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])

@@ -12,6 +12,7 @@ from fedsvm.algorithms.calibration import CalibrationRows, ThresholdSettings
 from fedsvm.algorithms.contract import HorizontalAlgorithm, Model, Outline
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.choice import FeatureSettings
+from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks
 from fedsvm.algorithms.features.landmarks import LandmarkSums
 from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, RowWeights
@@ -28,6 +29,7 @@ class MappedSite(HorizontalSite):
 
     part_types: ClassVar[PartTypes] = (
         *HorizontalSite.part_types,
+        DrawnLandmarks,
         LandmarkSums,
         MappedRows,
         CalibrationRows,
@@ -36,8 +38,9 @@ class MappedSite(HorizontalSite):
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
-        self.landmarks = LandmarkSums(self)
-        self.mapped = MappedRows(self, self.check_gamma)
+        self.drawn = DrawnLandmarks(self)
+        self.landmarks = LandmarkSums(self, self.drawn)
+        self.mapped = MappedRows(self, self.drawn, self.check_gamma)
         self.calibration = CalibrationRows(self, self.mapped)
         self.row_weights = RowWeights(self)
 
@@ -55,6 +58,7 @@ class MappedAlgorithm(HorizontalAlgorithm[S, M]):
     figures: ClassVar[Mapping[str, str]] = {
         "landmarks": "points that stand for the rows",
         "landmarks_asked": "landmarks that the settings ask for",
+        "explained_share": "mean over rows of how much of the kernel at a row the landmarks span, from 0 to 1",
         "frequencies": "of random Fourier features",
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",
@@ -62,7 +66,7 @@ class MappedAlgorithm(HorizontalAlgorithm[S, M]):
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Yield settings of other features, kernels that the features do not have, and thresholds without rows."""
-        yield from settings.feature_problems()
+        yield from settings.feature_problems(outline.statistics_privacy)
         if isinstance(settings, ThresholdSettings):
             yield from settings.threshold_problems(calibrated=outline.calibrated)
 

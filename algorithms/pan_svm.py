@@ -352,6 +352,7 @@ def train(
     with federation.phase("train"):
         told = _rows_told_by(features.map)
         trained = train_linear(federation, settings, features.map.dimensions, told, weighting, classes, conditions)
+    features = features.with_lengths(trained.mean_square)
     certificates, description, figures = trained.certificates, features.description, dict(trained.figures)
     if classes > 2:
         figures["problems"] = len(certificates)

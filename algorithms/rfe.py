@@ -37,7 +37,7 @@ import numpy as np
 from fedsvm.algorithms.contract import EvaluationRows, Outline
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.features.choice import choose_features
-from fedsvm.algorithms.features.landmarks import landmark_script
+from fedsvm.algorithms.features.mapped_rows import landmark_script
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.linear_svm import train_linear

@@ -27,6 +27,7 @@ __all__ = [
     "Natural",
     "Portion",
     "Positive",
+    "Renamed",
     "Seconds",
     "Setting",
     "Share",
@@ -91,6 +92,13 @@ ShareOrCount = Annotated[int, Ge(1), Le(MAX_DIMENSION)] | Annotated[float, Gt(0)
 """A count of the rows, as an int from 1, or a share of them, as a float up to 1.0."""
 
 
+@dataclass(frozen=True)
+class Renamed:
+    """Former values of a setting, and the ones that took their places; stands beside `doc`."""
+
+    values: Mapping[str, str]
+
+
 _MAX_SHOWN = 100
 """Letters, digits or bits of a value that an error repeats."""
 
@@ -130,10 +138,17 @@ class Setting:
         if isinstance(plain, Mapping):
             plain = {str(key): each.item() if isinstance(each, np.generic) else each for key, each in plain.items()}
         if not _fits(self.annotation, plain):
+            if isinstance(plain, str) and (new := self._renamed.get(plain)):
+                raise ValueError(f'must be {self.requirement}; "{plain}" is now "{new}"')
             raise ValueError(f"must be {self.requirement}, got {shown(plain)}")
         if isinstance(plain, dict):
             return {name: self._measured(each) for name, each in plain.items()}
         return self._measured(plain)
+
+    @property
+    def _renamed(self) -> Mapping[str, str]:
+        notes = get_args(self.annotation)[1:] if get_origin(self.annotation) is Annotated else ()
+        return next((note.values for note in notes if isinstance(note, Renamed)), {})
 
     def _measured(self, value: Any) -> Any:
         """A whole number as float where only such is known; anything else as it is."""
@@ -192,7 +207,7 @@ def _unknown(annotation: Any) -> Iterator[Any]:
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         yield from _unknown(inner[0])
-        known = (Ge, Gt, Le, Lt, doc) if inner[0] in (int, float) else (doc,)
+        known = (Ge, Gt, Le, Lt, doc) if inner[0] in (int, float) else (doc, Renamed)
         yield from (each for each in inner[1:] if not isinstance(each, known))
     elif origin in (Union, UnionType):
         for each in inner:

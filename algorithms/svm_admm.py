@@ -360,6 +360,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         run = _Run(federation, settings, np.zeros((1, features.map.dimensions + 1)))
         with federation.phase("train"):
             residuals, point = federation.until_stable(run.stage)
+        features = features.with_lengths(run.mean_square)
         federation.disclose("coordinator", "dual_vector", DUAL_POINT, point.vectors.shape)
         w, b = run.z[0, :-1], float(run.z[0, -1])
         objective, lower_bound = (float(each[0]) for each in point.certified(w[None], settings.C))
@@ -417,12 +418,14 @@ class _Run:
     z: FloatArray
     iteration: int = 0
     starts: int = 0
+    mean_square: float = 0.0
 
     def stage(self) -> tuple[Residuals, DualPoint]:
         """Iterate until the residuals allow to stop, and have the dual point opened that certifies the last."""
         federation, settings = self.federation, self.settings
         squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
         rows = max(1.0, round(float(count)))
+        self.mean_square = max(0.0, float(squares)) / rows
         lengths = math.sqrt(rows * (max(0.0, float(squares)) + rows)) * _ROOM
         consensus = Consensus(settings, len(federation.sites), lengths, self.z)
         self.starts += 1

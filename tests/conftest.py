@@ -24,6 +24,7 @@ from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.processes.launcher import LocalLauncher
 from fedsvm.federation.processes.spare import spare_launcher
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
@@ -146,6 +147,7 @@ def drill(
     silence_s: float = 0.0,
     log_level: str = "warning",
     reading: Mapping[str, Any] | None = None,
+    rules: SiteRules = ANYTHING,
     another_follows: bool = True,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     on_listening: Callable[[Party], None] = lambda party: None,
@@ -155,7 +157,7 @@ def drill(
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
     program, partitions: another program of the tests' installation, and what its sites hold. module: another
-    installation. faults: those that sites
+    installation. rules: of every site's operator. faults: those that sites
     do to themselves, by site, until they are restarted. reading: what the terms say of the data.
     rejoin: a site whose process ends is restarted. silence_s: how long silent sites are waited for.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
@@ -172,7 +174,7 @@ def drill(
     def setup(site: str) -> SiteSetup:
         number = names.index(site)
         held = partitions[number] if partitions is not None else Partition({"rows": ROWS + number})
-        return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, own_faults.pop(site, []))
+        return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, own_faults.pop(site, []), rules=rules)
 
     chosen = sum_protocol(protocol)
     policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else (), silence_s=silence_s)

@@ -58,7 +58,6 @@ CASES: Mapping[str, Sequence[str]] = {
     "pan-svm, no masks": (*_BOARDS, "algorithm.masking=none", "algorithm.class_weight=balanced"),
     "pan-svm, kept by sites": (*_BOARDS, "algorithm.release=sites", "data.tested_by=sites"),
     "pan-svm, global landmarks": (*_BOARDS, "algorithm.landmark_method=global", *_FOLDED),
-    "pan-svm, gaussian landmarks": (*_BOARDS, "algorithm.landmark_method=gaussian", "data.scale=minmax"),
     "pan-svm, calibrated": ("breast-cancer", "data.calibration=0.3", "algorithm.threshold=balanced"),
     "pan-svm, means": ("breast-cancer", "data.missing=mean", "data.missing_indicators=true"),
     "pan-svm, ovr": ("digits", *_DIGITS),

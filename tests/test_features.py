@@ -19,7 +19,7 @@ from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.features.kernels import Kernel
-from fedsvm.algorithms.features.landmarks import LONE_ROWS, ROUNDS_OPENED, normal_draws
+from fedsvm.algorithms.features.landmarks import LONE_ROWS, ROUNDS_OPENED
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.pan_svm import PanModel
@@ -89,16 +89,6 @@ def test_random_frequencies_approximate_the_kernel_without_bias_and_better_than_
     assert np.std(errors) < 0.9 * np.std(independent)
 
 
-def test_normal_draws_have_the_moments_they_are_given() -> None:
-    rows = np.column_stack([ROWS @ RANDOM.normal(size=(4, 4)), ROWS[:, 0] > 0, np.ones(200)])
-    mean, covariance = rows.mean(axis=0), np.cov(rows.T, bias=True)
-    points = normal_draws(mean, covariance, 100_000, seed=1)
-    np.testing.assert_allclose(points.mean(axis=0), mean, atol=0.05)
-    np.testing.assert_allclose(np.cov(points.T), covariance, atol=0.1)
-    np.testing.assert_array_equal(points, normal_draws(mean, covariance, 100_000, seed=1))
-    assert np.abs(points[:, -1] - 1.0).max() < 1e-6
-
-
 # k-means by sums.
 
 
@@ -155,11 +145,10 @@ def test_what_a_site_has_goes_round_and_the_coordinator_is_left_out() -> None:
 WAYS: dict[str, dict[str, Any]] = {
     "local": {"landmarks": 30},
     "global": {"landmarks": 30, "landmark_method": "global"},
-    "gaussian": {"landmarks": 30, "landmark_method": "gaussian"},
     "fourier": {"features": "fourier", "frequencies": 20},
     "identity": {"features": "identity", "kernel": "linear"},
 }
-SHOWN = {"gaussian": ("landmarks_", (30, 6)), "fourier": ("frequencies_", (20, 6)), "identity": ("coef_", (1, 6))}
+SHOWN = {"fourier": ("frequencies_", (20, 6)), "identity": ("coef_", (1, 6))}
 
 
 def fitted(seed: int = 4, **settings: Any) -> PanSVC:
@@ -185,7 +174,6 @@ def summed(model: PanSVC, to: str) -> set[str]:
 ASKED = {
     "local": {"local_landmarks", "records_exposed"},
     "global": {"last_centres", "rows_isolated"},
-    "gaussian": {"row_sums", "outer_products"},
     "fourier": set[str](),
     "identity": set[str](),
 }
@@ -293,7 +281,6 @@ def test_landmarks_are_means_of_three_rows_or_more_unless_one_asks_otherwise() -
     [
         ({"landmarks": 0.5}, 120, "240 rows make at most 80 clusters of 3 (algorithm.min_cluster_size)"),
         ({"landmarks": 300, "min_cluster_size": 1}, 300, "there are 240 rows"),
-        ({"landmarks": 300, "landmark_method": "gaussian"}, 300, "there are 240 rows"),
         ({"landmarks": 78}, 78, "each is of 3 rows or more (algorithm.min_cluster_size), and equal rows share one"),
     ],
 )
@@ -311,7 +298,7 @@ def test_a_result_says_nothing_of_landmarks_that_are_as_many_as_asked_for() -> N
     model = fitted(landmarks=12).result_["model"]
     assert model["figures"]["landmarks"] == model["figures"]["landmarks_asked"] == 12
     (remark,) = [each["sentence"] for each in model["remarks"] if each["name"] == "landmarks"]
-    assert remark == "none is a single row's copy"
+    assert remark.startswith("none is a single row's copy, but exact means of few rows name these to whoever has ")
 
 
 def test_a_site_with_fewer_rows_than_a_cluster_has_gives_no_landmark_and_takes_part() -> None:
@@ -337,7 +324,12 @@ def test_a_site_with_fewer_rows_than_a_cluster_has_gives_no_landmark_and_takes_p
             'landmark_method: is of features = "landmarks", and these are "fourier"; leave it out',
         ),
         (["frequencies=30"], 'frequencies: is of features = "fourier", and these are "landmarks"; leave it out'),
-        (["landmark_method=gaussian", "min_cluster_size=2"], "min_cluster_size: gaussian landmarks are no means of"),
+        (["landmark_method=drawn", "min_cluster_size=2"], "min_cluster_size: drawn landmarks are no means of"),
+        (["landmark_method=drawn", "landmark_noise=0.5"], "landmark_noise: is of local landmarks, and these are drawn"),
+        (
+            ["landmark_method=gaussian"],
+            'landmark_method: must be "auto", "drawn", "local" or "global"; "gaussian" is now "drawn".',
+        ),
         (["frequencies=0"], "frequencies: must be a whole number from 1 "),
     ],
 )

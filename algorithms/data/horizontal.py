@@ -205,7 +205,9 @@ class HorizontalSite(SiteProgram):
         self.rows = self.scaled = self.encoded
         self.rows_apart = self.scaled_apart = self.rows_tested = self.encoded[:0]
         self.is_scaled = False
-        self.indicators = 0
+        self.indicated: list[int] = []
+        self.scale = Scale.none(self.encoded.shape[1])
+        self.columns = np.arange(self.encoded.shape[1])
         self._secret: Residues | None = None
         self.values: list[list[str]] = []
         self.totals, self.statistics, self.evaluation = ColumnSums(self), StatisticsSums(self), Evaluation(self)
@@ -301,10 +303,10 @@ class HorizontalSite(SiteProgram):
     )
     def fill(self, values: FloatArray, indicated: list[int]) -> None:
         """Put `values` (q,) where numeric columns have none, and add a 0/1 column of where that was for some."""
-        width = self.encoded.shape[1] - self.indicators
+        width = self.encoded.shape[1] - len(self.indicated)
         filling = Filling(values, tuple(indicated))
         self.encoded = filling(self.partition.arrays["numeric"], self.encoded[:, :width])
-        self.indicators = len(indicated)
+        self.indicated = indicated
 
     @step(opens="value")
     def row_count(self) -> FloatArray:
@@ -319,13 +321,21 @@ class HorizontalSite(SiteProgram):
     )
     def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
         """Put the training rows on the common scale."""
-        self.rows = self.scaled = (self.encoded[self.training] - offset) / scale
-        self.rows_apart = self.scaled_apart = (self.encoded[self.calibrating] - offset) / scale
-        self.rows_tested = (self.encoded[self.tested] - offset) / scale
+        self.scale = Scale(offset, scale)
+        self.columns = np.arange(len(offset))
+        self.rows = self.scaled = self.scale(self.encoded[self.training])
+        self.rows_apart = self.scaled_apart = self.scale(self.encoded[self.calibrating])
+        self.rows_tested = self.scale(self.encoded[self.tested])
         self.is_scaled = True
+
+    @property
+    def all_rows(self) -> FloatArray:
+        """(n, p): all rows of this site on the common scale, also those held out and set apart."""
+        return self.scale(self.encoded)
 
     def narrow(self, columns: IntArray) -> None:
         """Reduce `rows` and `rows_apart` to these columns of the scaled rows."""
+        self.columns = columns
         self.rows, self.rows_apart = self.scaled[:, columns], self.scaled_apart[:, columns]
 
 
@@ -373,6 +383,7 @@ class _Agreement:
 
     vocabulary: Vocabulary | None = None
     statistics: NoisyStatistics | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
     sites: frozenset[str] = frozenset()
 
 
@@ -380,12 +391,29 @@ class _Agreement:
 class Prepared:
     """What is public of the rows that sites hold ready: columns after encoding, and the training rows at each site.
 
-    statistics: noisy ones of all rows; None of exact statistics.
+    Parameters
+    ----------
+    columns : int
+    site_rows : dict of str to int
+    scale : Scale
+        The common scale of all columns.
+    statistics : NoisyStatistics, optional
+        Noisy ones of all rows; None of exact statistics.
+    indicated : tuple of int
+        The numeric columns with a 0/1 column of gaps.
+    selected : (k,) IntArray, optional
+        The columns of them that a model chose; None of all.
+    kept : dict
+        Choices by noisy statistics, which hold for all models of a run.
     """
 
     columns: int
     site_rows: dict[str, int]
+    scale: Scale
     statistics: NoisyStatistics | None = None
+    indicated: tuple[int, ...] = ()
+    selected: IntArray | None = None
+    kept: dict[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -471,7 +499,8 @@ class HorizontalTask:
                 filling, scale = self._noisily(federation, statistics)
         self.columns = Columns(self.schema.numeric, vocabulary, scale, filling)
         self.site_rows = site_rows
-        return Prepared(len(scale.offset), site_rows, statistics)
+        indicated = filling.indicated if filling else ()
+        return Prepared(len(scale.offset), site_rows, scale, statistics, indicated, kept=self.agreed.kept)
 
     def _exactly(self, federation: Federation, vocabulary: Vocabulary, rows: int) -> tuple[Filling | None, Scale]:
         """Return means for gaps and the scale, from exact sums over so many training rows."""

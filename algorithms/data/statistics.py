@@ -146,7 +146,7 @@ def wants_products(settings: Mapping[str, Any]) -> bool:
 
 def wants_explained(settings: Mapping[str, Any]) -> bool:
     """Return whether these settings of an algorithm need explained shares of landmarks."""
-    return settings.get("features") == "landmarks" and settings.get("landmark_method") == "auto"
+    return settings.get("features") == "landmarks" and settings.get("landmark_method") in ("auto", "drawn")
 
 
 @dataclass(frozen=True)

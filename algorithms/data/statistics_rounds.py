@@ -24,7 +24,7 @@ from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.script import Script, maybe, seq
 from fedsvm.federation.site.terms import Terms
 
@@ -121,7 +121,10 @@ class StatisticsSums(SitePart):
 
         return self._answer("scale_counts", [block], lambda place: [counts(self._numeric[place])])
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={"ends": free("windows with a width; the agreed range of a column that has one", "noisy sums in them")},
+    )
     def noisy_statistics(self, ends: FloatArray) -> FloatArray:
         """Return the noisy statistics of columns clipped to windows; see `statistics_blocks`.
 
@@ -153,7 +156,10 @@ class StatisticsSums(SitePart):
 
         return self._answer("noisy_statistics", blocks, contributions, ends.tolist())
 
-    @step(bound=math.inf)
+    @step(
+        bound=math.inf,
+        told={"mean, deviation": free("a scale with deviations above 0", "noisy products on it, with the same noise")},
+    )
     def noisy_products(self, mean: FloatArray, deviation: FloatArray) -> FloatArray:
         """Return (q (q + 1) / 2,): noisy sums of the squares and products of columns on the standard scale.
 

@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from fedsvm.algorithms.data.horizontal import Prepared
+from fedsvm.algorithms.data.statistics import NoisyStatistics
+from fedsvm.algorithms.features.drawn import ENOUGH, smallest_enough
+from fedsvm.algorithms.features.drawn_sums import describe_rows, drawn_points, open_shares, tried_counts
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.features.kernels import KernelSettings
-from fedsvm.algorithms.features.landmarks import LandmarkMethod, asked_count, choose_landmarks, landmark_count
+from fedsvm.algorithms.features.landmarks import (
+    LandmarkMethod,
+    Landmarks,
+    asked_count,
+    choose_landmarks,
+    noise_times,
+)
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import Extent
-from fedsvm.algorithms.settings import Count, Share, ShareOrCount, doc
+from fedsvm.algorithms.settings import Count, Dimension, Renamed, Share, ShareOrCount, doc
 from fedsvm.federation.federation import Federation
 from fedsvm.protocols.analysis.views import Coalition
 
 FEATURE_MAPS: Mapping[str, type[FeatureMap]] = {each.name: each for each in (NystromMap, FourierMap, IdentityMap)}
 
 _KEYS_OF = {
-    "landmarks": ("landmarks", "landmark_method", "min_cluster_size", "rank_tolerance"),
+    "landmarks": (
+        "landmarks",
+        "landmark_method",
+        "max_landmarks",
+        "landmark_noise",
+        "min_cluster_size",
+        "rank_tolerance",
+    ),
     "fourier": ("frequencies",),
     "identity": (),
 }
@@ -51,10 +68,20 @@ class FeatureSettings(KernelSettings):
     landmark_method: Annotated[
         LandmarkMethod,
         doc(
-            "How to make landmarks: by k-means at each site (local), by k-means over all sites through sums "
-            "(global), or by normal draws with the rows' mean and covariance (gaussian)."
+            "How to make landmarks: drawn from noisy statistics, which reveals no row (drawn); by k-means at each site "
+            "(local), or over all sites (global); drawn if the explained share is large enough, otherwise local with "
+            "noise, and local without noise if statistics are exact (auto)."
         ),
-    ] = "local"
+        Renamed({"gaussian": "drawn"}),
+    ] = "auto"
+    max_landmarks: Annotated[
+        Dimension,
+        doc("Largest number of drawn landmarks: auto doubles their number until the explained share is large enough."),
+    ] = 300
+    landmark_noise: Annotated[
+        Annotated[float, Ge(0), Le(10)] | None,
+        doc("Noise of local landmarks in standard deviations of a column. Default: 0.5 for auto, 0 for local."),
+    ] = None
     min_cluster_size: Annotated[
         Count,
         doc(
@@ -67,7 +94,7 @@ class FeatureSettings(KernelSettings):
         Count, doc("For fourier: number of random frequencies. Each gives a cosine and a sine feature.")
     ] = 100
 
-    def feature_problems(self) -> Iterator[str]:
+    def feature_problems(self, statistics_privacy: float) -> Iterator[str]:
         """What of these settings does not go together; see `Algorithm.problems`."""
         if self.features == "identity" and self.kernel != "linear":
             yield f'kernel: must be "linear" with features = "identity", which has no other, got "{self.kernel}"'
@@ -79,12 +106,28 @@ class FeatureSettings(KernelSettings):
             for name in names if features != self.features else ():
                 if self._is_set(name):
                     yield f'{name}: is of features = "{features}", and these are "{self.features}"; leave it out'
-        if self.features == "landmarks" and self.landmark_method == "gaussian" and self._is_set("min_cluster_size"):
-            yield "min_cluster_size: gaussian landmarks are no means of clusters; leave it out"
+        if self.features == "landmarks":
+            yield from self._landmark_problems(statistics_privacy)
+
+    def _landmark_problems(self, statistics_privacy: float) -> Iterator[str]:
+        if self.landmark_method == "drawn" and not statistics_privacy:
+            yield (
+                "landmark_method: drawn landmarks follow from noisy statistics, and these are exact; set "
+                "data.statistics_privacy above 0"
+            )
+        if self.landmark_noise and not statistics_privacy:
+            yield (
+                "landmark_noise: is in noisy standard deviations, and statistics are exact; set "
+                "data.statistics_privacy above 0"
+            )
+        if self.landmark_method == "drawn" and self._is_set("min_cluster_size"):
+            yield "min_cluster_size: drawn landmarks are no means of clusters; leave it out"
+        if self.landmark_method in ("drawn", "global") and self.landmark_noise is not None:
+            yield f"landmark_noise: is of local landmarks, and these are {self.landmark_method}; leave it out"
 
     def landmark_rows(self, *, with_site: bool) -> Extent | None:
         """Return what landmarks give the coordinator: copies, or with a site differences of the rounds it opens."""
-        if self.features != "landmarks" or self.landmark_method == "gaussian":
+        if self.features != "landmarks" or self.landmark_method == "drawn":
             return None
         return "some rows" if with_site and self.landmark_method == "global" else "copies"
 
@@ -94,7 +137,7 @@ class FeatureSettings(KernelSettings):
         See `Algorithm.remarks`.
         """
         method = self.landmark_method if self.features == "landmarks" else None
-        if method == "local" and coalition.coordinator and coalition.sites:
+        if method in ("auto", "local") and coalition.coordinator and coalition.sites:
             return [
                 f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator "
                 'the table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids '
@@ -120,8 +163,26 @@ class Features:
 
     map: FeatureMap
     description: str
-    figures: Mapping[str, int]
+    figures: Mapping[str, float]
     remarks: Mapping[str, str] = field(default_factory=dict)
+
+    def explained(self, share: float) -> Features:
+        """Return the same with an explained share, and a hint where landmarks do not reach the rows."""
+        sentence = f"{self.remarks['landmarks']}; explained share {share:.2f}"
+        if share < ENOUGH:
+            sentence += f", below {ENOUGH:g}: more landmarks or a smaller gamma reach more of the kernel"
+        figures = {**self.figures, "explained_share": round(share, 3)}
+        return replace(self, figures=figures, remarks={**self.remarks, "landmarks": sentence})
+
+    def with_lengths(self, mean_square: float | None) -> Features:
+        """Return the same with the explained share that follows from the features' lengths, if none is known.
+
+        mean_square: mean over rows of the squared lengths, which training opens. Of rbf alone it is the share.
+        """
+        of_rbf = isinstance(self.map, NystromMap) and self.map.kernel.name == "rbf"
+        if mean_square is None or not of_rbf or "explained_share" in self.figures:
+            return self
+        return self.explained(min(1.0, mean_square))
 
 
 def read_map(fields: Mapping[str, Any]) -> FeatureMap:
@@ -139,31 +200,77 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
         fourier = FourierMap.drawn(kernel.gamma, settings.frequencies, prepared.columns, seed)
         figures = {"frequencies": settings.frequencies, "rank": fourier.dimensions}
         return Features(fourier, f"{settings.frequencies} random frequencies", figures)
-    asked = asked_count(settings.landmarks, prepared.rows)
-    landmarks = choose_landmarks(
+    landmarks = _landmarks(federation, settings, prepared, seed)
+    nystrom = NystromMap.spanned(kernel, landmarks.points, settings.rank_tolerance)
+    count = len(landmarks.points)
+    figures = {
+        "landmarks": count,
+        "landmarks_asked": landmarks.asked,
+        "rank": nystrom.dimensions,
+        "records_exposed": landmarks.records_exposed,
+    }
+    remark = _shortfall(settings, landmarks, prepared.rows) + _origin(landmarks)
+    features = Features(nystrom, f"{count} landmarks, rank {nystrom.dimensions}", figures, {"landmarks": remark})
+    return features if landmarks.explained is None else features.explained(landmarks.explained)
+
+
+def _landmarks(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Landmarks:
+    """Return landmarks by the agreed method; with noisy statistics they are chosen once for all models of a run."""
+    statistics, method = prepared.statistics, settings.landmark_method
+    if statistics is None or method == "global" or (method == "local" and not settings.landmark_noise):
+        asked = asked_count(settings.landmarks, prepared.rows)
+        return _clustered(federation, settings, prepared, asked, seed)
+    if prepared.selected is not None:  # columns that a model chose are of this model alone
+        return _by_statistics(federation, settings, prepared, statistics, seed)
+    if prepared.kept.get("landmarks of") is not statistics:
+        prepared.kept["landmarks"] = _by_statistics(federation, settings, prepared, statistics, seed)
+        prepared.kept["landmarks of"] = statistics
+    landmarks: Landmarks = prepared.kept["landmarks"]
+    return landmarks
+
+
+def _by_statistics(
+    federation: Federation, settings: FeatureSettings, prepared: Prepared, statistics: NoisyStatistics, seed: int
+) -> Landmarks:
+    """Return landmarks that are drawn, or local ones with noise where these are agreed or drawn ones do not reach."""
+    described = describe_rows(federation, prepared, statistics)
+    counts = tried_counts(asdict(settings), statistics.rows)
+    if settings.landmark_method == "local":
+        return _clustered(federation, settings, prepared, counts[0], seed)
+    if prepared.selected is not None:
+        return Landmarks(drawn_points(prepared, described, counts[0], seed), "drawn", counts[0])
+    shares = open_shares(federation, described, counts)
+    if settings.landmark_method == "drawn":
+        points = drawn_points(prepared, described, counts[0], seed)
+        return Landmarks(points, "drawn", counts[0], explained=float(shares[0]))
+    if enough := smallest_enough(counts, shares):
+        explained = float(shares[counts.index(enough)])
+        return Landmarks(drawn_points(prepared, described, enough, seed), "drawn", counts[0], explained=explained)
+    federation.run("use_means", remember=True)
+    return replace(_clustered(federation, settings, prepared, counts[0], seed), drawn_reach=float(shares[-1]))
+
+
+def _clustered(
+    federation: Federation, settings: FeatureSettings, prepared: Prepared, asked: int, seed: int
+) -> Landmarks:
+    """Return means of clusters by the settings."""
+    return choose_landmarks(
         federation,
-        settings.landmark_method,
-        landmark_count(settings.landmarks, prepared.rows),
+        "global" if settings.landmark_method == "global" else "local",
+        asked,
         settings.min_cluster_size,
         prepared.site_rows,
         prepared.columns,
         seed,
-    )
-    nystrom = NystromMap.spanned(kernel, landmarks.points, settings.rank_tolerance)
-    count, exposed = len(landmarks.points), landmarks.records_exposed
-    return Features(
-        nystrom,
-        f"{count} landmarks, rank {nystrom.dimensions}",
-        {"landmarks": count, "landmarks_asked": asked, "rank": nystrom.dimensions, "records_exposed": exposed},
-        {"landmarks": _shortfall(settings, count, asked, prepared.rows) + _exposure(settings, count, exposed)},
+        noise_times(asdict(settings), is_exact=prepared.statistics is None),
     )
 
 
-def _shortfall(settings: FeatureSettings, count: int, asked: int, rows: int) -> str:
+def _shortfall(settings: FeatureSettings, landmarks: Landmarks, rows: int) -> str:
     """Return a clause that says why there are fewer landmarks than asked for; "" if there are not."""
+    count, asked, least = len(landmarks.points), landmarks.asked, settings.min_cluster_size
     if count >= asked:
         return ""
-    least = 1 if settings.landmark_method == "gaussian" else settings.min_cluster_size
     if asked > rows:
         why = f"there are {rows} rows"
     elif asked > rows // least:
@@ -175,10 +282,18 @@ def _shortfall(settings: FeatureSettings, count: int, asked: int, rows: int) -> 
     return f"{count} of the {asked} asked for: {why}; "
 
 
-def _exposure(settings: FeatureSettings, count: int, exposed: int) -> str:
-    """Whether landmarks are records."""
-    if settings.landmark_method == "gaussian":
-        return "normal draws: none is a row or a mean of rows"
-    if exposed:
-        return f"{exposed} of {count} are a single row's copy (algorithm.min_cluster_size = 3 avoids that)"
-    return "none is a single row's copy"
+def _origin(landmarks: Landmarks) -> str:
+    """Return a clause on what landmarks are made of, and what they give away."""
+    if landmarks.method == "drawn":
+        more = f"; {landmarks.asked} were asked for" if len(landmarks.points) > landmarks.asked else ""
+        return f"drawn from noisy statistics, so that none reveals a row{more}"
+    if landmarks.noise:
+        reach = landmarks.drawn_reach
+        why = "" if reach is None else f", since drawn ones have an explained share of {reach:.2f}"
+        return f"means of rows with noise of {landmarks.noise:g} deviations, for which no mu is claimed{why}"
+    if landmarks.records_exposed:
+        return (
+            f"{landmarks.records_exposed} of {len(landmarks.points)} are a single row's copy "
+            "(algorithm.min_cluster_size = 3 avoids that)"
+        )
+    return "none is a single row's copy, but exact means of few rows name these to whoever has a list of candidates"

@@ -6,8 +6,10 @@ not know; the coordinator hands the table on sorted. So neither it nor a site ca
 global: k-means over all sites, every Lloyd iteration one secure sum of per-cluster sums and counts. A site opens it,
 drops clusters that are too small and passes the next centres on to the other sites; the coordinator gets those of the
 end alone, and how many rounds there are depends on no row.
-gaussian: points drawn from the normal distribution that has the rows' mean and covariance, of which two secure sums
-are all that is asked. Columns of 0 and 1 get normal draws like any other.
+Landmarks that are drawn from noisy statistics are in `features.drawn`.
+
+With noise, local centres are made once in a run, of all rows that a site holds, and the same for all models. Each
+gets isotropic normal noise before it leaves the site. The generator of both is the site's secret.
 
 The paper overlooks that with many landmarks a cluster may hold a single row, and its "centre" is a patient's record;
 `min_cluster_size` merges clusters that are too small into their nearest, and centres that are copies are counted. It
@@ -21,16 +23,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features import k_means
+from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks
 from fedsvm.algorithms.settings import MAX_DIMENSION
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.errors import FederationError
+from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import AGREED, SitePart, free, step
 from fedsvm.federation.site.script import Script, repeat, seq
@@ -38,7 +42,7 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.passing_on import pass_on
 from fedsvm.protocols.secret_order import secret_order
 
-LandmarkMethod = Literal["local", "global", "gaussian"]
+LandmarkMethod = Literal["auto", "drawn", "local", "global"]
 
 ROUNDS_OPENED = (
     "sums over every cluster of every round of k-means: less its own rows they are of the other sites', and where a "
@@ -46,15 +50,41 @@ ROUNDS_OPENED = (
 )
 ROUNDS_PASSED_ON = "the centres of every round of k-means, without how many rows they are the mean of"
 LONE_ROWS = "a single row, where a cluster on the way to the landmarks holds one that is not its own"
-MOMENTS = "the mean and the covariance of all rows, which follow from the landmarks where there are more than columns"
+
+DEFAULT_NOISE = 0.5
+"""Noise of local landmarks where drawn ones do not reach the rows, in deviations of a column."""
+
+_WIDEST = 10.0
+"""Times the public deviation of a column that a site's rows may have."""
 
 
 @dataclass(frozen=True)
 class Landmarks:
-    """points (l, p); `records_exposed` of them are a single row's copy."""
+    """Landmarks, and how they came about.
+
+    Parameters
+    ----------
+    points : (l, p) array
+    method : {"drawn", "local", "global"}
+    asked : int
+        The number that was asked for.
+    records_exposed : int, default 0
+        Of them are a single row's copy.
+    noise : float, default 0.0
+        Of each local landmark, in deviations of a column.
+    explained : float, optional
+        Explained share of drawn landmarks, with noise.
+    drawn_reach : float, optional
+        The largest explained share of drawn landmarks, where local ones took their place.
+    """
 
     points: FloatArray
+    method: Literal["drawn", "local", "global"]
+    asked: int
     records_exposed: int = 0
+    noise: float = 0.0
+    explained: float | None = None
+    drawn_reach: float | None = None
 
 
 def asked_count(wanted: float, rows: int) -> int:
@@ -76,13 +106,24 @@ def landmark_count(wanted: float, rows: int) -> int:
     return count
 
 
-def landmark_script(terms: Terms) -> Script:
-    """Return the script of `choose_landmarks` by the agreed method."""
-    method, wanted = terms.settings["landmark_method"], terms.settings["landmarks"]
-    if method == "local":
-        return seq("agree_secret", "cluster", "local_landmarks", "records_exposed")
-    if method == "gaussian":
-        return seq("row_sums", "outer_products")
+def noise_times(settings: Mapping[str, Any], *, is_exact: bool) -> float:
+    """Return the agreed noise of local landmarks, in deviations of a column; 0 for exact means.
+
+    is_exact: whether statistics are, so that auto is `local`.
+    """
+    if (said := settings.get("landmark_noise")) is not None:
+        return float(said)
+    return DEFAULT_NOISE if settings.get("landmark_method") == "auto" and not is_exact else 0.0
+
+
+LOCAL_STEPS = ("agree_secret", "cluster", "local_landmarks", "records_exposed")
+
+
+def cluster_script(terms: Terms) -> Script:
+    """Return the script of `choose_landmarks`, locally or globally as agreed."""
+    if terms.settings["landmark_method"] != "global":
+        return seq(*LOCAL_STEPS)
+    wanted = terms.settings["landmarks"]
     most = len(k_means.rounds(wanted if type(wanted) is int else MAX_DIMENSION))
     return seq(repeat(seq("take_centres", "cluster_sums"), 1, most), "last_centres", "rows_isolated")
 
@@ -90,12 +131,13 @@ def landmark_script(terms: Terms) -> Script:
 class LandmarkSums(SitePart):
     """What a site does towards the landmarks."""
 
-    def __init__(self, site: HorizontalSite) -> None:
-        self._site = site
+    def __init__(self, site: HorizontalSite, drawn: DrawnLandmarks) -> None:
+        self._site, self._drawn = site, drawn
         self._centres: FloatArray = np.zeros((0, 0))
         self._copies = 0
         self._lone_rows: dict[int, int] = {}
         self._own_sizes: FloatArray = np.zeros(0)
+        self._noisy_centres: FloatArray | None = None
 
     # Local: of its own rows.
 
@@ -106,12 +148,31 @@ class LandmarkSums(SitePart):
         }
     )
     def cluster(self, quotas: list[int], min_cluster_size: int) -> None:
-        """Cluster this site's rows into at most its quota of centres."""
-        quota = quotas[self._site.channel.sites.index(self._site.site)]
-        self._centres, sizes = k_means.local_centres(
-            self._site.rows, quota, min_cluster_size, self._site.random("cluster")
-        )
+        """Cluster this site's rows into at most its quota of centres; noisy ones once in a run, of all its rows."""
+        site = self._site
+        quota = quotas[site.channel.sites.index(site.site)]
+        if times := noise_times(site.terms.settings, is_exact=self._drawn.is_exact):
+            if self._noisy_centres is None:
+                self._noisy_centres = self._with_noise(times, quota, min_cluster_size)
+            self._centres, self._copies = self._noisy_centres[:quota, site.columns], 0
+            return
+        self._centres, sizes = k_means.local_centres(site.rows, quota, min_cluster_size, site.random("cluster"))
         self._copies = int((sizes == 1).sum())
+
+    def _with_noise(self, times: float, quota: int, min_cluster_size: int) -> FloatArray:
+        """Return means of clusters (l, p) of all rows of this site, with normal noise of a secret generator.
+
+        Raises StepRefused for rows that are far wider than the public deviation of a column: noise would not hide them.
+        """
+        site = self._site
+        deviation, rows = self._drawn.deviation, site.all_rows
+        if len(rows) and float(np.sqrt(rows.var(axis=0).mean())) > _WIDEST * deviation:
+            raise StepRefused("the noisy statistics must have the deviations of the rows, and these are far wider")
+        secret = drawn_generator(site.channel)
+        random = np.random.default_rng(secret.getrandbits(128))
+        centres, _ = k_means.local_centres(rows, quota, min_cluster_size, random)
+        noise = [secret.gauss(0.0, times * deviation) for _ in range(centres.size)]
+        return np.asarray(centres + np.reshape(noise, centres.shape))
 
     @step(
         bound=math.inf,
@@ -208,24 +269,6 @@ class LandmarkSums(SitePart):
         of_others = np.rint(self._site.opened[:, -1]) - self._own_sizes
         self._lone_rows[rounds] = int((of_others == 1).sum())
 
-    # Gaussian: of two moments.
-
-    @step(bound=math.inf)
-    def row_sums(self) -> FloatArray:
-        """(p,): the sum of this site's scaled rows."""
-        return np.asarray(self._site.rows.sum(axis=0))
-
-    @step(
-        bound=math.inf,
-        told={
-            "mean": free("any point", "nothing; the sum follows from the rows' sum and the sum around their mean"),
-        },
-    )
-    def outer_products(self, mean: FloatArray) -> FloatArray:
-        """(p (p + 1) / 2,): the sum of the rows' outer products with themselves, less the mean; upper triangle."""
-        apart = self._site.rows - mean
-        return (apart.T @ apart)[np.triu_indices(len(mean))]
-
 
 def _table(centres: FloatArray, shape: tuple[int, int]) -> FloatArray:
     """Centres on top of a table of this shape, each with a 1 that says the place is taken."""
@@ -244,30 +287,30 @@ def _taken(table: FloatArray) -> FloatArray:
 
 def choose_landmarks(
     federation: Federation,
-    method: LandmarkMethod,
-    count: int,
+    method: Literal["local", "global"],
+    asked: int,
     min_cluster_size: int,
     rows: Mapping[str, int],
     columns: int,
     seed: int,
+    noise: float = 0.0,
 ) -> Landmarks:
-    """At most `count` landmarks by one of the methods, the same at every site.
+    """Return at most `asked` means of clusters by one of the methods, the same at every site.
 
     rows: training rows at each site. Raises FederationError when clusters of the wanted size leave none.
     """
-    if method == "gaussian":
-        return _gaussian_landmarks(federation, count, sum(rows.values()), columns, seed)
-    if method == "local":
-        landmarks = _local_landmarks(federation, count, min_cluster_size, rows, columns)
-    else:
+    count = landmark_count(asked, sum(rows.values()))
+    if method == "global":
         landmarks = _global_landmarks(federation, count, min_cluster_size, rows, columns, seed)
+    else:
+        landmarks = _local_landmarks(federation, count, min_cluster_size, rows, columns)
     if len(landmarks.points) == 0:
-        where = "of any site" if method == "local" else "over all sites"
+        where = "over all sites" if method == "global" else "of any site"
         raise FederationError(
             f"No cluster {where} has {min_cluster_size} rows: lower algorithm.min_cluster_size or algorithm.landmarks, "
-            'or have landmarks that are no means of rows, by algorithm.landmark_method = "gaussian".'
+            'or have landmarks that are no means of rows, by algorithm.landmark_method = "drawn".'
         )
-    return landmarks
+    return replace(landmarks, asked=asked, noise=noise)
 
 
 def _local_landmarks(
@@ -278,7 +321,7 @@ def _local_landmarks(
     federation.run("cluster", quotas=quotas, min_cluster_size=min_cluster_size)
     table = federation.sum("local_landmarks", shape=(sum(quotas), columns + 1), bound=math.inf, quotas=quotas)
     exposed = federation.sum("records_exposed", shape=(), bound=float(count))
-    return Landmarks(np.unique(_taken(table), axis=0), round(float(exposed)))
+    return Landmarks(np.unique(_taken(table), axis=0), "local", count, round(float(exposed)))
 
 
 def _global_landmarks(
@@ -299,27 +342,7 @@ def _global_landmarks(
     copies, lone = federation.sum("rows_isolated", shape=(2,), bound=most, rounds=len(rounds), **last)
     if times := round(float(lone)):
         federation.disclose(opener, "cluster_sums", LONE_ROWS, (columns,), times, kind="single-row")
-    return Landmarks(np.unique(_taken(table), axis=0), round(float(copies)))
-
-
-def _gaussian_landmarks(federation: Federation, count: int, rows: int, columns: int, seed: int) -> Landmarks:
-    mean = federation.sum("row_sums", shape=(columns,), bound=math.inf) / rows
-    triangle = np.triu_indices(columns)
-    upper = federation.sum("outer_products", shape=(len(triangle[0]),), bound=math.inf, mean=mean) / rows
-    covariance = np.zeros((columns, columns))
-    covariance[triangle] = upper
-    federation.disclose("sites", "outer_products", MOMENTS, (columns + 1, columns))
-    return Landmarks(normal_draws(mean, covariance + np.triu(covariance, 1).T, count, seed))
-
-
-def normal_draws(mean: FloatArray, covariance: FloatArray, count: int, seed: int) -> FloatArray:
-    """(count, p) from the normal distribution with this mean (p,) and covariance (p, p).
-
-    By the covariance's symmetric root, which is the same whatever eigenvectors a linear algebra library chooses.
-    """
-    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
-    root = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ eigenvectors.T
-    return np.asarray(mean + np.random.default_rng([seed, count]).standard_normal((count, len(mean))) @ root)
+    return Landmarks(np.unique(_taken(table), axis=0), "global", count, round(float(copies)))
 
 
 def shares(count: int, weights: list[int]) -> list[int]:

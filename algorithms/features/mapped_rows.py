@@ -10,15 +10,16 @@ import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite, Prepared
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
+from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks, draws
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
-from fedsvm.algorithms.features.landmarks import landmark_script
+from fedsvm.algorithms.features.landmarks import cluster_script
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import AGREED, CHECKED, SitePart, free, step
-from fedsvm.federation.site.script import Script, seq
+from fedsvm.federation.site.script import Script, maybe, seq
 from fedsvm.federation.site.terms import Terms
 
 
@@ -44,9 +45,9 @@ class MappedRows(FeatureRows):
     check_gamma: raises OrderRefused for a gamma of the kernel that was not agreed on.
     """
 
-    def __init__(self, site: HorizontalSite, check_gamma: Callable[[float], None]) -> None:
+    def __init__(self, site: HorizontalSite, drawn: DrawnLandmarks, check_gamma: Callable[[float], None]) -> None:
         super().__init__()
-        self._site, self._check_gamma = site, check_gamma
+        self._site, self._drawn, self._check_gamma = site, drawn, check_gamma
         self.features_apart: FloatArray = np.zeros((0, 0))
         self.map: FeatureMap = IdentityMap(0)
 
@@ -56,7 +57,10 @@ class MappedRows(FeatureRows):
             "features, kernel, degree, coef0": AGREED,
             "gamma, rho": CHECKED,
             "dimensions": free("a whole number", "nothing; it is the number of columns"),
-            "landmarks": free("as many points as agreed", "features in which later sums can isolate rows"),
+            "landmarks": free(
+                "as many points as agreed; drawn ones: those that the site draws",
+                "features in which later sums can isolate rows",
+            ),
             "map": free("any matrix", "features in which later sums can isolate rows"),
         },
     )
@@ -88,15 +92,36 @@ class MappedRows(FeatureRows):
             if np.shape(rho) != drawn.shape or not np.allclose(rho, drawn):
                 count = settings["frequencies"]
                 raise OrderRefused(f"rho must be the {count} frequencies that the agreed seed draws, and is not")
-        held, most = len(feature_map.get("landmarks", ())), settings.get("landmarks")
-        if type(most) is int and held > most:
-            raise OrderRefused(f"landmarks must be {most} or fewer, as agreed, got {held}")
+        if feature_map["features"] == "landmarks":
+            self._check_landmarks(feature_map["landmarks"])
+
+    def _check_landmarks(self, landmarks: FloatArray) -> None:
+        """Raise OrderRefused for more landmarks than an agreed count, and for others than are drawn."""
+        settings = self._site.terms.settings
+        most = settings.get("landmarks")
+        if draws(self._site.terms) and not self._drawn.replaced:
+            self._drawn.require_drawn(landmarks)
+            return
+        if type(most) is int and len(landmarks) > most:
+            raise OrderRefused(f"landmarks must be {most} or fewer, as agreed, got {len(landmarks)}")
 
 
 def mapping(terms: Terms) -> Script:
     """Return the script of `map_rows`."""
     landmarks = [landmark_script(terms)] if terms.settings["features"] == "landmarks" else []
     return seq(*landmarks, "receive_map")
+
+
+def landmark_script(terms: Terms) -> Script:
+    """Return the script of the landmarks; those by noisy statistics are chosen once for all models of a run."""
+    settings = terms.settings
+    if not draws(terms) and not settings["landmark_noise"]:
+        return cluster_script(terms)
+    if settings["landmark_method"] == "drawn":
+        return maybe("describe_rows", maybe("explained_shares"))
+    if settings["landmark_method"] == "auto":
+        return maybe("describe_rows", maybe("explained_shares", maybe("use_means", cluster_script(terms))))
+    return maybe("describe_rows", cluster_script(terms))
 
 
 def map_rows(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:

@@ -79,8 +79,8 @@ class NystromMap(FeatureMap):
         Returns
         -------
         landmarks : (l, p)
-            Points of the space of scaled rows. With `landmark_method = "local"` or "global" each is the mean of a
-            cluster of training rows.
+            Points of the space of scaled rows. Drawn ones follow from noisy statistics. Local and global ones are means
+            of clusters of rows, and local ones may have noise.
         map : (l, m)
             Matrix that turns kernel values into features.
         """

@@ -183,12 +183,14 @@ class Trained:
     """What came of training: its certificates, one for each problem, and weights and intercepts (P, m + 1).
 
     weights: None where the sites keep them. figures and remarks: what a result says of it beside the certificates.
+    mean_square: of the features' lengths, over all rows.
     """
 
     certificates: tuple[Certificate, ...]
     weights: FloatArray | None
     figures: dict[str, Any] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
+    mean_square: float | None = None
 
 
 @dataclass(frozen=True)
@@ -313,7 +315,7 @@ def _along_one_path(
     constant = sum(outcome.constant != 0 for outcome in outcomes)
     remark = Remark("one class", _ONE_CLASS if classes == 2 else _CONSTANT.format(constant, problems))
     certificates = tuple(outcome.certificate for outcome in outcomes)
-    return Trained(certificates, path.weights, {}, (remark,) if constant else ())
+    return Trained(certificates, path.weights, {}, (remark,) if constant else (), path.mean_square)
 
 
 def _by_cutting_planes(

@@ -264,7 +264,11 @@ class FederatedPath:
     ----------
     weights : FloatArray or None
         (K, m + 1) weights and intercepts, once they are opened to the coordinator.
+    mean_square : float
+        Of the features' lengths, over all rows.
     """
+
+    mean_square: float
 
     def __init__(
         self,
@@ -332,7 +336,8 @@ class FederatedPath:
     def _begin(self) -> None:
         """Have the sites that are there stand at 0, with a seed that they share."""
         squares, rows = self._squared_norms()
-        self._lever = math.sqrt(squares / rows) or 1.0 if self._intercept else 0.0
+        self.mean_square = squares / rows
+        self._lever = math.sqrt(self.mean_square) or 1.0 if self._intercept else 0.0
         factors = Factors.agreed(self._federation, self._weighting, self._classes)
         self._most, told = factors.largest, factors.told
         if self._scheme != "ovr":

@@ -272,7 +272,8 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
 
         def mapped() -> Any:
             rows = {site: prepared.site_rows.get(site, 0) for site in federation.sites}
-            return map_rows(federation, settings, Prepared(len(selected), rows), task.seed)
+            narrowed = replace(prepared, columns=len(selected), site_rows=rows, selected=selected)
+            return map_rows(federation, settings, narrowed, task.seed)
 
         features = federation.until_stable(mapped)
         weighting = settings.weighting(task.classes, by_row=task.weighted)

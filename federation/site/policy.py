@@ -46,9 +46,10 @@ class SitePolicy:
         rules, terms = SiteRules.from_fields(fields["rules"]), Terms.from_fields(fields["terms"])
         return cls(tuple(fields["sites"]), terms, rules)
 
-    def agree(self, run: bytes) -> None:
-        """Agree to take part. Raises OrderRefused for terms that the site's rules do not allow."""
+    def agree(self, run: bytes, exact_steps: Sequence[str] = ()) -> None:
+        """Agree to take part. Raises OrderRefused for terms, or exact steps, that the rules do not allow."""
         self.rules.check_terms(self.terms)
+        self.check_exact(exact_steps)
         self.charge(run)
 
     def charge(self, run: bytes) -> None:

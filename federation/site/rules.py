@@ -51,6 +51,11 @@ class SiteRules:
         The largest sum of the epsilons of all runs that `ledger` lists. None: any.
     ledger : str, default ""
         The file of these.
+    max_repeats : int, default None
+        How often the site takes part in a step again over other members, whose difference shows a site. None: any.
+    colluders : int, default 0
+        How many sites may work with the coordinator. Of a sum that goes on without lost sites, more than half of the
+        sites and these must remain, or the coordinator could open two sums with two halves.
     """
 
     algorithms: Mapping[str, Mapping[str, Any]] | None = None
@@ -62,6 +67,8 @@ class SiteRules:
     max_epsilon: float | None = None
     budget: float | None = None
     ledger: str = ""
+    max_repeats: int | None = None
+    colluders: int = 0
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
@@ -88,6 +95,14 @@ class SiteRules:
             raise OrderRefused(
                 f"by this site's policy it trains with {', '.join(self.columns)} alone, and not with "
                 f"{', '.join(others)}; have data.ignore leave them out"
+            )
+
+    def check_remaining(self, remaining: int, sites: int) -> None:
+        """Raise OrderRefused for a sum of which so few sites must remain that two parts of them could open it."""
+        if remaining > 1 and 2 * remaining <= sites + self.colluders:
+            raise OrderRefused(
+                f"by this site's policy {self.colluders} of {sites} sites may work with the coordinator, so a sum must "
+                f"need {(sites + self.colluders) // 2 + 1} sites or more, got {remaining}; raise protocol.threshold"
             )
 
     def check_order(self, order: Order, program: str) -> None:

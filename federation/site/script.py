@@ -347,9 +347,13 @@ class Place:
     ----------
     script : Script
         That of the whole run.
+    max_repeats : int, optional
+        How often steps may come again over other members; without it as often as the script allows.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, max_repeats: int | None = None) -> None:
+        self._max_repeats = max_repeats
+        self._over_others = 0
         self._may: Scripts = (script,)
         self._before: Scripts = ()
         self._last: tuple[str, bytes] = ("", b"")
@@ -382,12 +386,19 @@ class Place:
         last, now, anew = self._before, self._may, self._restarts
         if changed:
             last, now, anew = _grown(last), _grown(now), _grown(self._started_again())
+        is_over_others = changed and (is_repeated or not _after(now, step))
+        if is_over_others and self._over_others == self._max_repeats:
+            raise OrderRefused(
+                f"by this site's policy steps come again over other members {self._max_repeats} times at most; step "
+                f"{step!r} would once more"
+            )
         before = _distinct((*now, *anew))
         may = _after(before, step)
         if is_repeated:  # or, if the script has the step twice in a row, its second time
             before, may = _distinct((*before, *last)), _distinct((*may, *now))
         if not may:
             raise OrderRefused(self._reason(step))
+        self._over_others += is_over_others
         self._repeats = self._repeats + 1 if is_repeated and not changed else 0
         self._before, self._may, self._last = before, may, (step, told)
         self._members, self._changed, self._round = members, False, round_number

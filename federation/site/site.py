@@ -382,16 +382,22 @@ class Site:
             joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
             joined.terms = self._policy.terms
             self._script = self._policy.script or script_of(program, self._policy.terms)
-            self._place = Place(self._script)
+            self._place = Place(self._script, self._policy.rules.max_repeats)
             self._policy.rules.check_held(*joined.held())
-            self._policy.check_exact(exact_steps(program, self._script))
-            self._policy.agree(self._assignment.run)
+            self._check_sum()
+            self._policy.agree(self._assignment.run, exact_steps(program, self._script))
             self._program = joined
             if self._journal is not None:
                 self._replay(joined, self._journal)
             joined.charge_again = lambda: self._policy.charge(self._assignment.run)
         else:
             self._place.note_change()
+
+    def _check_sum(self) -> None:
+        """Raise OrderRefused for a sum that too few sites open, by the operator's rules."""
+        terms, count = self._policy.terms, len(self._policy.sites)
+        if self._policy.rules.colluders and (protocol := self._installation.sums.get(terms.sum_name)) is not None:
+            self._policy.rules.check_remaining(protocol(**terms.sum_options).min_remaining(count), count)
 
     def _miss(self, missed: Missed) -> None:
         """Move on in the script by the orders that went to others only."""

@@ -126,7 +126,13 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     else:
         needs_curve = data.evaluation != "nested"
         public_rows = data.public if data.public_source is None else MAX_COUNT  # not known before it is read
-        outline = Outline(public_rows, data.models, calibrated=data.calibration > 0, needs_curve=needs_curve)
+        outline = Outline(
+            public_rows,
+            data.models,
+            calibrated=data.calibration > 0,
+            needs_curve=needs_curve,
+            statistics_privacy=data.statistics_privacy,
+        )
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
         if isinstance(table.settings, KernelSettings):
             yield from (f"algorithm.{problem}." for problem in table.settings.scale_problems(data.scale))

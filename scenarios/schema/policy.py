@@ -59,6 +59,11 @@ class PolicyFile(Part):
     """The largest total epsilon of all runs in `ledger`."""
     ledger: str = ""
     """The site's own file that records the epsilon of each run."""
+    max_repeats: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
+    """The number of times that the site takes part in a step again over other members. 0 ends a run that loses a site
+    whose sums others repeat."""
+    colluders: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """The number of sites that may work with the coordinator. A masked sum must then need more sites to go on."""
 
     @field_validator("algorithms")
     @classmethod

@@ -1,0 +1,199 @@
+"""What landmarks that tell of no row cost in accuracy, with the explained share, on six data sets.
+
+`python -m benchmarks.landmarks FOLDER [--splits N]` needs FEDSVM_DATA, and writes landmarks.json and landmarks.md.
+
+Exact means of clusters are compared with landmarks by noisy statistics (mu of 0.5, five sites): chosen by `auto`, all
+drawn, and means with noise. The steps of sites and the coordinator are the real ones, called in this process without
+messages: their sums come to the same. LIBSVM then trains in the features, over ten splits of four to one.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+from sklearn.svm import SVC
+
+from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
+from fedsvm.algorithms.features.choice import FeatureSettings
+from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.mapped_site import MappedSite
+from fedsvm.algorithms.pan_svm import PanSite
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import read_partition
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.schema import spec
+from tools.arguments import parser
+
+STANDARD = ("data.label=label", "data.scale=standard", "data.test_fraction=0.2")
+VOWELS = ["hAd", "hEd", "hId", "hOd", "hUd", "hYd", "had", "hed", "hid", "hod", "hud"]
+SETS: Mapping[str, tuple[str, ...]] = {
+    "quickstart": ("quickstart",),
+    "wdbc": (
+        *("quickstart", "data.source=wdbc", "data.positive=malignant", *STANDARD),
+        *("algorithm.C=10", "algorithm.gamma=0.03"),
+    ),
+    "pima": (
+        *("quickstart", "data.source=pima_diabetes", "data.positive=1", "data.scale=minmax"),
+        *("algorithm.C=512", "algorithm.gamma=0.0078125"),
+    ),
+    "heart": ("quickstart", "data.source=heart", "data.positive=1", *STANDARD, "algorithm.C=1", "algorithm.gamma=0.05"),
+    "german": (
+        "quickstart",
+        "data.source=german",
+        "data.positive=1",
+        *STANDARD,
+        "algorithm.C=1",
+        "algorithm.gamma=0.03",
+    ),
+    "vowel": (
+        "digits",
+        "data.source=vowel",
+        f"data.classes={VOWELS}",
+        *STANDARD,
+        "algorithm.C=10",
+        "algorithm.gamma=0.3",
+        "algorithm.landmarks=0.25",
+    ),
+}
+EXACT = ("data.statistics_privacy=0", "algorithm.landmark_method=local")
+NOISY = ("data.statistics_privacy=0.5",)
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "local": EXACT,
+    "auto": (*NOISY, "algorithm.landmark_method=auto"),
+    "drawn": (*NOISY, "algorithm.landmark_method=drawn"),
+    "local with noise": (*NOISY, "algorithm.landmark_method=local", "algorithm.landmark_noise=0.5"),
+}
+
+
+class PooledFederation:
+    """Sites in this process, whose steps are called one after the other and summed in the clear."""
+
+    def __init__(self, sites: Mapping[str, MappedSite]) -> None:
+        self.sites = tuple(sites)
+        self._sites = list(sites.values())
+
+    def phase(self, name: str) -> nullcontext[None]:
+        """Return a context that does nothing."""
+        return nullcontext()
+
+    def disclose(self, *arguments: Any, **named: Any) -> None:
+        """Write nothing down."""
+
+    def run(self, step: str, *, remember: bool = False, **params: Any) -> None:
+        """Have each site carry out a step."""
+        if step == "agree_secret":
+            for site in self._sites:
+                site._secret = np.arange(4, dtype=np.uint64)
+            return
+        for site in self._sites:
+            site.find_step(step)(**params)
+
+    def sum(self, step: str, *, shape: tuple[int, ...], bound: float, **params: Any) -> FloatArray:
+        """Return the sum of what each site's step returns."""
+        return np.asarray(np.sum([site.find_step(step)(**params) for site in self._sites], axis=0).reshape(shape))
+
+    def gather(self, step: str, *, shape: tuple[int, ...]) -> dict[str, FloatArray]:
+        """Return what each site's step returns."""
+        return {site.site: site.find_step(step)() for site in self._sites}
+
+
+def mapped(scenario_words: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
+    """Return the accuracy of a scenario's model, and what is said of its landmarks."""
+    name, *overrides = scenario_words
+    scenario, base = spec.read(name, overrides=overrides)
+    data = dataset.prepare(scenario, base)
+    if scenario.data.statistics_privacy:
+        scenario, base = spec.read(name, overrides=[*overrides, f"data.ranges={_ranges(data)}"])
+    terms = terms_of(scenario)
+    draws = np.random.default_rng()
+    sites: dict[str, MappedSite] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for number, site in enumerate(data.names):
+            path = Path(folder, site)
+            data.write_partition(number, path)
+            sites[site] = PanSite(site, read_partition(str(path)), {"seed": scenario.seed})
+            sites[site].terms = terms
+            sites[site].channel = cast("Any", _Channel(data.names, draws))
+    federation = cast("Federation", PooledFederation(sites))
+    task = HorizontalTask(
+        data.schema, scenario.data.scale, scenario.seed, classes=data.classes, plan=StatisticsPlan.of(terms)
+    )
+    settings = cast("FeatureSettings", scenario.algorithm.settings)
+    features = map_rows(federation, settings, task.prepare(federation), task.seed)
+    train = np.vstack([site.mapped.features for site in sites.values()])
+    labels = np.concatenate([data.rows.labels[shard.rows] for shard in data.shards])
+    test = data.rows.take(data.test(None))
+    rows = features.map(task.columns(test.numeric, test.categorical))
+    model = SVC(C=scenario.algorithm.settings.C, kernel="linear").fit(train, labels)
+    share = float(np.clip((train**2).sum(axis=1), 0, 1).mean())
+    figures = {"landmarks": features.figures["landmarks"], "share": share, "remark": features.remarks["landmarks"]}
+    return float(model.score(rows, test.labels)), figures
+
+
+def _ranges(data: dataset.FederatedDataset) -> str:
+    """Return ranges as a code book has them: the lowest and the highest value with one digit, away from zero."""
+    ends = {}
+    for name, values in zip(data.schema.numeric, data.rows.numeric.T, strict=True):
+        size = 10.0 ** np.floor(np.log10(max(np.abs(values).max(), 1e-12)))
+        low, high = np.floor(values.min() / size) * size, np.ceil(values.max() / size) * size
+        ends[name] = [float(low), float(high if high > low else low + size)]
+    return "{" + ", ".join(f"{json.dumps(name)} = {each}" for name, each in ends.items()) + "}"
+
+
+class _Channel(SimpleNamespace):
+    """Of a site's channel what steps use here: the sites, and random numbers."""
+
+    def __init__(self, sites: tuple[str, ...], draws: np.random.Generator) -> None:
+        super().__init__(sites=tuple(sites))
+        self._draws = draws
+
+    def random(self, shape: tuple[int, ...]) -> Any:
+        return self._draws.integers(0, 2**64, size=shape, dtype=np.uint64)
+
+
+def measure(name: str, splits: int) -> Iterator[dict[str, Any]]:
+    """Yield the accuracy of every way on every split of a data set."""
+    for seed in range(1, splits + 1):
+        for way, changes in WAYS.items():
+            accuracy, figures = mapped((*SETS[name], *changes, f"seed={seed}"))
+            yield {"data": name, "seed": seed, "way": way, "accuracy": accuracy, **figures}
+
+
+def table(points: list[dict[str, Any]]) -> str:
+    """Return mean accuracy with its standard error, explained share and number of landmarks, in Markdown."""
+    lines = [f"| data set | {' | '.join(WAYS)} |", f"|---|{'---|' * len(WAYS)}"]
+    for name in dict.fromkeys(each["data"] for each in points):
+        cells = [_cell([each for each in points if (each["data"], each["way"]) == (name, way)]) for way in WAYS]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(points: list[dict[str, Any]]) -> str:
+    accuracies = [100 * each["accuracy"] for each in points]
+    error = np.std(accuracies, ddof=1) / np.sqrt(len(points)) if len(points) > 1 else 0.0
+    mean: Callable[[str], float] = lambda key: float(np.mean([each[key] for each in points]))  # noqa: E731
+    return f"{np.mean(accuracies):.1f} ± {error:.1f} ({mean('share'):.2f}, {mean('landmarks'):.0f})"
+
+
+if __name__ == "__main__":
+    arguments = parser("benchmarks.landmarks", __doc__)
+    arguments.add_argument("folder", type=Path, metavar="FOLDER", help="folder for what is measured")
+    arguments.add_argument("--splits", type=int, default=10, metavar="N", help="number of splits")
+    chosen = arguments.parse_args()
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    measured: list[dict[str, Any]] = []
+    for data_set in SETS:
+        measured += measure(data_set, chosen.splits)
+        print(table([each for each in measured if each["data"] == data_set]), flush=True)
+    (chosen.folder / "landmarks.json").write_text(json.dumps(measured, indent=1) + "\n")
+    (chosen.folder / "landmarks.md").write_text(table(measured))

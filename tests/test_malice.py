@@ -1,0 +1,112 @@
+"""What a coordinator that lies obtains of real site processes: refused, or what it still gains.
+
+Orders that differ between sites are in `test_unequal_orders`, steps and arguments beyond the terms in
+`test_agreed_steps`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsvm.federation.admission import Admission
+from fedsvm.federation.control import Missed
+from fedsvm.federation.errors import SiteFailed
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.rules import SiteRules
+from tests.conftest import drill
+from tests.test_agreed_steps import COLUMNS, encoded, sites, terms
+from tests.test_dropouts import total, total_of
+
+VICTIM = "site-5"
+
+
+def pretend_to_lose(federation: Federation, site: str) -> None:
+    """Go on as if a site had left."""
+    federation._runner.change_membership({site: "a lie"}, ())
+
+
+@pytest.mark.parametrize("protocol", ["ring", "masked"])
+def test_a_sum_that_comes_again_over_fewer_sites_shows_who_is_missing(protocol: str) -> None:
+    """This still succeeds, unless the policy of a site says otherwise."""
+    with drill(5, protocol=protocol) as federation:
+        of_all = total(federation)
+        pretend_to_lose(federation, VICTIM)
+        assert np.allclose(of_all - total(federation), total_of([VICTIM]), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("protocol", ["ring", "masked"])
+def test_a_site_repeats_no_sum_over_fewer_sites_if_its_policy_says_so(protocol: str) -> None:
+    with drill(5, protocol=protocol, rules=SiteRules(max_repeats=0)) as federation:
+        total(federation)
+        pretend_to_lose(federation, VICTIM)
+        with pytest.raises(SiteFailed, match=r"steps come again over other members 0 times at most; step 'total'"):
+            total(federation)
+
+
+def test_a_site_repeats_as_often_as_its_policy_says() -> None:
+    with drill(6, rules=SiteRules(max_repeats=1)) as federation:
+        total(federation)
+        pretend_to_lose(federation, "site-6")
+        total(federation)
+        pretend_to_lose(federation, VICTIM)
+        with pytest.raises(SiteFailed, match="over other members 1 times at most"):
+            total(federation)
+
+
+def test_a_masked_sum_that_two_parts_of_the_sites_could_open_is_refused() -> None:
+    rules = SiteRules(colluders=1)
+    said = r"1 of 5 sites may work with the coordinator.* must need 4 sites or more, got 3"
+    with pytest.raises(SiteFailed, match=said), drill(5, protocol="masked", rules=rules) as federation:
+        total(federation)
+    with drill(3, protocol="ring", rules=rules) as federation:
+        assert np.allclose(total(federation), total_of(federation.sites), rtol=0, atol=1e-9)
+
+
+def test_a_restarted_site_that_is_told_other_orders_opens_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Admission._missed
+
+    def lying(admission: Admission) -> Iterator[Missed]:
+        for missed in honest(admission):
+            (number, first), *rest = missed.orders
+            yield Missed(((number, replace(first, parameters={"factor": 3.0})), *rest))
+
+    with drill(5, rejoin=True) as federation:
+        total(federation)
+        monkeypatch.setattr(Admission, "_missed", lying)
+        os.kill(federation.pids[VICTIM], signal.SIGKILL)
+        with pytest.raises(SiteFailed, match="received different orders") as caught:
+            for _ in range(3):  # the first may be over before the site is missed
+                total(federation)
+        assert VICTIM in str(caught.value)
+
+
+def test_a_scale_of_its_choice_tells_whether_a_record_is_there() -> None:
+    """This still succeeds: on a scale where other rows are far away, the sum of squared lengths shows a single row."""
+    agreed = terms("pan-svm", kernel="rbf", gamma=0.25, landmarks=1)
+
+    def seen(candidate: np.ndarray) -> float:
+        with sites(agreed, SiteRules()) as federation:
+            encoded(federation)
+            federation.gather("row_count", shape=())
+            federation.sum("column_sums", shape=(COLUMNS,), bound=np.inf)
+            federation.sum("column_squares", shape=(COLUMNS,), bound=np.inf, mean=np.zeros(COLUMNS))
+            federation.run("rescale", offset=np.zeros(COLUMNS), scale=np.full(COLUMNS, 1e-4))
+            federation.run("agree_secret")
+            federation.run("cluster", quotas=[1, 0, 0], min_cluster_size=3)
+            federation.sum("local_landmarks", shape=(1, COLUMNS + 1), bound=np.inf, quotas=[1, 0, 0])
+            federation.sum("records_exposed", shape=(), bound=1.0)
+            kernel: dict[str, Any] = {"kernel": "rbf", "gamma": 0.25, "degree": 3, "coef0": 0.0}
+            landmarks = candidate[None] / 1e-4
+            federation.run("receive_map", features="landmarks", landmarks=landmarks, map=np.eye(1), **kernel)
+            return float(federation.sum("squared_norms", shape=(2,), bound=np.inf)[0])
+
+    of_a_site = np.random.default_rng(3).normal(size=(20, COLUMNS))[0]
+    assert seen(of_a_site) == pytest.approx(1.0, abs=1e-6)
+    assert seen(of_a_site + 0.5) == pytest.approx(0.0, abs=1e-6)
