@@ -79,7 +79,8 @@ def _placed(values: FloatArray, found: FloatArray, rows: EvaluationRows, absent:
     return placed
 
 
-def _majority(settings: Any, rows: EvaluationRows) -> FloatArray:
+def one_class_scores(settings: Any, rows: EvaluationRows) -> FloatArray:
+    """Return decision values that call every test row by the larger class of the training rows."""
     if len(rows.classes) == 2:
         return np.full(len(rows.test.rows), 1.0 if rows.train.labels.sum() >= 0 else -1.0)
     counts = [np.count_nonzero(rows.train.labels == number) for number in range(len(rows.classes))]
@@ -91,7 +92,7 @@ POOLED_BASELINES: Mapping[str, tuple[str, Score]] = {
     "libsvm-linear": ("a linear SVM", functools.partial(_svm, "linear")),
     "naive-bayes": ("Gaussian naive Bayes", _naive_bayes),
     "tree": ("a decision tree", _tree),
-    "majority": ("the larger class, always", _majority),
+    "majority": ("the larger class, always", one_class_scores),
     OF_CHOSEN: ("an SVM with the RBF kernel, of the chosen columns", functools.partial(_svm, "rbf")),
 }
 """By name: a phrase, and how rows are scored."""
@@ -104,20 +105,22 @@ def pooled_baselines(
 
     chosen: numbers of the columns that a model was left with; None where it has all.
     """
-    rows = _weighted(settings, rows)
+    rows = weighted(settings, rows)
     one_class = len(np.unique(rows.train.labels)) < 2
     found = []
     for name in names:
         phrase, score = POOLED_BASELINES[name]
-        if score is _majority and rows.weights is not None:
+        if score is one_class_scores and rows.weights is not None:
             phrase += ", without weights"
         began = time.perf_counter()
-        scores = (_majority if one_class else score)(settings, _of_columns(rows, chosen) if name == OF_CHOSEN else rows)
+        scores = (one_class_scores if one_class else score)(
+            settings, _of_columns(rows, chosen) if name == OF_CHOSEN else rows
+        )
         found.append(Baseline(name, phrase, scores, time.perf_counter() - began))
     return found
 
 
-def _weighted(settings: Any, rows: EvaluationRows) -> EvaluationRows:
+def weighted(settings: Any, rows: EvaluationRows) -> EvaluationRows:
     """Return the rows with what their losses are multiplied by, without training rows for which this is 0."""
     weights = rows.weights
     if isinstance(settings, ClassWeightSettings):

@@ -235,6 +235,9 @@ class Algorithm(ABC, Generic[S, M, T]):
         The numbers that only this algorithm's models have, each with its sentence; a sweep can plot them.
     chooses_columns : bool, default False
         Whether its models are of some columns, which they rank (`Model.ranked`).
+    own_method : str, default "svm"
+        What a site trains on its own rows alone, to compare the federated model with: "svm", which is a support vector
+        machine with the run's kernel, or the name of a baseline on pooled rows.
     multiclass : bool
         Whether it tells more than two classes apart; else data of more are refused before anything starts.
     """
@@ -250,13 +253,15 @@ class Algorithm(ABC, Generic[S, M, T]):
     figures: ClassVar[Mapping[str, str]] = {}
     chooses_columns: ClassVar[bool] = False
     multiclass: ClassVar[bool] = False
+    own_method: ClassVar[str] = "svm"
 
     def __init_subclass__(cls) -> None:
-        """Sites that hold rows can be asked to score them by the model."""
+        """Have sites that hold rows know the model that scores them, and what to train on their own rows."""
         super().__init_subclass__()
         site, model = getattr(cls, "Site", None), getattr(cls, "Model", None)
         if site is not None and model is not None and issubclass(site, HorizontalSite):
-            site.model_type = model
+            site.model_type, site.own_method = model, cls.own_method
+            site.settings_type = getattr(cls, "Settings", None)
 
     @property
     def summary(self) -> str:

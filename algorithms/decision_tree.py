@@ -316,6 +316,7 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
     """A decision tree over sites that hold rows, from secure sums of cross-tables (Quinlan 1986; Breiman 1984)."""
 
     name = "decision-tree"
+    own_method = "tree"
     estimator = "FederatedDecisionTreeClassifier"
     Settings, Site, Model = TreeSettings, TreeSite, TreeModel
     figures = {

@@ -193,6 +193,7 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
     """Naive Bayes over sites that hold rows, Gaussian or by categories, from secure sums over each class."""
 
     name = "naive-bayes"
+    own_method = "naive-bayes"
     estimator = "FederatedGaussianNB"
     Settings, Site, Model = NaiveBayesSettings, NaiveBayesSite, NaiveBayesModel
     figures = {"smallest_class": "rows of the smallest class", "columns": "of a row"}

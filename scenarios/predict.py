@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,6 +19,9 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import quoted
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.data.text_form import TextForm
+from fedsvm.scenarios.drift import ColumnDrift, drift, sparse_rows
+from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.outcome import SITE_MODELS
 from fedsvm.scenarios.run.result import RunResult, read_result
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
@@ -31,7 +34,9 @@ class Predictions:
     classes: all of them, in the order of the decision values.
     called: what rows are told apart by, and by that of each of them (n,).
     probabilities (n,): of the second class; None of a model that gives none. doubts: what of the rows' text may be
-    meant otherwise than it was read, in sentences.
+    meant otherwise than it was read, and warnings about values, in sentences. threshold: the decision value from which
+    a row is predicted as the second of two classes. drift: how each column differs from the training rows. measured:
+    the measures, if the rows have labels. version: of fedsvm that trained the model; "" if not known.
     """
 
     decisions: FloatArray
@@ -40,6 +45,10 @@ class Predictions:
     probabilities: FloatArray | None = None
     classes: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
+    threshold: float = 0.0
+    drift: tuple[ColumnDrift, ...] = ()
+    measured: Metrics | None = None
+    version: str = ""
 
     def lines(self) -> Iterator[str]:
         """As comma-separated text."""
@@ -62,11 +71,32 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
-def predict(folder: Path, source: str, identifier: str | None = None) -> Predictions:
-    """What the model in a run's folder says of the rows of `source`, a path or the name of a data set.
+Unknown = Literal["refuse", "missing"]
+"""What becomes of categories that the model does not know."""
 
-    identifier: the column that rows are told apart by; without it they are numbered from 1.
-    Raises ScenarioError for a folder without a model, and for rows that do not have the model's columns.
+
+def predict(
+    folder: Path, source: str, identifier: str | None = None, *, unknown: Unknown = "missing", judge: bool = False
+) -> Predictions:
+    """Return what the model in a run's folder predicts for the rows of `source`, a path or the name of a data set.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's.
+    source : str
+        The rows.
+    identifier : str, optional
+        The column that rows are told apart by; without it they are numbered from 1.
+    unknown : {"missing", "refuse"}
+        What becomes of a category that the model does not know.
+    judge : bool
+        Whether to measure the predictions against the labels of the rows.
+
+    Raises
+    ------
+    ScenarioError
+        The folder has no model, the rows do not have the model's columns, or they have no labels to judge by.
     """
     result = read_result(folder)
     if result.model is None:
@@ -92,7 +122,11 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     filled = {} if filling is None else dict(zip(of, filling.tolist(), strict=False))
     others = [name for each in [arrays, *parts] if "left_out" in each for name in each["left_out"].tolist()]
     read = {column: _without_text(values) if column in columns else values for column, values in table.columns.items()}
-    rows = _Rows(source, read, _spare(result) | {identifier or ""}, filled, others).take(columns)
+    taken = _Rows(source, read, _spare(result) | {identifier or ""}, filled, others, unknown == "missing")
+    rows = taken.take(columns)
+    kind = str(arrays["scaling"]) if "scaling" in arrays else result.scenario["data"]["scale"]
+    ranges = dict(zip(arrays["ranged"].tolist(), arrays["ranges"].tolist(), strict=True)) if "ranged" in arrays else {}
+    drifted = drift(read, columns, taken.origins(columns), scale, kind, ranges, taken.categories(columns))
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
@@ -101,8 +135,49 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     if identifier is not None:
         called = (identifier, _identifiers(source, form, identifier))
     chances = None if calibration is None else calibration.probabilities(decisions)
-    doubts = tuple(each.doubt for each in table.forms.values() if each.doubt)
-    return Predictions(decisions, predicted, called, chances, tuple(classes.tolist()), doubts)
+    sparse = sparse_rows(read, list(dict.fromkeys(taken.origins(columns).values())))
+    doubts = (
+        *(each.doubt for each in table.forms.values() if each.doubt),
+        *(sentence for each in drifted for sentence in each.warnings()),
+        *([sparse] if sparse else []),
+    )
+    names = tuple(classes.tolist())
+    measured = None
+    if judge:
+        labels = _labels(source, read, result.scenario["data"]["label"], names)
+        measured = metrics.mean_metrics(
+            [metrics.evaluate(decisions, labels, threshold=threshold, probabilities=chances)]
+        )
+    version = str(arrays.get("version", result.environment.fedsvm))
+    return Predictions(decisions, predicted, called, chances, names, doubts, threshold, drifted, measured, version)
+
+
+def _labels(source: str, table: Mapping[str, NDArray[Any]], label: str, classes: tuple[str, ...]) -> FloatArray:
+    """Return the labels of rows: +1 and -1, or numbers of more classes. Raises ScenarioError if they have none."""
+    if label not in table:
+        raise ScenarioError([f"--report: {source} has no column {label!r}, which holds the labels; add it."])
+    values = table[label]
+    if values.dtype.kind != "U":
+        values = np.array([f"{value:g}" for value in values.tolist()])
+        named = {f"{float(name):g}": place for place, name in enumerate(classes) if _is_number(name)}
+    else:
+        named = {name: place for place, name in enumerate(classes)}
+    unknown = sorted(set(values.tolist()) - named.keys())
+    if unknown:
+        row = int(np.flatnonzero(~np.isin(values, list(named)))[0]) + 1
+        raise ScenarioError(
+            [f"--report: column {label!r} of {source} must hold one of {quoted(classes)}, got another in row {row}."]
+        )
+    places = np.array([named[value] for value in values.tolist()], dtype=np.float64)
+    return places if len(classes) > 2 else 2 * places - 1
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _without_text(values: NDArray[Any]) -> NDArray[Any]:
@@ -155,7 +230,8 @@ class _Rows:
     """A table that was read: float64 with NaN, or text with "" for missing values, by column.
 
     filled: what stands for missing numbers, by column, where the run filled them; text may then be missing too.
-    left_out: columns that the run knew and the model is not of; rows may have them or not.
+    left_out: columns that the run knew and the model is not of; rows may have them or not. takes_unknown: whether a
+    category that the model does not know is taken as missing.
     """
 
     source: str
@@ -163,10 +239,23 @@ class _Rows:
     spare: set[str]
     filled: dict[str, float]
     left_out: Sequence[str] = ()
+    takes_unknown: bool = False
+
+    def origins(self, wanted: Sequence[str]) -> dict[str, str]:
+        """Return the column of the table that each of the model's columns comes from."""
+        return {name: self._origin(name) for name in wanted}
+
+    def categories(self, wanted: Sequence[str]) -> dict[str, list[str]]:
+        """Return the categories that the run knew, by column."""
+        found: dict[str, list[str]] = {}
+        for name in (*wanted, *self.left_out):
+            if (of := self._origin(name)) != name and not self._is_indicator(name):
+                found.setdefault(of, []).append(name.partition("=")[2])
+        return found
 
     def take(self, wanted: list[str]) -> FloatArray:
         """(n, p) the model's columns, 0/1 for "column=value" where the table has no column of that whole name."""
-        if problems := list(self._misfits({name: self._origin(name) for name in wanted})):
+        if problems := list(self._misfits(self.origins(wanted))):
             raise ScenarioError(problems)
         return np.column_stack([self._column(name) for name in wanted]).astype(np.float64)
 
@@ -195,17 +284,10 @@ class _Rows:
         if unexpected := [name for name in self.table if name not in used and name not in beside]:
             them = _them(unexpected)
             yield f"{self.source} has {quoted(unexpected)}, which the model does not know; leave {them} out."
-        known = {**origin, **{name: self._origin(name) for name in self.left_out}}
+        categories = self.categories(list(origin))
         for name in used:
             if name in self.table:
-                yield from self._misfit(
-                    name,
-                    [
-                        key.partition("=")[2]
-                        for key, of in known.items()
-                        if of == name != key and not self._is_indicator(key)
-                    ],
-                )
+                yield from self._misfit(name, categories.get(name, []))
 
     def _misfit(self, name: str, categories: list[str]) -> Iterator[str]:
         values = self.table[name]
@@ -216,7 +298,7 @@ class _Rows:
             yield f"Column {name!r} of {self.source} holds {kinds[0]}, and in the run it held {kinds[1]}."
         elif len(gaps) and not self.filled:
             yield f"{self.source} has no value in row {gaps[0] + 1}, column {name!r}; fill it."
-        elif text and (unknown := sorted(set(values.tolist()) - {*categories, ""})):
+        elif text and not self.takes_unknown and (unknown := sorted(set(values.tolist()) - {*categories, ""})):
             known = quoted(categories)
             yield f"Column {name!r} of {self.source} must hold one of {known}, as in the run, got {quoted(unknown)}."
 

@@ -171,14 +171,41 @@ class Evaluation(SitePart):
         labels = site.partition.arrays["labels"][:, site.tested]
         if not labels.size:
             return np.zeros(size_of(classes, bins))
+        return counted(self._decisions(model, kept=kept), labels, threshold, bins)
+
+    @step(bound=math.inf)
+    def own_model_counts(self, model: FloatArray, threshold: float, kept: bool, classes: int) -> FloatArray:
+        """(10,) sums over the rows that are held out, by this site's own model and by the federated one.
+
+        See `OwnCounts`. The own model is of this site's training rows alone.
+
+        model: the bytes of the federated model's file, (n,) uint8. kept: whether this site has the part of it that
+        scores.
+        """
+        from fedsvm.algorithms.contract import EvaluationRows  # imports this module
+        from fedsvm.algorithms.data.columns import Labelled
+        from fedsvm.algorithms.own_models import OwnCounts, own_scores
+
+        site = self._site
+        every = site.partition.arrays["labels"]
+        labels = every[0] if len(every) == 1 else every.argmax(axis=0).astype(np.float64)
+        if not site.tested.any() or not site.training.any():
+            return OwnCounts().to_array()
+        train, test = Labelled(site.scaled, labels[site.training]), Labelled(site.rows_tested, labels[site.tested])
+        names = tuple(map(str, site.terms.reading.get("classes") or range(classes)))
+        settings = site.settings_type(**site.terms.settings)
+        own = own_scores(site.own_method, settings, EvaluationRows(train, test, None, names, site.weights))
+        return OwnCounts.of(self._decisions(model, kept=kept), own, test.labels, threshold).to_array()
+
+    def _decisions(self, model: FloatArray, *, kept: bool) -> FloatArray:
+        """Return decision values of the rows that are held out."""
         with np.load(io.BytesIO(model.tobytes())) as file:
             arrays = dict(file)
         parts = []
         if kept:
-            with np.load(site.settings["model_path"]) as file:
+            with np.load(self._site.settings["model_path"]) as file:
                 parts.append(dict(file))
-        decisions = site.model_type.from_arrays(arrays, parts).decision_function(site.rows_tested)
-        return counted(decisions, labels, threshold, bins)
+        return self._site.model_type.from_arrays(arrays, parts).decision_function(self._site.rows_tested)
 
 
 class HorizontalSite(SiteProgram):
@@ -188,12 +215,18 @@ class HorizontalSite(SiteProgram):
     ----------
     model_type : type
         The model that its algorithm trains, which this site can be asked to score rows by.
+    own_method : str
+        What this site trains on its own rows alone, to compare the model with.
+    settings_type : type
+        The settings of its algorithm.
     scaled : (n, p) FloatArray
         The training rows on the common scale. `rows` are these, or some of their columns.
     """
 
     part_types: ClassVar[PartTypes] = (ColumnSums, StatisticsSums, Evaluation)
     model_type: ClassVar[type[Scorer]]
+    own_method: ClassVar[str]
+    settings_type: ClassVar[Any]
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
@@ -371,7 +404,9 @@ def each_model(terms: Terms, *parts: Script | str) -> Script:
     """
     folds = agreed_folds(terms.reading)
     is_tested = folds and terms.reading.get("tested_by") == "sites"
-    return repeat(seq(*parts, *(["score_counts"] if is_tested else [])), 1, max(1, folds))
+    is_compared = is_tested and terms.reading.get("compare_sites")
+    tests = [*(["score_counts"] if is_tested else []), *(["own_model_counts"] if is_compared else [])]
+    return repeat(seq(*parts, *tests), 1, max(1, folds))
 
 
 # What the sites agree on.

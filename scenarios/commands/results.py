@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +18,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
     from fedsvm.scenarios.forecast import Total
+    from fedsvm.scenarios.predict import Predictions
 
 app = typer.Typer()
 
@@ -89,15 +90,48 @@ def predict(
         str | None,
         typer.Option("--id", metavar="COLUMN", help="Column to use as row identifier instead of the row number."),
     ] = None,
+    unknown: Annotated[
+        Literal["missing", "refuse"],
+        typer.Option(metavar="missing|refuse", help="What to do with categories that the model does not know."),
+    ] = "missing",
+    report: Annotated[
+        bool,
+        typer.Option("--report", help="Print measures against the labels of the rows, and drift, not predictions."),
+    ] = False,
 ) -> None:
     """Predict new rows with the model of a run. The output is CSV: row, decision value and class."""
     from fedsvm.scenarios import predict
 
-    predicted = predict.predict(run_folder, rows, identifier)
+    predicted = predict.predict(run_folder, rows, identifier, unknown=unknown, judge=report)
     text = "\n".join(predicted.lines()) + "\n"
     for doubt in predicted.doubts:
         errors.print(f"note {visible(rows)}: {visible(doubt)}", soft_wrap=True, markup=False)
-    if target is None:
+    if predicted.threshold:
+        errors.print(f"note threshold: {_threshold(predicted)}", soft_wrap=True, markup=False)
+    if report:
+        _print_report(predicted)
+    elif target is None:
         print(text, end="")
-    else:
+    if target is not None:
         write_new(target, text)
+
+
+def _threshold(predicted: Predictions) -> str:
+    return f"rows are {predicted.classes[1]!r} from a decision value of {predicted.threshold:.4g} on"
+
+
+def _print_report(predicted: Predictions) -> None:
+    """Print the measures of predictions with their intervals, and how columns differ from the training rows."""
+    from fedsvm.scenarios import drift
+    from fedsvm.scenarios.report import summary
+
+    found = [("model", f"trained by fedsvm {predicted.version}")]
+    if len(predicted.classes) == 2:
+        found.append(("threshold", _threshold(predicted)))
+    if predicted.measured is not None:
+        found += summary.measure_lines(predicted.measured, predicted.classes)
+    width = max(len(name) for name, _ in found)
+    for name, value in found:
+        print(f"{name.ljust(width)}  {visible(value)}")
+    print()
+    print_table([drift.HEAD, *(each.cells() for each in predicted.drift)])

@@ -47,7 +47,8 @@ def hold(name: str, file: str, terms: Terms) -> Held:
     is_vertical = terms.reading.get("partition") == "vertical"
     own = {"source": file} if is_vertical else {"sources": {name: file}}
     try:
-        settings = DataSpec.model_validate({**terms.reading, **own})
+        said = {key: value for key, value in terms.reading.items() if key != "compare_sites"}
+        settings = DataSpec.model_validate({**said, **own})
         return (_columns_held if is_vertical else _held)(settings, name, terms.seed)
     except ScenarioError as error:
         raise StepRefused(" ".join(error.problems)) from error

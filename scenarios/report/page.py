@@ -13,13 +13,15 @@ from typing import Any
 from fedsvm.algorithms.privacy.accountant import Release
 from fedsvm.federation.report import DisclosureReport, ProtocolCost
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.scenarios.figures import area, human_bytes, percent
+from fedsvm.scenarios.figures import area, human_bytes, percent, percent_range, plain_range
 from fedsvm.scenarios.report import exchange, template, whole_run
+from fedsvm.scenarios.report.cards import cards, of_fewer
 from fedsvm.scenarios.report.run_plots import gap_curves, human_seconds, plots
 from fedsvm.scenarios.report.summary import dealt, fold_names, interval, lines, release_remarks, repeats
 from fedsvm.scenarios.run.audit import Finding
+from fedsvm.scenarios.run.intervals import Interval
 from fedsvm.scenarios.run.log import NAME as LOG
-from fedsvm.scenarios.run.metrics import Metrics
+from fedsvm.scenarios.run.metrics import Metrics, Score
 from fedsvm.scenarios.run.result import RunResult, SiteResult, read_result, write_whole
 from fedsvm.scenarios.run.selection import SelectionResult
 from fedsvm.scenarios.schema import spec
@@ -63,7 +65,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "ways_out": list(_ways_out(folder, result)),
         "facts": list(_facts(result)),
         "command": result.environment.command,
-        "cards": list(_cards(result)),
+        "cards": list(cards(result)),
         "notes": [*result.warnings, *(collusion.remarks if collusion else ()), *release_remarks(result)],
         "summary": lines(result),
         "plots": plots(result, log, ledger),
@@ -78,6 +80,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "logged": [_logged(event) for event in log if event["event"] == "site_log"],
         "confusion": _confusion(result),
         "measures": _measures(result),
+        "own_models": _own_models(result),
         "dealt": dealt(result),
         "repeats": repeats(result),
         "folds": _folds(result, log),
@@ -149,53 +152,6 @@ def _ways_out(folder: Path, result: RunResult) -> Iterator[str]:
     )
 
 
-def _cards(result: RunResult) -> Iterator[dict[str, str]]:
-    """The figures that are looked for first."""
-    if (metrics := result.metrics) is not None:
-        several = len(metrics.folds) > 1
-        spread = statistics.stdev(fold.accuracy for fold in metrics.folds) if several else 0.0
-        aside = f"± {100 * spread:.2f} over {dealt(result)}" if several else "on the test rows"
-        if not several and metrics.majority_accuracy is not None:
-            aside = f"{percent(metrics.majority_accuracy)} by the majority class"
-        aside += _within(metrics, "accuracy")
-        yield {"name": "accuracy", "value": percent(metrics.accuracy), "beside": aside}
-        if metrics.auc is not None:
-            areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
-            of = (
-                "mean over classes, each against the others" if metrics.confusion_matrix else "area under the ROC curve"
-            )
-            aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else of
-            aside += _of_fewer(metrics, "auc") + _within(metrics, "auc")
-            yield {"name": "AUC", "value": area(metrics.auc), "beside": aside}
-        if (share := metrics.binary_accuracy) is not None and metrics.f1 is not None:
-            aside = f"mean over classes; each against the others right for {100 * share:.1f} %"
-            yield {"name": "F1", "value": f"{metrics.f1:.3f}", "beside": aside}
-        for name, share in (("sensitivity", metrics.sensitivity), ("specificity", metrics.specificity)):
-            if share is not None:
-                of = "positive" if name == "sensitivity" else "negative"
-                aside = f"of the {of} rows called so{_of_fewer(metrics, name)}{_within(metrics, name)}"
-                yield {"name": name, "value": f"{100 * share:.1f} %", "beside": aside}
-    if (pooled := result.centralised) is not None:
-        aside = "all rows in one place" if result.alignment is None else "all columns in one place"
-        yield {"name": "pooled", "value": percent(pooled.accuracy), "beside": aside}
-    if result.privacy is not None:
-        yield {"name": "epsilon", "value": f"{result.privacy.epsilon:g}", "beside": result.privacy.mechanism}
-    if result.model is not None and result.model.gap is not None:
-        yield {"name": "certified gap", "value": f"{result.model.gap:.1e}", "beside": "above the optimum at most"}
-    if (cost := result.cost) is not None:
-        carried = cost.predicted_wire_bytes if cost.wire_bytes is None else cost.wire_bytes
-        yield {"name": "on the wire", "value": human_bytes(carried), "beside": f"{cost.messages} messages"}
-        aside = f"{cost.aborted} aborted" if cost.aborted else f"{cost.hops} hops"
-        yield {"name": "rounds", "value": str(cost.rounds), "beside": aside}
-    yield {"name": "time", "value": human_seconds(result.timing.total_s), "beside": f"{len(result.sites)} sites"}
-
-
-def _within(metrics: Metrics, name: str) -> str:
-    """Return the confidence interval of a measure as the end of a phrase."""
-    text = interval(metrics, name)
-    return f"; 95 % interval {text}" if text else ""
-
-
 def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """What of the page is there, by the ids of its headings."""
     listed = [
@@ -207,6 +163,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("sites", "Sites", run["sites"]),
         ("logged", "Logged", run["logged"]),
         ("measures", "Measures", run["measures"]),
+        ("own", "Sites alone", run["own_models"]),
         ("folds", "Folds", run["folds"]),
         ("columns", "Columns", run["ranking"]),
         ("audit", "Audit", run["audit"]),
@@ -317,13 +274,29 @@ def _measured(
         if (value := getattr(metrics, name)) is not None:
             deviation = metrics.deviations.get(name)
             spread = "" if deviation is None else f"± {written(deviation)}"
-            yield f"{said}{_of_fewer(metrics, name)}", written(value), interval(metrics, name), spread
+            yield f"{said}{of_fewer(metrics, name)}", written(value), interval(metrics, name), spread
 
 
-def _of_fewer(metrics: Metrics, name: str) -> str:
-    """Of how many folds a measure is, where some have none."""
-    known, folds = metrics.folds_with(name), len(metrics.folds)
-    return f", of the {known} of {folds} folds that have it" if known < folds else ""
+def _own_models(result: RunResult) -> list[list[str]]:
+    """Return a row for each site's own model, for the federated one and for the gain; empty if not compared."""
+    if (own := result.own_models) is None:
+        return []
+
+    def row(name: str, rows: str, of: Score, intervals: Mapping[str, Interval], gain: str = "") -> list[str]:
+        accuracy, auc = intervals.get(f"accuracy{gain}"), intervals.get(f"auc{gain}")
+        within = [
+            percent_range(accuracy.low, accuracy.high) if accuracy else "",
+            plain_range(auc.low, auc.high) if auc else "",
+        ]
+        return [name, rows, percent(of.accuracy), within[0], area(of.auc), within[1]]
+
+    measured = result.metrics.intervals if result.metrics is not None and own.tested_by == "runner" else {}
+    return [
+        *(row(site, str(each.rows), each, each.intervals) for site, each in own.sites.items()),
+        row("sites alone, mean", "", own, own.intervals),
+        row("federated", "", own.federated, measured),
+        row("gain", "", Score(own.accuracy_gain, own.auc_gain), own.intervals, "_gain"),
+    ]
 
 
 def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:

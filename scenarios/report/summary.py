@@ -20,6 +20,7 @@ from fedsvm.scenarios.figures import counted, human_bytes, percent, percent_rang
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
+from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import ModelResult, RunResult, Timing
 from fedsvm.scenarios.run.selection import AccuracyEstimate, SelectionResult
 
@@ -82,12 +83,11 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found.append(("records", f"{alignment.records} that all sites hold, aligned by {alignment.by}"))
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
-        found.append(("accuracy", _metrics(result.metrics, dealt(result))))
-        found += _class_lines(result.metrics, model.classes)
-        if result.metrics.intervals:
-            found.append(("intervals", f"95 %: {_intervals(result.metrics)}"))
+        found += measure_lines(result.metrics, model.classes, dealt(result))
     if result.at_sites is not None:
         found.append(("at sites", _at_sites(result.at_sites)))
+    if result.own_models is not None:
+        found.append(("sites alone", _own_models(result.own_models)))
     if result.selection is not None:
         found += selection_lines(result.selection)
     if result.centralised is not None:
@@ -98,6 +98,14 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found += _privacy_lines(result.privacy)
     if result.baselines:
         found.append(("baselines", _baselines(result)))
+    return found
+
+
+def measure_lines(measured: Metrics, classes: tuple[str, ...], folds: str = "") -> list[tuple[str, str]]:
+    """Return the lines of measures with their confidence intervals. folds: how rows were dealt, see `dealt`."""
+    found = [("accuracy", _metrics(measured, folds)), *_class_lines(measured, classes)]
+    if measured.intervals:
+        found.append(("intervals", f"95 %: {_intervals(measured)}"))
     return found
 
 
@@ -285,6 +293,22 @@ def _at_sites(found: SiteMetrics) -> str:
     rows = sum(map(sum, found.confusion_matrix)) if found.confusion_matrix else 0
     rows += sum(asdict(found.confusion).values()) if found.confusion else 0
     return f"{percent(found.accuracy)} of {rows} rows that they hold out{auc}, by secure sums"
+
+
+def _own_models(own: OwnModels) -> str:
+    """Return what the sites' own models come to, and what federating gains."""
+    auc = f", AUC {own.auc:.4f}" if own.auc is not None else ""
+    spread = ""
+    if own.sites:
+        found = [each.accuracy for each in own.sites.values()]
+        spread = f" ({percent(min(found))} to {percent(max(found))})"
+    accuracy, area = own.intervals.get("accuracy_gain"), own.intervals.get("auc_gain")
+    within = f" (95 %: {percent_range(accuracy.low, accuracy.high)})" if accuracy else ""
+    gains = [f"{percent(own.accuracy_gain)} of accuracy{within}"]
+    if own.auc_gain is not None:
+        within = f" (95 %: {plain_range(area.low, area.high)})" if area else ""
+        gains.append(f"{own.auc_gain:.4f} of AUC{within}")
+    return f"{percent(own.accuracy)}{spread}{auc} by each site's own model; federating gains {' and '.join(gains)}"
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:

@@ -14,16 +14,18 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
+from fedsvm.algorithms.own_models import count_at_sites, own_scores, phrase_of
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.privacy.ledger import DataIdentity
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores, score_at_sites
-from fedsvm.federation.arrays import IntArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data.dataset import FederatedDataset, Rows
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.audit import GroundTruth
 from fedsvm.scenarios.run.evaluation import compare_with_pooled, pooled_order
 from fedsvm.scenarios.run.outcome import ModelEvaluation, site_model
+from fedsvm.scenarios.run.own_models import OwnModels, compare_counts, compare_own
 from fedsvm.scenarios.run.selection import FoldSelection, fold_selection
 from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.run.training import Source, training_of
@@ -95,6 +97,7 @@ class RowSource(Source):
         return ModelEvaluation(
             test=None if scores is None else metrics.counted(scores, threshold),
             at_sites=scores,
+            own=self.own_at_sites(federation, model),
             selection=None if model.ranked is None else FoldSelection(model.ranked),
         )
 
@@ -102,6 +105,13 @@ class RowSource(Source):
         """Have the sites score the rows that they hold out; None if they hold out none."""
         tested = self.scenario.data.tested_at_sites
         return score_at_sites(federation, model, len(self.classes)) if tested else None
+
+    def own_at_sites(self, federation: Federation, model: Model) -> OwnModels | None:
+        """Have the sites compare own models on rows that they hold out; None if they hold out none or need not."""
+        if not (self.scenario.compare.sites and self.scenario.data.tested_at_sites):
+            return None
+        phrase = phrase_of(self.scenario.algorithm.implementation.own_method)
+        return compare_counts(phrase, count_at_sites(federation, model, len(self.classes)))
 
 
 def _conditions(scenario: Scenario) -> Conditions:
@@ -149,8 +159,26 @@ class SimulatedRows(RowSource):
             compare_with_pooled(self.scenario, model, whole, decisions, rows, task.fold),
             test=metrics.evaluate(decisions, rows.test.labels, **judged) if is_tested else None,
             at_sites=self.scores_at_sites(federation, model),
+            own=self._own(federation, model, task, decisions, rows),
             selection=self._selection(model, task.columns, rows, is_tested=is_tested),
         )
+
+    def _own(
+        self, federation: Federation, model: Model, task: RowTask, decisions: FloatArray, rows: EvaluationRows
+    ) -> OwnModels | None:
+        """Return the sites' own models beside this one; None if none are wanted, or no row is tested on."""
+        if self.scenario.data.tested_at_sites:
+            return self.own_at_sites(federation, model)
+        if not self.scenario.compare.sites or not len(self.dataset.test(task.fold)):
+            return None
+        table, own = self.scenario.algorithm, {}
+        method = table.implementation.own_method
+        for site in training_of(model).sites:
+            of_site = self._rows(task.fold, (site,), task.columns)
+            if len(of_site.train.rows):
+                own[site] = (len(of_site.train.rows), own_scores(method, table.settings, of_site))
+        threshold = 0.0 if model.calibrated is None else model.calibrated.threshold
+        return compare_own(phrase_of(method), decisions, threshold, rows.test.labels, own)
 
     def _whole(self, model: Model) -> Model:
         """Return the model with the parts that sites keep in files of their own."""

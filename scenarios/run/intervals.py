@@ -82,9 +82,21 @@ def auc_interval(positive: IntArray, negative: IntArray) -> Interval | None:
     if not 0 < auc < 1 or variance <= 0:
         found = share_interval(round(auc * min(m, n)), min(m, n))
         return None if found is None else Interval(found.low, found.high, "delong")
+    return auc_wald(auc, variance)
+
+
+def auc_wald(auc: float, variance: float) -> Interval:
+    """Return the interval of an area with a variance, on the scale of its logit; a point of an area of 0 or 1."""
+    if not 0 < auc < 1:
+        return Interval(auc, auc, "delong")
     half = _Z * math.sqrt(variance) / (auc * (1 - auc))
     low, high = (1 / (1 + math.exp(-(math.log(auc / (1 - auc)) + sign * half))) for sign in (-1, 1))
     return Interval(low, high, "delong")
+
+
+def normal_interval(value: float, error: float, bounds: tuple[float, float]) -> Interval:
+    """Return the interval of a value with a standard error, within the least and the largest that it can be."""
+    return Interval(max(bounds[0], value - _Z * error), min(bounds[1], value + _Z * error), "wald")
 
 
 def scores_interval(scores: FloatArray, positive: NDArray[np.bool_]) -> Interval | None:

@@ -19,9 +19,10 @@ from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.errors import FederationError
 from fedsvm.scenarios.run.audit import CollusionReport, PartyAudit
 from fedsvm.scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
+from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.selection import FoldSelection
 
-_OF_RUN = frozenset({"classes", "algorithm"})
+_OF_RUN = frozenset({"classes", "algorithm", "version", "scaling", "ranged", "ranges"})
 """What model.npz says beside the arrays of the model."""
 
 SITE_MODELS = "sites"
@@ -40,8 +41,8 @@ class ModelEvaluation:
 
     test: on rows that it was not trained on. pooled: of a model of all data together. baselines: of other methods on
     the same rows. public: of a model of public rows alone, for models that spend privacy. at_sites: as the sites
-    measure it on rows that they hold out. selection: how columns were chosen. warnings: sentences that a user should
-    read.
+    measure it on rows that they hold out. own: the sites' own models on the same rows. selection: how columns were
+    chosen. warnings: sentences that a user should read.
     """
 
     test: FoldMetrics | None = None
@@ -49,6 +50,7 @@ class ModelEvaluation:
     baselines: dict[str, BaselineMetrics] | None = None
     public: BaselineMetrics | None = None
     at_sites: SiteScores | ClassScores | None = None
+    own: OwnModels | None = None
     selection: FoldSelection | None = None
     warnings: Sequence[str] = ()
 

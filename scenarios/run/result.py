@@ -21,14 +21,16 @@ from fedsvm.federation.ledger import Accounts, RoundRecord, Traffic
 from fedsvm.federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
 from fedsvm.scenarios.run.audit import CollusionReport, PartyAudit
 from fedsvm.scenarios.run.injector import FaultReport
-from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
+from fedsvm.scenarios.run.metrics import MEASURES, BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
 from fedsvm.scenarios.run.outcome import Alignment
+from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.secrecy import SecrecyReport
 from fedsvm.scenarios.run.selection import SelectionResult
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.threats import NetworkSpec
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
     from pydantic import TypeAdapter
 
 SCHEMA = 2
@@ -106,7 +108,7 @@ class Environment:
     command: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RunResult:
     """Everything that is known of a run. A part that does not apply is None or empty, never missing.
 
@@ -135,6 +137,8 @@ class RunResult:
         What LIBSVM gets from pooled rows in the same features and, as `exact_kernel`, without landmarks.
     baselines : mapping of str to BaselineMetrics, optional
         Other methods on the same rows, for the last model.
+    own_models : OwnModels, optional
+        Each site's own model on the same test rows, and what federating gains (`compare.sites`).
     selection : SelectionResult, optional
         Which columns were chosen, and how. Only of algorithms that choose columns.
     cost : CostReport, optional
@@ -181,6 +185,7 @@ class RunResult:
     at_sites: SiteMetrics | None = None
     centralised: PooledMetrics | None = None
     baselines: Mapping[str, BaselineMetrics] | None = None
+    own_models: OwnModels | None = None
     selection: SelectionResult | None = None
     cost: CostReport | None = None
     sites: tuple[SiteResult, ...] = ()
@@ -197,6 +202,60 @@ class RunResult:
     timing: Timing = Timing()
     environment: Environment
     schema: int = SCHEMA
+
+    def __repr__(self) -> str:
+        """Return the run's name, status and main figures in a line."""
+        known = [f"{self.scenario.get('name', '')!r}", self.status]
+        if self.model is not None:
+            known.append(self.model.algorithm)
+        if self.metrics is not None:
+            known.append(f"accuracy={self.metrics.accuracy:.4f}")
+            known += [] if self.metrics.auc is None else [f"auc={self.metrics.auc:.4f}"]
+        if self.cost is not None:
+            known.append(f"rounds={self.cost.rounds}")
+        return f"RunResult({', '.join(known)}, sites={len(self.sites)})"
+
+    def _repr_html_(self) -> str:
+        """Return the report's cards, for a notebook."""
+        from fedsvm.scenarios.report.cards import notebook_html  # which shows results
+
+        return notebook_html(self)
+
+    def to_pandas(self) -> DataFrame:
+        """Return the measures of the test rows as a DataFrame, a row for each measure.
+
+        Returns
+        -------
+        pandas.DataFrame
+            `value`, `low` and `high` of the 95 % confidence interval, `deviation` over the folds, and a column for each
+            fold (`fold 1` and so on) if there are several. Without tested rows it has no row. NaN is no value.
+
+        Raises
+        ------
+        ImportError
+            pandas is not installed: `pip install "fedsvm[pandas]"`.
+        """
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError('to_pandas needs pandas; pip install "fedsvm[pandas]".') from error
+        columns = ["value", "low", "high", "deviation"]
+        if (measured := self.metrics) is None:
+            return pd.DataFrame(columns=columns, index=pd.Index([], name="measure"), dtype=float)
+        rows = {}
+        for name in MEASURES:
+            interval = measured.intervals.get(name)
+            folds = [getattr(fold, name) for fold in measured.folds] if len(measured.folds) > 1 else []
+            rows[name] = [
+                getattr(measured, name),
+                None if interval is None else interval.low,
+                None if interval is None else interval.high,
+                measured.deviations.get(name),
+                *folds,
+            ]
+            columns[4:] = [f"fold {number}" for number in range(1, len(folds) + 1)]
+        known = {name: row for name, row in rows.items() if row[0] is not None}
+        return pd.DataFrame.from_dict(known, orient="index", columns=columns, dtype=float).rename_axis("measure")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values: what result.json holds."""

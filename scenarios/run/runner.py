@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -39,6 +40,7 @@ from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.log import RunLog
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.outcome import Fold, RunState
+from fedsvm.scenarios.run.own_models import mean_own_models
 from fedsvm.scenarios.run.result import (
     DataResult,
     ModelResult,
@@ -314,11 +316,28 @@ def _write_files(this: Run) -> None:
     write_whole(folder / "scenario.toml", lambda file: file.write(resolved_toml(scenario).encode()))
     if this.outcome.folds:
         arrays = this.outcome.folds[-1].arrays
-        classes, name = np.array(this.dataset.classes), np.array(scenario.algorithm.name)
-        write_whole(folder / "model.npz", lambda file: np.savez(file, **arrays, classes=classes, algorithm=name))
+        of_run = _of_run(this)
+        write_whole(folder / "model.npz", lambda file: np.savez(file, **arrays, **of_run))
     if this.federation is not None:
         this.log.close(this.federation.record.log)
         write_ledger(folder / "ledger.parquet", this.federation.accounts)
+
+
+def _of_run(this: Run) -> dict[str, Any]:
+    """Return what the model's file has beside the arrays of the model. Ranges are declared ones, never rows' extremes.
+
+    Their columns are under `ranged`.
+    """
+    scenario = this.scenario
+    found = {
+        "classes": np.array(this.dataset.classes),
+        "algorithm": np.array(scenario.algorithm.name),
+        "version": np.array(importlib.metadata.version("fedsvm")),
+        "scaling": np.array(scenario.data.scale),
+    }
+    if ranges := scenario.data.ranges:
+        found |= {"ranged": np.array(list(ranges)), "ranges": np.array(list(ranges.values()), dtype=np.float64)}
+    return found
 
 
 def _unwritten(folder: Path, error: OSError | MemoryError | ImportError) -> str:
@@ -347,6 +366,7 @@ def _result(this: Run) -> RunResult:
         at_sites=metrics.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
         baselines=metrics.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
+        own_models=mean_own_models([fold.own for fold in folds if fold.own is not None], scenario.data.folds or 1),
         selection=selection_result(
             [fold.selection for fold in folds if fold.selection is not None],
             [fold.test for fold in folds if fold.test is not None],

@@ -47,6 +47,8 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
     shown = table.implementation.shown(settings)
     said = data.model_dump(mode="json", exclude_none=True)
     reading = {key: said[key] for key in _READING if key in said}
+    if scenario.compare.sites and data.tested_at_sites:
+        reading["compare_sites"] = True
     if data.partition == "vertical":
         holder = data.label_site if data.label_site == ALL else resolve(data.label_site, scenario.federation.site_names)
         reading |= {**{key: said[key] for key in _READING_COLUMNS if key in said}, "label_site": holder}

@@ -44,6 +44,7 @@ class Tables:
     faults: dict[int, FaultSpec] = field(default_factory=dict)
     wants_baselines: bool = False
     wants_chosen: bool = False
+    wants_own: bool = False
     policies: Sequence[PolicySpec] = ()
 
 
@@ -69,6 +70,7 @@ def impossible(tables: Tables) -> Iterator[str]:
                 yield f"policy.{number}: there is no site {policy.site!r}; there are {there}."
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
+        yield from _own_models(algorithm, data) if tables.wants_own else ()
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
         named = ", ".join(f'"{name}"' for name in POOLED_BASELINES if name != OF_CHOSEN)
         yield f"compare.baselines: {algorithm.name} brings none along; name some, as [{named}], or leave it out."
@@ -78,6 +80,16 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
     if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
         yield "collusion.candidates: is of horizontal partitions, whose sums over rows are attacked; leave it out."
+
+
+def _own_models(algorithm: AlgorithmTable, data: DataSpec) -> Iterator[str]:
+    """Yield why no site's own model can be compared with the federated one."""
+    if data.partition != "horizontal":
+        yield "compare.sites: needs sites that hold rows, since columns alone make no model; remove it."
+    elif algorithm.implementation.is_private(algorithm.settings):
+        yield f"compare.sites: {algorithm.name} promises privacy, and no noise covers sites' own models; remove it."
+    elif data.folds is None and not data.test_fraction and data.test_source is None:
+        yield "compare.sites: needs test rows; set data.test_fraction or data.folds, or remove it."
 
 
 def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:

@@ -39,13 +39,15 @@ class CompareSpec(Part):
     """`centralised`: also train on pooled rows and report the difference.
 
     `baselines`: other methods on the same rows: true, those that the algorithm brings along; a list, methods on pooled
-    rows by name.
+    rows by name. `sites`: each site's own model on the same test rows.
     """
 
     centralised: bool = True
     """Also train on all rows in one place and report the difference. Off for private algorithms unless it is set."""
     baselines: bool | list[str] = False
     """Other methods to train on the same rows: the algorithm's own baselines (true), or a list of methods."""
+    sites: bool = False
+    """Also train a model at each site on its own rows, and report what federating gains on the same test rows."""
 
     @field_validator("baselines", mode="before")
     @classmethod
@@ -172,6 +174,7 @@ def validate(given: dict[str, Any]) -> Scenario:
         dict(enumerate(scenario.faults, start=1)),
         scenario.compare.baselines is True,
         _wants_chosen(scenario.compare),
+        scenario.compare.sites,
         scenario.policy,
     )
     if problems := [*of_algorithm, *impossible(tables)]:
@@ -255,6 +258,7 @@ def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
         faults=faults,
         wants_baselines=compare is not None and compare.baselines is True,
         wants_chosen=compare is not None and _wants_chosen(compare),
+        wants_own=compare is not None and compare.sites,
     )
 
 

@@ -1,0 +1,175 @@
+"""New rows beside the training rows of a model: values outside their range, missing and unknown ones, shifted means.
+
+No training row and no extreme value is needed. A column's range is the declared one (`data.ranges`), or follows from
+the common scale of the model's file: of "minmax" the values from -1 to 1, of "standard" 5 standard deviations around
+the mean. By Chebyshev's inequality at most 1 of 25 training rows is outside the latter, and at most 1 of 400 beyond 20
+standard deviations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.text import quoted
+from fedsvm.scenarios.figures import percent
+
+DEVIATIONS = 5.0
+_MOST_OUTSIDE = 1 / DEVIATIONS**2
+_FAR = 20.0
+_LISTED = 5
+
+HEAD = ("column", "range", "outside", "missing", "unknown", "shift")
+
+
+@dataclass(frozen=True)
+class ColumnDrift:
+    """How a column of new rows differs from the training rows.
+
+    Attributes
+    ----------
+    column : str
+        Its name.
+    within : tuple of float, optional
+        The range of a numeric column, if one is known.
+    outside, missing, unknown : int
+        Rows with a number outside the range, without a value, and with a category that the model does not know.
+    rows : int
+        All rows.
+    shift : float, optional
+        Mean of a numeric column, less that of the training rows, in their standard deviations.
+    values : tuple of str
+        The unknown categories.
+    is_plain : bool
+        Whether so many values outside the range are to be expected of training rows too.
+    """
+
+    column: str
+    rows: int
+    missing: int
+    outside: int = 0
+    unknown: int = 0
+    within: tuple[float, float] | None = None
+    shift: float | None = None
+    values: tuple[str, ...] = ()
+    is_plain: bool = True
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the column's row of the table under `HEAD`."""
+        counts = (self.outside, self.missing, self.unknown)
+        within = "" if self.within is None else f"{self.within[0]:.4g} to {self.within[1]:.4g}"
+        shares = (percent(count / max(1, self.rows), 1) if count else "" for count in counts)
+        return (self.column, within, *shares, "" if self.shift is None else f"{self.shift:+.2f}")
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence for values outside the range, and for unknown categories."""
+        if not self.is_plain and self.within is not None:
+            low, high = self.within
+            yield (
+                f"{_rows(self.outside)} outside the training range of column {self.column!r}, {low:.4g} to {high:.4g}: "
+                "the model says little about such rows."
+            )
+        if self.unknown:
+            yield (
+                f"{_rows(self.unknown)} of an unknown category in column {self.column!r} ({quoted(self.values)}), "
+                "which is taken as missing; --unknown refuse refuses such rows."
+            )
+
+
+def _rows(count: int) -> str:
+    return "1 row is" if count == 1 else f"{count} rows are"
+
+
+def numeric_drift(
+    column: str, values: FloatArray, offset: float, scale: float, kind: str, declared: Sequence[float] | None
+) -> ColumnDrift:
+    """Return how numbers (n,), NaN where missing, differ from training rows on a scale of a kind."""
+    present = values[~np.isnan(values)]
+    within, plain_share = None, 0.0
+    if declared is not None:
+        within = (float(declared[0]), float(declared[1]))
+    elif kind == "minmax":
+        within = (offset - scale, offset + scale)
+    elif kind == "standard":
+        within, plain_share = (offset - DEVIATIONS * scale, offset + DEVIATIONS * scale), _MOST_OUTSIDE
+    if within is None or not len(present):
+        return ColumnDrift(column, len(values), int(np.isnan(values).sum()))
+    slack = 1e-9 * (within[1] - within[0])
+    outside = int(((present < within[0] - slack) | (present > within[1] + slack)).sum())
+    is_far = kind == "standard" and bool((np.abs(present - offset) > _FAR * scale).any())
+    return ColumnDrift(
+        column,
+        len(values),
+        int(np.isnan(values).sum()),
+        outside,
+        within=within,
+        shift=float((present.mean() - offset) / scale) if kind == "standard" else None,
+        is_plain=outside <= plain_share * len(present) and not is_far,
+    )
+
+
+def category_drift(column: str, values: NDArray[np.str_], known: Iterable[str]) -> ColumnDrift:
+    """Return how texts (n,), "" where missing, differ from the known categories."""
+    missing = values == ""
+    is_unknown = ~missing & ~np.isin(values, list(known))
+    listed = tuple(sorted(set(values[is_unknown].tolist())))[:_LISTED]
+    return ColumnDrift(column, len(values), int(missing.sum()), unknown=int(is_unknown.sum()), values=listed)
+
+
+def sparse_rows(table: Mapping[str, NDArray[np.generic]], columns: Sequence[str]) -> str | None:
+    """Return a warning about rows that lack more than half of their values; None if there are none."""
+    gaps = np.zeros(len(table[columns[0]]) if columns else 0)
+    for name in columns:
+        values = table[name]
+        gaps += np.asarray(values == "" if values.dtype.kind == "U" else np.isnan(values.astype(np.float64)))
+    sparse = np.flatnonzero(gaps > len(columns) / 2) + 1
+    if not len(sparse):
+        return None
+    more = f" and {len(sparse) - _LISTED} more" if len(sparse) > _LISTED else ""
+    listed = ", ".join(map(str, sparse[:_LISTED].tolist()))
+    return f"{'Row' if len(sparse) == 1 else 'Rows'} {listed}{more} lack more than half of their values."
+
+
+def drift(
+    table: Mapping[str, NDArray[np.generic]],
+    columns: Sequence[str],
+    origins: Mapping[str, str],
+    scale: Scale,
+    kind: str,
+    ranges: Mapping[str, Sequence[float]],
+    categories: Mapping[str, Sequence[str]],
+) -> tuple[ColumnDrift, ...]:
+    """Return the drift of every column of a table that the model uses.
+
+    Parameters
+    ----------
+    table : mapping of str to array
+        Columns of the new rows.
+    columns : sequence of str
+        The model's columns.
+    origins : mapping of str to str
+        The column of the table that each of these comes from.
+    scale : Scale
+        Of the model's columns.
+    kind : str
+        Kind of the scale, as `data.scale` names it.
+    ranges : mapping of str to sequence of float
+        Declared ranges.
+    categories : mapping of str to sequence of str
+        Known categories of each categorical column.
+    """
+    found = []
+    for name in dict.fromkeys(origins[column] for column in columns):
+        values = table[name]
+        if values.dtype.kind == "U":
+            found.append(category_drift(name, values.astype(np.str_), categories.get(name, ())))
+        elif name in columns:
+            at = columns.index(name)
+            offset, width = float(scale.offset[at]), float(scale.scale[at])
+            found.append(numeric_drift(name, values.astype(np.float64), offset, width, kind, ranges.get(name)))
+    return tuple(found)

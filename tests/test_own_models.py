@@ -1,0 +1,136 @@
+"""Each site's own model beside the federated one: figures by hand, at the runner, at sites, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from fedsvm import ScenarioError, run
+from fedsvm.algorithms.own_models import OwnCounts, Placements
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.run.own_models import compare_counts, compare_own, mean_own_models
+
+CHANGES = {
+    "data.source": "wdbc",
+    "data.positive": "malignant",
+    "data.test_fraction": 0.3,
+    "compare.sites": True,
+    "compare.centralised": False,
+    "protocol.sum": "plain",
+    "algorithm.landmarks": 20,
+    "algorithm.tolerance": 1e-2,
+}
+LEAST, MOST = 930, 970
+
+
+def drawn(random: np.random.Generator, rows: int = 200) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Decision values of a better and of a worse model of the same rows, and their labels."""
+    labels = np.where(random.random(rows) < 0.4, 1.0, -1.0)
+    shared = random.normal(size=rows)
+    values = [distance * labels + shared + random.normal(size=rows) for distance in (1.2, 0.8)]
+    return values[0], values[1], labels
+
+
+def test_placements_give_the_auc_with_ties() -> None:
+    federated, _, labels = drawn(np.random.default_rng(1))
+    scores = np.round(federated)
+    assert Placements.of(scores, labels > 0).auc == pytest.approx(roc_auc_score(labels, scores), abs=1e-12)
+
+
+def test_counts_of_sites_give_the_gain_of_the_same_rows() -> None:
+    random = np.random.default_rng(2)
+    sites = [drawn(random, rows) for rows in (120, 80)]
+    each = [OwnCounts.of(a, b, labels, 0.0).to_array() for a, b, labels in sites]
+    counts = OwnCounts(*(each[0] + each[1]))
+    found = compare_counts("a model", counts)
+    assert found is not None and found.tested_by == "sites" and not found.sites
+    labels = np.concatenate([each[2] for each in sites]) > 0
+    right = [(np.concatenate([each[place] for each in sites]) >= 0) == labels for place in (0, 1)]
+    assert found.federated.accuracy == pytest.approx(right[0].mean())
+    assert found.accuracy == pytest.approx(right[1].mean())
+    gained = right[0].astype(float) - right[1]
+    error = float(gained.std(ddof=1)) / len(gained) ** 0.5
+    assert found.intervals["accuracy_gain"].high == pytest.approx(gained.mean() + 1.959964 * error, abs=1e-6)
+    areas = [[roc_auc_score(each[2], each[place]) for each in sites] for place in (0, 1)]
+    assert found.auc == pytest.approx(np.average(areas[1], weights=(120, 80)), abs=1e-9)
+    assert found.auc_gain == pytest.approx(np.average(np.array(areas[0]) - areas[1], weights=(120, 80)), abs=1e-9)
+    assert compare_counts("a model", OwnCounts()) is None
+
+
+def test_runner_and_site_agree_on_the_gain_of_a_single_own_model() -> None:
+    federated, own, labels = drawn(np.random.default_rng(3))
+    at_runner = compare_own("a model", federated, 0.0, labels, {"north": (50, own)})
+    at_site = compare_counts("a model", OwnCounts.of(federated, own, labels, 0.0))
+    assert at_site is not None
+    for name in ("accuracy", "auc", "accuracy_gain", "auc_gain"):
+        assert getattr(at_runner, name) == pytest.approx(getattr(at_site, name), abs=1e-9), name
+    for name in ("accuracy_gain", "auc_gain"):
+        assert at_runner.intervals[name].low == pytest.approx(at_site.intervals[name].low, abs=1e-6), name
+
+
+def test_gain_intervals_hold_the_true_gain() -> None:
+    random = np.random.default_rng(4)
+    large = compare_own("a model", *_ordered(drawn(random, 100_000)))
+    held = np.zeros(2, dtype=int)
+    for _ in range(1000):
+        found = compare_own("a model", *_ordered(drawn(random)))
+        for place, name in enumerate(("accuracy_gain", "auc_gain")):
+            held[place] += found.intervals[name].low <= getattr(large, name) <= found.intervals[name].high
+    assert held.min() >= LEAST and held.max() <= MOST
+
+
+Compared = tuple[FloatArray, float, FloatArray, dict[str, tuple[int, FloatArray]]]
+
+
+def _ordered(of: tuple[FloatArray, FloatArray, FloatArray]) -> Compared:
+    return of[0], 0.0, of[2], {"north": (50, of[1])}
+
+
+def test_folds_have_means_and_corrected_intervals() -> None:
+    random = np.random.default_rng(5)
+    folds = [compare_own("a model", *_ordered(drawn(random))) for _ in range(4)]
+    found = mean_own_models(folds, 4)
+    assert found is not None
+    assert found.accuracy_gain == pytest.approx(np.mean([each.accuracy_gain for each in folds]))
+    assert {each.method for each in found.intervals.values()} == {"corrected-t"}
+    assert set(found.sites) == {"north"} and set(found.sites["north"].intervals) == {"accuracy", "auc"}
+
+
+def test_run_compares_each_sites_own_model(tmp_path: Path) -> None:
+    result = run("quickstart", sites=3, changes=CHANGES, out=tmp_path / "run")
+    own = result.own_models
+    assert result.metrics is not None and own is not None and own.tested_by == "runner"
+    assert own.federated.accuracy == pytest.approx(result.metrics.accuracy)
+    assert set(own.sites) == {"site-1", "site-2", "site-3"}
+    assert all(each.intervals["accuracy"].low < each.accuracy for each in own.sites.values())
+    assert own.accuracy == pytest.approx(np.mean([each.accuracy for each in own.sites.values()]))
+    report = (tmp_path / "run" / "report.html").read_text()
+    assert "Each site&#39;s own model" in report or "Each site's own model" in report
+
+
+@pytest.mark.long
+def test_run_compares_own_models_where_sites_hold_the_test_rows(tmp_path: Path) -> None:
+    result = run("quickstart", sites=3, changes={**CHANGES, "data.tested_by": "sites"}, out=tmp_path / "run")
+    own, at_sites = result.own_models, result.at_sites
+    assert own is not None and at_sites is not None and own.tested_by == "sites" and not own.sites
+    assert own.federated.accuracy == pytest.approx(at_sites.accuracy)
+    assert own.intervals["auc_gain"].low <= (own.auc_gain or 0.0) <= own.intervals["auc_gain"].high
+    assert (10,) in [each.shape for each in result.disclosures if each.step == "own_model_counts"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "changes", "message"),
+    [
+        ("quickstart", {"data.test_fraction": 0.0}, "compare.sites: needs test rows"),
+        ("dpp-svm-rbf", {}, "compare.sites: needs sites that hold rows"),
+        ("hybrid-stand-in", {}, "compare.sites: hybrid-svm promises privacy"),
+    ],
+)
+def test_a_comparison_without_own_models_is_refused(
+    scenario: str, changes: dict[str, object], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ScenarioError, match=message):
+        run(scenario, changes={"compare.sites": True, **changes}, out=tmp_path / "run")
