@@ -90,7 +90,7 @@ class Placements:
 
 
 def _below(ordered: FloatArray, values: FloatArray) -> FloatArray:
-    """(k,) the share of `ordered` (n,) that is below each value, equal ones as half."""
+    """Return (k,) the share of `ordered` (n,) below each value; equal ones count as half."""
     places = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
     return np.asarray(places / (2 * len(ordered)), dtype=np.float64)
 
@@ -130,7 +130,7 @@ class OwnCounts:
         return replace(counts, **dict(zip(_RANKED, (n, n * placed.auc, n * own_placed.auc, *variances), strict=True)))
 
     def to_array(self) -> FloatArray:
-        """(10,) the numbers, in the order of the fields."""
+        """Return (10,) the numbers, in the order of the fields."""
         return np.array(list(vars(self).values()))
 
 
@@ -140,7 +140,7 @@ COUNTS = len(vars(OwnCounts()))
 
 
 def count_at_sites(federation: Federation, model: Model, classes: int) -> OwnCounts:
-    """Have each site train its own model and compare it with the federated one, in one secure sum. Opens no phase.
+    """Compare own models of the sites with the federated one, in one secure sum. Opens no phase.
 
     Raises
     ------

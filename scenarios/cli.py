@@ -70,7 +70,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Federated support vector machines: run a protocol over real processes and see what it costs and reveals."""
+    """Train federated support vector machines over real processes, and see what a protocol costs and reveals."""
 
 
 def main(app: typer.Typer, began: float) -> None:

@@ -51,7 +51,7 @@ class Predictions:
     version: str = ""
 
     def lines(self) -> Iterator[str]:
-        """As comma-separated text."""
+        """Yield the predictions as lines of comma-separated text."""
         head, names = self.called
         if self.decisions.ndim == 2:
             yield ",".join([_quoted(head), *(_quoted(f"decision {each}") for each in self.classes), "predicted"])
@@ -72,13 +72,13 @@ def _quoted(text: str) -> str:
 
 
 Unknown = Literal["refuse", "missing"]
-"""What becomes of categories that the model does not know."""
+"""The treatment of categories that the model does not know."""
 
 
 def predict(
     folder: Path, source: str, identifier: str | None = None, *, unknown: Unknown = "missing", judge: bool = False
 ) -> Predictions:
-    """Return what the model in a run's folder predicts for the rows of `source`, a path or the name of a data set.
+    """Return the predictions of the model in a run's folder for the rows of `source`, a path or the name of a data set.
 
     Parameters
     ----------
@@ -89,9 +89,9 @@ def predict(
     identifier : str, optional
         The column that rows are told apart by; without it they are numbered from 1.
     unknown : {"missing", "refuse"}
-        What becomes of a category that the model does not know.
+        The treatment of a category that the model does not know.
     judge : bool
-        Whether to measure the predictions against the labels of the rows.
+        True to measure the predictions against the labels of the rows.
 
     Raises
     ------
@@ -181,12 +181,12 @@ def _is_number(text: str) -> bool:
 
 
 def _without_text(values: NDArray[Any]) -> NDArray[Any]:
-    """NaN for a column that has no value in any row, such as of one patient with a gap: nothing tells what it holds."""
+    """Return NaN for a column without any value, such as for one patient with a gap, since its type is unknown."""
     return np.full(len(values), np.nan) if values.dtype.kind == "U" and not (values != "").any() else values
 
 
 def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
-    """What stands in a column, as it is written. Raises ScenarioError if there is no such.
+    """Return the values of a column as they are written. Raises ScenarioError if there is no such column.
 
     The source is read once more for it, since the model may have the same column as numbers, and 007 is not 7.
     """
@@ -206,21 +206,21 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _parts(folder: Path, result: RunResult) -> list[Path]:
-    """The sites' own parts of a model, where they keep some."""
+    """Return the files of the sites' own parts of a model, if sites keep some."""
     if result.model is None or not (folder / SITE_MODELS).is_dir():
         return []
     return [folder / SITE_MODELS / f"{site}.npz" for site in result.model.sites]
 
 
 def _spare(result: RunResult) -> set[str]:
-    """Columns that rows may have though the model does not: the label, the identifier and what the run left out."""
+    """Return columns that rows may have though the model does not: label, identifier and ignored columns."""
     data = result.scenario["data"]
     beside = [data[name] for name in ("identifier", "site", "weight") if data.get(name)]
     return {data["label"], *data["ignore"], *beside}
 
 
 def _form(result: RunResult) -> TextForm:
-    """What the run was told of how text is written."""
+    """Return the form of text that the run declared."""
     data = result.scenario["data"]
     return TextForm(*(data.get(name) for name in ("separator", "decimal", "encoding")))
 
@@ -254,13 +254,13 @@ class _Rows:
         return found
 
     def take(self, wanted: list[str]) -> FloatArray:
-        """(n, p) the model's columns, 0/1 for "column=value" where the table has no column of that whole name."""
+        """Return (n, p) the model's columns, 0/1 for "column=value" if the table has no column of that whole name."""
         if problems := list(self._misfits(self.origins(wanted))):
             raise ScenarioError(problems)
         return np.column_stack([self._column(name) for name in wanted]).astype(np.float64)
 
     def _origin(self, name: str) -> str:
-        """The column that the model's column comes from."""
+        """Return the column that the model's column comes from."""
         if name in self.table:
             return name
         return name.removesuffix(INDICATED) if self._is_indicator(name) else name.partition("=")[0]

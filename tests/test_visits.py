@@ -39,7 +39,7 @@ SUM = SUMS["masked"](threshold=0.66)
 
 @dataclass
 class Store:
-    """What a hub keeps, in memory: what sites said, in order, and what each is told, by round and place."""
+    """The store of a hub in memory: what sites said, in order, and what each is told, by round and place."""
 
     folder: Path
     said: list[tuple[str, bytes] | Left] = field(default_factory=list)

@@ -42,12 +42,12 @@ _MAX_FAILED_HANDSHAKES = 5
 """After so many in a row the coordinator has another key than this site was told; fewer, and it may be starting."""
 
 _PARTING_S = 5.0
-"""How long a site tries to say why it leaves."""
+"""Maximum time for a site to send the reason why it leaves."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a site is, and whom it joins.
+    """The location of a site, and the coordinator that it joins.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Held:
-    """What a site brings.
+    """The data that a site contributes.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ class Visit:
         tell("the run is completed")
 
     def _check_end(self, end: Stopped | None) -> None:
-        """Raises FederationError for a run that failed, or whose coordinator fell silent."""
+        """Raise FederationError if the run failed or its coordinator fell silent."""
         if end is None:
             raise FederationError(
                 f"{self.name} heard nothing of the coordinator for {self.patience_s:g} s, and left; see whether it "
@@ -242,7 +242,7 @@ class Visit:
             if endpoint.orders.failed_handshakes >= _MAX_FAILED_HANDSHAKES:
                 raise FederationError(
                     f"Whoever listens at {place.coordinator} has another key than the coordinator's that {self.name} "
-                    "was told; ask for its public key anew (--coordinator-key), or see whether the address is right."
+                    "was told; ask for its current public key (--coordinator-key), or check the address."
                 )
 
         try:
@@ -263,7 +263,7 @@ class Visit:
         )
 
     def _heard(self, endpoint: SpokeEndpoint, kind: str, deadline: Deadline) -> Message:
-        """The coordinator's next word of joining, which is to be of this kind. Raises FederationError."""
+        """Return the coordinator's next message of joining, which must be of this kind. Raises FederationError."""
         while (received := endpoint.received()) is None:
             try:
                 endpoint.wait(deadline)
@@ -284,7 +284,7 @@ class Visit:
         return received.message
 
     def _check_begin(self, begin: Begin, held: Held) -> None:
-        """Raises FederationError where the run would begin without this site, or with other columns than it holds."""
+        """Raise FederationError if the run would begin without this site, or with other columns than it has."""
         mine = sorted(column.name for column in held.columns)
         if not all(type(name) is str for name in [*begin.sites, *begin.columns]) or self.name not in begin.sites:
             raise FederationError(f"The coordinator begins a run of which {self.name} is no part; ask who coordinates.")
@@ -295,7 +295,7 @@ class Visit:
             )
 
     def _decline(self, endpoint: SpokeEndpoint, reason: str, *, by_policy: bool) -> None:
-        """Say why, and leave when it has gone out."""
+        """Send the reason for declining, and leave when it was sent."""
         try:
             endpoint.say(Declined(reason, by_policy).to_message(), Deadline(_PARTING_S))
         except (PeerDropped, DeadlineExpired):
@@ -314,7 +314,7 @@ def _read_terms(offer: Offer) -> Terms:
 
 
 def described(terms: Terms) -> str:
-    """What a run asks of a site, for who stands there."""
+    """Return in words what a run asks of a site, for its operator."""
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
     settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())
     release = "the coordinator gets the model" if terms.releases else "the sites alone keep the model"
@@ -325,7 +325,7 @@ def described(terms: Terms) -> str:
 
 
 def _have_continued(report: Mapping[str, Any]) -> None:
-    """Before this process stops itself for some seconds, see to it that it goes on then."""
+    """Arrange that this process continues some seconds after it stops itself."""
     if report["for_s"] is not None:
         waits = f"import os, signal, time; time.sleep({report['for_s']}); os.kill({os.getpid()}, signal.SIGCONT)"
         subprocess.Popen([sys.executable, "-c", waits], start_new_session=True)

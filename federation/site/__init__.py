@@ -1,4 +1,4 @@
-"""What runs in a site's process. In the order to read it:
+"""The code that runs in a site's process. In the order to read it:
 
 - `program`: what a site can be asked to do: steps, and the secure sums of its installation
 - `terms`: what a run asks of every site, said before anything is computed

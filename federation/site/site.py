@@ -65,17 +65,17 @@ from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
 _LOGGER = logging.getLogger(__name__)
 MAX_SILENCE_S = 3600.0
-"""How long a coordinator may give no order, where nobody says."""
+"""Default maximum time without an order of the coordinator."""
 
 _MAX_TRACEBACK = 16_000
-_LOST = "its journal lacks the end of what it took part in, and cannot be replayed by; start the run anew"
+_LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
-"""How long a site that speaks through the coordinator tries to be reachable by it, as a roster comes."""
+"""Maximum time that a site which communicates through the coordinator tries to become reachable after a roster."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a launcher tells a site process. Plain values and what they make up: it crosses a process boundary.
+    """Everything that a launcher sends a site process, as plain values, because it crosses a process boundary.
 
     Parameters
     ----------
@@ -147,12 +147,12 @@ class Assignment:
     log_level: str = "warning"
 
     def to_fields(self, policy: int) -> dict[str, Any]:
-        """Plain values for the launcher's pipe; in place of its policy the number under which that goes beside it."""
+        """Return plain values for the launcher's pipe, with the number of the policy, which is sent separately."""
         return {**vars(self), "policy": policy}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], policies: Sequence[SitePolicy]) -> Self:
-        """What came through the pipe."""
+        """Return an assignment from the fields that came through the pipe."""
         return cls(**{**fields, "policy": policies[fields["policy"]]})
 
     @property
@@ -163,7 +163,7 @@ class Assignment:
 def run_site(
     assignment: Assignment, installation: Installation, report: Callable[[dict[str, Any]], None], lifeline: int
 ) -> None:
-    """Live the life of one site: open the endpoint, report in, carry out orders until told to stop.
+    """Run one site: open the endpoint, report in, and carry out orders until told to stop.
 
     `report` tells the launcher: first who this site is, then what faults it does to itself. `lifeline` is a
     descriptor that becomes readable when the launcher is gone. Raises EndpointError when the address cannot be had.
@@ -236,7 +236,7 @@ class Site:
 
     @property
     def activity(self) -> str:
-        """What the site does or waits for now, in words; another thread may ask."""
+        """Return in words what the site does or waits for now. Another thread may call this."""
         current, channel = self._current, self._channel
         if self._paused is not None:
             return "waits for the run to be resumed"
@@ -336,7 +336,7 @@ class Site:
     # Carrying out an order.
 
     def _carry_out(self, message: Message) -> None:
-        """Do what one order says, unless the site's own configuration forbids it, and answer how it ended."""
+        """Carry out one order, unless the site's own configuration forbids it, and report how it ended."""
         self._current, self._channel = message, None
         number, last, order = message.round, self._endpoint.round, None
         self._mailbox.enter(number)
@@ -467,7 +467,7 @@ class Site:
         return link.digest
 
     def _run_round(self, order: Order, number: int) -> None:
-        """The step, and what becomes of its value."""
+        """Run the step, and process its value."""
         program = self._program
         if program is None:
             raise StepRefused("an order came before the roster")
@@ -497,7 +497,8 @@ class Site:
                     self._journal.opened(program.opened)
 
     def _open_channel(self, order: Order, number: int, link: bytes) -> SocketChannel:
-        """The round's channel, for the protocol and for steps that run one; link: of the round in the chain."""
+        """Open the channel of a round, for the protocol and for steps that run one. link: the round's link in the
+        chain."""
         observers: list[Observer] = [*self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
@@ -526,7 +527,7 @@ class Site:
         self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
 
     def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], Standing | None]:
-        """What went over this site's connections since it was last asked, and how far it came in the round.
+        """Return the traffic of this site's connections since the last call, and its progress in the round.
 
         whole: see `Endpoint.measure`.
         """
@@ -537,7 +538,7 @@ class Site:
         return self._endpoint.ledger.take(), standing
 
     def _answer(self, answer: Done | Aborted | Failed, number: int) -> None:
-        """Say how the round ended here. If that cannot be said now, the coordinator will ask again."""
+        """Report how the round ended here. If the report cannot be sent now, the coordinator asks again."""
         if self._logs is not None:
             self._logs.end_round()
         try:
@@ -563,7 +564,7 @@ class Site:
 
 
 def resources() -> dict[str, Any]:
-    """What this process used: CPU seconds, and the memory that is its own alone (None where Linux does not say)."""
+    """Return the CPU seconds of this process, and the memory of its own (None if Linux does not report it)."""
     times = os.times()
     return {"cpu_s": times.user + times.system, "unique_memory_bytes": _unique_memory_bytes()}
 
@@ -578,7 +579,7 @@ def _unique_memory_bytes() -> int | None:
 
 
 def _shaped(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
-    """`value` as float64 of the announced shape; nothing else leaves the site."""
+    """Return `value` as float64 of the announced shape. Nothing else leaves the site."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
         raise BoundExceeded(f"step {step!r} computed a value of another shape than {shape}, which was announced")

@@ -23,18 +23,19 @@ from fedsvm.federation.visits.sealing import Draws, derived
 
 
 class _Differs(BaseException):
-    """What the site says now is not what it said in this place. No `Exception`, for the reason of `NothingDue`."""
+    """A message of the site that differs from what it sent before in this place. Not an `Exception`, for the reason of
+    `NothingDue`."""
 
 
 def _is_same(message: Message, earlier: Message) -> bool:
-    """Whether a message says what an earlier one said; what control messages say of sizes and times is no matter."""
+    """Return whether a message equals an earlier one, ignoring sizes and times in control messages."""
     if message.kind in CONTROL_KINDS:
         return (message.kind, message.round) == (earlier.kind, earlier.round)
     return message.frame == earlier.frame
 
 
 def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
-    """The key pair by which a site agrees on secrets with others in one run, from what it keeps in its diary."""
+    """Return the key pair by which a site agrees on secrets with others in one run, derived from its diary."""
     return KeyAgreement(run, derived(secret, "agreement"))
 
 
@@ -84,7 +85,7 @@ class Visitor:
         more: Callable[[], Iterator[Message]],
         send: Callable[[int, Message], None],
     ) -> bool:
-        """Do what is due, and whether the run is over.
+        """Do the work that is due. Return whether the run is over.
 
         Parameters
         ----------

@@ -300,7 +300,7 @@ def check_policy(
     names: Names = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Say before a run what a policy would refuse, and why; exit with status 3 if it refuses anything."""
+    """List what a policy would refuse in a run, and why. Exit with status 3 if it refuses anything."""
     from fedsvm.scenarios.hosts.asked import read_asked
     from fedsvm.scenarios.hosts.checking import refusals
     from fedsvm.scenarios.schema.policy import read_policy

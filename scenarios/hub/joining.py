@@ -80,7 +80,7 @@ class Link:
 
 
 class Hub:
-    """What a visitor asks of the hub.
+    """The hub as a visitor calls it.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Hub:
         self._wait_s = wait_s
 
     def ask(self, verb: str, **word: Any) -> Mapping[str, Any]:
-        """The hub's answer. Raises FederationError where it cannot be reached, is another, or refuses."""
+        """Return the hub's answer. Raises FederationError if it cannot be reached, is another hub, or refuses."""
         request, opened = self._requests.seal(msgpack.packb({"verb": verb, **word}))
         try:
             answer = msgpack.unpackb(opened(self._post(request)))
@@ -214,7 +214,7 @@ class Joining:
         self.tell("you have declined, and the hub knows")
 
     def _introduce(self) -> KeyPair:
-        """The keys by which the hub knows this site, made at the first visit; from here on it can be asked."""
+        """Return the keys by which the hub knows this site, created at the first visit."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{_KEY}{certificates.SECRET}"
         if not path.exists():
@@ -232,7 +232,7 @@ class Joining:
         return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
 
     def _joined(self, diary: Diary) -> Mapping[str, Any]:
-        """What the task is, which at later visits must be what it was. Raises FederationError."""
+        """Return the task, which must not have changed since the first visit. Raises FederationError."""
         task = self._ask_to_join()
         said = {name: task[name] for name in ("site", "run", "terms")}
         if len(said["run"]) != RUN_ID_BYTES:
@@ -249,7 +249,8 @@ class Joining:
         return task
 
     def _held(self, name: str, terms: Terms) -> Held:
-        """What this site brings. Raises FederationError where it takes no part; what its policy forbids it declines."""
+        """Return this site's data. Raises FederationError if it does not take part; declines what its policy
+        forbids."""
         try:
             self.rules.check_terms(terms)
             held = hold(name, self.data, terms)
@@ -302,7 +303,7 @@ class Joining:
         self.tell(f"the task is over{f'; your part of the model is in {model}' if model.exists() else ''}")
 
     def _more(self, diary: Diary, standing: Mapping[str, Any]) -> Iterator[Message]:
-        """What comes in from here on."""
+        """Yield further messages."""
         while True:
             letters = list(standing["letters"])
             for letter in letters:
@@ -313,7 +314,7 @@ class Joining:
             standing = self._take(diary, acted=True)
 
     def _take(self, diary: Diary, *, acted: bool = False) -> Mapping[str, Any]:
-        """Where the task stands, and what came in. acted: on all that came in before."""
+        """Return the state of the task, and new messages. acted: all earlier messages were processed."""
         return self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
 
     def _say(self, number: int, message: Message) -> None:
@@ -335,7 +336,7 @@ def _message(letter: Any) -> Message:
 
 
 def _digest(partition: Partition) -> bytes:
-    """What tells what a site holds from anything else."""
+    """Return a digest of a site's data."""
     found = hashlib.sha256(msgpack.packb(dict(partition.values)))
     for name, array in sorted(partition.arrays.items()):
         found.update(msgpack.packb([name, array.dtype.str, list(array.shape)]) + array.tobytes())

@@ -1,4 +1,4 @@
-"""What the sites of a run are started with, at its beginning or again, and where parties write their transcripts."""
+"""The start parameters of a run's sites, at the beginning or after a restart, and the files of transcripts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Starter:
     transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
 
     def transcript(self, party: str) -> str:
-        """A new file for a party's transcript; none where nobody audits. Only declared colluders' outlive the run."""
+        """Create a file for a party's transcript; none without audit. Only declared colluders' files outlive the
+        run."""
         if not self._audited:
             return ""
         folder = self.folder / TRANSCRIPTS if self._is_declared(party) else self.launcher.workspace
@@ -56,7 +57,7 @@ class Starter:
         return str(path)
 
     def coordinators_transcript(self) -> Transcript | None:
-        """The coordinator's own, if it writes one."""
+        """Return the coordinator's transcript, if it writes one."""
         return Transcript(self.transcript(COORDINATOR), colludes=True) if self._writes_all(COORDINATOR) else None
 
     @property
@@ -64,7 +65,7 @@ class Starter:
         return self.everybody or self.scenario.collusion is not None
 
     def _is_declared(self, party: str) -> bool:
-        """Whether the scenario lists a party as a colluder."""
+        """Return whether the scenario lists a party as a colluder."""
         collusion = self.scenario.collusion
         if collusion is None:
             return False
@@ -72,11 +73,11 @@ class Starter:
         return collusion.coordinator if party == COORDINATOR else party in named
 
     def _writes_all(self, party: str) -> bool:
-        """Whether a party writes down all that it sees: every one where anybody might be a colluder."""
+        """Return whether a party records all that it sees: every one if anybody might be a colluder."""
         return self._is_declared(party) or self.everybody
 
     def deployment(self) -> Deployment:
-        """The sites of the scenario."""
+        """Return the sites of the scenario."""
         settings = self.scenario.federation
         return Deployment(
             sites=tuple(settings.site_names),
@@ -118,11 +119,11 @@ class Starter:
         )
 
     def _journal_path(self, name: str) -> str:
-        """Where a site writes its own journal, in a run that has one."""
+        """Return the path of a site's own journal, in a run that has one."""
         return str((self.folder / JOURNAL / f"{name}.journal").resolve()) if self.journalled else ""
 
     def _rules(self, name: str) -> SiteRules:
-        """The site's own policy, where the scenario has one."""
+        """Return the site's own policy, if the scenario has one."""
         names = self.scenario.federation.site_names
         policies = [policy.rules for policy in self.scenario.policy if resolve(policy.site, names) == name]
         return policies[-1] if policies else SiteRules()
