@@ -369,7 +369,7 @@ class TableRows:
         beside = self.spare | {self._origin(name) for name in self.left_out}
         if unexpected := [name for name in self.table if name not in used and name not in beside]:
             them = _them(unexpected)
-            yield f"{self.source} has {quoted(unexpected)}, which the model does not know; leave {them} out."
+            yield f"{self.source} has {quoted(unexpected)}, which the model does not know; remove {them}."
         categories = self.categories(list(origin))
         for name in used:
             if name in self.table:
