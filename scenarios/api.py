@@ -59,7 +59,7 @@ class RunProgress:
     def of(
         cls, federation: Federation, faults: Sequence[str], seconds: float, seconds_left: float | None = None
     ) -> RunProgress:
-        """How far a federation is."""
+        """Return the progress of a federation."""
         now = federation.progress
         payload = federation.accounts.payload_bytes
         figures = dict(now.figures)

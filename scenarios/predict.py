@@ -207,8 +207,8 @@ def predict(
     columns, scale, model, classes = saved.columns, saved.scale, saved.model, saved.classes
     taken = saved.rows(source, read, spare={identifier or ""}, takes_unknown=unknown == "missing")
     origins, categories = taken.origins(columns), taken.categories(columns)
-    drifted = drift(read, columns, origins, scale, saved.scaling, saved.ranges, categories)
     decisions = model.decision_function(scale(taken.take(columns)))
+    drifted = drift(read, columns, origins, scale, saved.scaling, saved.ranges, categories)
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
     predicted = classes[called_classes(decisions, threshold)]
