@@ -150,7 +150,7 @@ def _asks(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
 
 
 def _site_column(table: Table, label: str, without: Collection[str]) -> str | None:
-    """The column that is called as one that names sites, and has as many values."""
+    """Return the column that is named like one of sites, and has as many values."""
     for name, values in table.columns.items():
         if name not in (label, *without) and _SITE_NAME.fullmatch(name):
             count = len(np.unique(values[~gaps(values)]))
@@ -160,7 +160,7 @@ def _site_column(table: Table, label: str, without: Collection[str]) -> str | No
 
 
 def _sites(table: Table, by: str | None) -> int:
-    """How many there are."""
+    """Return the number of sites."""
     if by is not None:
         return len(np.unique(table.columns[by]))
     return 5 if table.rows >= _FEW_ROWS else 3
@@ -246,7 +246,7 @@ def _sources(path: Path, places: Mapping[str, str]) -> Iterator[str]:
 
 
 def _key(name: str) -> str:
-    """As a key of TOML, in quotes unless it is a bare one."""
+    """Return a name as a key of TOML, in quotes unless it is a bare one."""
     return name if _BARE_KEY.fullmatch(name) else _text(name)
 
 

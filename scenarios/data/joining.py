@@ -26,7 +26,7 @@ _WAY_OUT = "give the column one name in all files (data.by_site), or add such co
 
 @dataclass(frozen=True)
 class Joined:
-    """All rows that a scenario names, those of the test last, and what is wrong with them.
+    """Return all rows that a scenario names, those of the test last, and what is wrong with them.
 
     unusable: columns that cannot be used as they are, and that the table is without. problems: sentences about them,
     and about keys that name no column.
@@ -38,7 +38,7 @@ class Joined:
 
 
 def read_table(settings: DataSpec, base_folder: Path) -> Table:
-    """All rows that a scenario names, those of the test last. Raises ScenarioError, saying what to change."""
+    """Return all rows that a scenario names, those of the test last. Raises ScenarioError, saying what to change."""
     joined = join(settings, base_folder)
     if joined.problems:
         raise ScenarioError(joined.problems)
@@ -141,7 +141,7 @@ def site_names(values: NDArray[np.str_]) -> NDArray[np.str_]:
 
 
 def _with_test(table: Table, test: Table, settings: DataSpec) -> Joined:
-    """The rows of a table and, below them, those to test on, which are of no site."""
+    """Return the rows of a table and, below them, those to test on, which are of no site."""
     columns = {name: each for name, each in test.columns.items() if name != settings.site}
     tables = {table.name: table, test.name: replace(test, columns=columns)}
     joined = _stacked("data.test_source", tables, set(settings.ignore))
@@ -152,7 +152,7 @@ def _with_test(table: Table, test: Table, settings: DataSpec) -> Joined:
 
 
 def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Joined:
-    """The rows of tables below each other, in the columns that all of them have, of one kind each."""
+    """Stack the rows of tables below each other, in the columns that all of them have, of one kind each."""
     columns = {
         name: dict.fromkeys((each for each in table.columns if each not in ignored), False)
         for name, table in tables.items()

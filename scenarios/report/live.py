@@ -312,7 +312,7 @@ class EtaEstimator:
         return (done + within) / self.folds
 
     def seconds_left(self, now: float) -> float | None:
-        """From `now` until the last model is trained, or all are audited; None where nothing tells."""
+        """Return the time from `now` until the last model is trained, or all are audited; None if it is unknown."""
         when, done, total = self._audited
         if self._phase == "audit":
             return max(0.0, (when - self._audit_began) * total / done - (now - self._audit_began)) if done else None
