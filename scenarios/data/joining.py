@@ -152,7 +152,7 @@ def _with_test(table: Table, test: Table, settings: DataSpec) -> Joined:
 
 
 def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Joined:
-    """Stack the rows of tables below each other, in the columns that all of them have, of one kind each."""
+    """Return the rows of tables below each other, in the columns that all of them have, of one kind each."""
     columns = {
         name: dict.fromkeys((each for each in table.columns if each not in ignored), False)
         for name, table in tables.items()
