@@ -377,7 +377,7 @@ def compare(first: Record, second: Record) -> Comparison:
     common = sorted(first.orders.keys() & second.orders.keys(), key=int)
     linked = sorted(first.links.keys() & second.links.keys(), key=int)
     chain = first.links[linked[-1]] if linked else ""
-    differences = [*_differences(first, second, common), *_one_sided(first, second), *_one_sided(second, first)]
+    differences = _differences(first, second, common)
     return Comparison((first.site, second.site), len(common), chain, tuple(differences), tuple(_notes(first, second)))
 
 
@@ -404,11 +404,12 @@ def _one_sided(record: Record, other: Record) -> Iterator[str]:
     last = max(map(int, other.orders), default=0)
     for number in record.with_site(other.site):
         if number not in other.orders and int(number) < last:
-            yield f"round {number} was ordered of {other.site} too, and only {record.site} has it"
+            yield f"round {number} was ordered of {other.site} too, and only {record.site} has it, as if {other.site} was away"
 
 
 def _notes(first: Record, second: Record) -> Iterator[str]:
     for record, other in ((first, second), (second, first)):
+        yield from _one_sided(record, other)
         if alone := len(record.orders.keys() - other.orders.keys()):
             yield f"{alone} rounds are in the receipt of {record.site} alone"
         if _NOT_CLOSED in record.problems:
