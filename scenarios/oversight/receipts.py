@@ -404,7 +404,7 @@ def _one_sided(record: Record, other: Record) -> Iterator[str]:
     last = max(map(int, other.orders), default=0)
     for number in record.with_site(other.site):
         if number not in other.orders and int(number) < last:
-            yield f"round {number} was ordered of {other.site} too, and only {record.site} has it, as if {other.site} was away"
+            yield f"round {number} was ordered of {other.site} too, and only {record.site} has it"
 
 
 def _notes(first: Record, second: Record) -> Iterator[str]:
