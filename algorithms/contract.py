@@ -32,6 +32,7 @@ from fedsvm.algorithms.data.vertical import VerticalTask
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.ranking import Ranking
 from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SiteProgram
@@ -117,6 +118,21 @@ class Model(ABC):
     def kept_by_sites(self) -> bool:
         """True if only the sites' own files have a part that prediction needs; see `from_arrays`."""
         return False
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a scikit-learn pipeline that classify scaled rows as this model does.
+
+        Parameters
+        ----------
+        classes : (K,) array of str
+            Names of the classes.
+
+        Raises
+        ------
+        NotExportable
+            No parts of scikit-learn make up such a model, or only other parties have all of it.
+        """
+        raise NotExportable(f"scikit-learn has no public parts that make up a {type(self).__name__}")
 
     @abstractmethod
     def to_arrays(self) -> dict[str, NDArray[Any]]:

@@ -55,6 +55,7 @@ from fedsvm.algorithms.privacy.accountant import Once, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
 from fedsvm.algorithms.settings import Natural, Positive, doc
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, linear_step, sampler
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
@@ -163,6 +164,12 @@ class ErmModel(Model):
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """Return (n,) decision values for scaled rows (n, d), (n, K) for more than two classes."""
         return scores_of(self.feature_map(rows) @ self.weights.T, jointly=self.jointly)
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        if self.jointly or not len(self.feature_map.rho):
+            raise NotExportable("scikit-learn has no part for joint decision values, or for rows cut to a length")
+        return [("features", sampler(self.feature_map.rho)), linear_step(self.weights, 0.0, classes)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the file.

@@ -74,6 +74,7 @@ from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.discrete_noise import gaussian_share, laplace_share
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
 from fedsvm.algorithms.settings import Dimension, Positive, Share, Tolerance, doc
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, linear_step, sampler
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
 from fedsvm.federation.errors import FederationError, MembershipChanged, OrderRefused, StepRefused
@@ -164,6 +165,12 @@ class HybridModel(Model):
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """Return (n,) decision values for scaled rows (n, d), (n, K) for more than two classes."""
         return scores_of(self.features(rows) @ self.weights.T, jointly=self.jointly)
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        if self.jointly:
+            raise NotExportable("scikit-learn has no part for decision values of a joint problem")
+        return [("features", sampler(self.rho)), linear_step(self.weights, 0.0, classes)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the file.

@@ -139,7 +139,7 @@ _RANKED = ("ranked", "federated_auc", "own_auc", "federated_variance", "own_vari
 COUNTS = len(vars(OwnCounts()))
 
 
-def count_at_sites(federation: Federation, model: Model, classes: int) -> OwnCounts:
+def count_at_sites(federation: Federation, model: Model) -> OwnCounts:
     """Compare own models of the sites with the federated one, in one secure sum. Opens no phase.
 
     Raises
@@ -154,7 +154,6 @@ def count_at_sites(federation: Federation, model: Model, classes: int) -> OwnCou
         model=packed(model),
         threshold=model.calibrated.threshold if model.calibrated is not None else 0.0,
         kept=model.kept_by_sites,
-        classes=classes,
     )
     whole = [*np.rint(found[:5]), *np.maximum(found[5:], 0.0)]
     return OwnCounts(*(float(each) for each in whole))

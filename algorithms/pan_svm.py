@@ -78,6 +78,7 @@ from fedsvm.algorithms.optimisation.linear_svm import (
 from fedsvm.algorithms.optimisation.path_sums import NewtonPath
 from fedsvm.algorithms.optimisation.weighting import Weighting
 from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, feature_steps, linear_step
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
@@ -153,6 +154,14 @@ class PanModel(Model):
             raise ValueError("the model's weights are with the sites; read it together with one of their files")
         values = np.asarray(self.features(rows) @ self.w.T + self.b)
         return ranked(values, self.scheme, self.classes)
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        if self.w is None or self.b is None:
+            raise NotExportable("its weights are with the sites")
+        if self.classes > 2 and self.scheme != "ovr":
+            raise NotExportable(f'scikit-learn has no part for decision values by "{self.scheme}"')
+        return [*feature_steps(self.feature_map), linear_step(self.w, self.b, classes, self.calibration)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the file, with those of the feature map and of the calibration.

@@ -40,6 +40,7 @@ from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSetting
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, binarizer, linear_step
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
@@ -106,6 +107,12 @@ class PpModel(Model):
         if self.support is None or self.dual_coef is None:
             raise ValueError("the model's support rows are with the sites; read it together with their files")
         return np.asarray(self.kernel(sets_of(rows), self.support) @ self.dual_coef + self.b)
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        if self.w is None:
+            raise NotExportable("its support rows are with the sites")
+        return [("sets", binarizer(len(self.w))), linear_step(self.w, self.b, classes)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the file, with the kernel.

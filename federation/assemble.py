@@ -57,6 +57,10 @@ class SiteSetup:
         What the site's own policy allows.
     journal_path : str, default ""
         Where it writes its journal; empty for none.
+    receipt_path : str, default ""
+        Where it keeps its receipt; empty for none.
+    version : str, default ""
+        Of the installation, for the receipt.
     """
 
     write_partition: Callable[[Path], None]
@@ -66,6 +70,8 @@ class SiteSetup:
     colludes: bool = False
     rules: SiteRules = ANYTHING
     journal_path: str = ""
+    receipt_path: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,8 @@ class Deployment:
             needs_pairwise_keys=self.sum_protocol.needs_pairwise_keys,
             via_coordinator=self.via_coordinator,
             journal_path=setup.journal_path,
+            receipt_path=setup.receipt_path,
+            version=setup.version,
             journal_until=journal.last_round if journal is not None else 0,
             journal_has=journal.last_round_of(site) if journal is not None else 0,
             log_level=self.log_level,

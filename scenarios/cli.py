@@ -22,9 +22,9 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.commands.run": ("run", "audit", "check-sum"),
     "fedsvm.scenarios.hosts.commands": ("coordinate", "site", "keys", "policy"),
-    "fedsvm.scenarios.oversight.commands": ("explain",),
+    "fedsvm.scenarios.oversight.commands": ("explain", "receipt"),
     "fedsvm.scenarios.hub.commands": ("hub", "join"),
-    "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict"),
+    "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict", "export"),
     "fedsvm.scenarios.sweep.commands": ("sweep",),
     "fedsvm.scenarios.reproduction.commands": ("reproduce",),
     "fedsvm.scenarios.commands.files": ("schema", "scenarios"),

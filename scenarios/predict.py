@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.contract import Model
 from fedsvm.algorithms.data.classes import called as called_classes
 from fedsvm.algorithms.data.columns import INDICATED
 from fedsvm.algorithms.data.scaling import Scale
@@ -71,6 +72,98 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
+@dataclass(frozen=True)
+class SavedModel:
+    """A model in a run's folder, with what it takes to apply it to new rows.
+
+    Attributes
+    ----------
+    result : RunResult
+        The run's result.
+    model : Model
+        The model.
+    columns : list of str
+        Its columns.
+    scale : Scale
+        Of these.
+    classes : (K,) array of str
+        Names of the classes.
+    filled : dict of str to float
+        What replaces missing numbers, by column.
+    left_out : list of str
+        Columns that the run knew and the model does not use.
+    scaling : str
+        Kind of the scale, as `data.scale` names it.
+    ranges : dict of str to sequence of float
+        Declared ranges of columns.
+    version : str
+        Of fedsvm that trained it.
+    complete : bool
+        Whether the coordinator's file has all of the model, with its columns.
+    """
+
+    result: RunResult
+    model: Model
+    columns: list[str]
+    scale: Scale
+    classes: NDArray[np.str_]
+    filled: dict[str, float]
+    left_out: list[str]
+    scaling: str
+    ranges: dict[str, Sequence[float]]
+    version: str
+    complete: bool
+
+    def rows(
+        self,
+        source: str,
+        table: dict[str, NDArray[Any]],
+        *,
+        spare: Collection[str] = (),
+        takes_unknown: bool = False,
+    ) -> TableRows:
+        """Return a table that was read as rows for the model. spare: more columns that it may have."""
+        beside = _spare(self.result) | set(spare)
+        return TableRows(source, table, beside, self.filled, self.left_out, takes_unknown)
+
+
+def read_model(folder: Path) -> SavedModel:
+    """Return the model in a run's folder. Raises ScenarioError if there is none that can be read."""
+    result = read_result(folder)
+    if result.model is None:
+        raise ScenarioError([f"The run in {folder} has no model: {result.error}"])
+    arrays = _arrays(folder / "model.npz")
+    earlier = f"The model in {folder} was written by an earlier version of fedsvm; run it again."
+    if "algorithm" not in arrays:
+        raise ScenarioError([earlier])
+    if (name := str(arrays["algorithm"])) not in ALGORITHMS:
+        raise ScenarioError([f"The model in {folder} is of {name!r}, which is not installed; install its package."])
+    parts = [_arrays(path) for path in _parts(folder, result)]
+    holders = [arrays] if "columns" in arrays else parts
+    columns = [name for each in holders for name in each["columns"].tolist()]
+    scale = Scale(*(np.concatenate([each[name] for each in holders]) for name in ("offset", "scale")))
+    try:
+        model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
+    except KeyError:
+        raise ScenarioError([earlier]) from None
+    filling, numeric = arrays.get("filling"), arrays.get("filled")
+    of = columns if numeric is None else numeric.tolist()
+    ranged = zip(arrays["ranged"].tolist(), arrays["ranges"].tolist(), strict=True) if "ranged" in arrays else ()
+    return SavedModel(
+        result,
+        model,
+        columns,
+        scale,
+        arrays["classes"],
+        filled={} if filling is None else dict(zip(of, filling.tolist(), strict=False)),
+        left_out=[column for each in [arrays, *parts] if "left_out" in each for column in each["left_out"].tolist()],
+        scaling=str(arrays["scaling"]) if "scaling" in arrays else result.scenario["data"]["scale"],
+        ranges=dict(ranged),
+        version=str(arrays.get("version", result.environment.fedsvm)),
+        complete="columns" in arrays,
+    )
+
+
 Unknown = Literal["refuse", "missing"]
 """The treatment of categories that the model does not know."""
 
@@ -98,36 +191,17 @@ def predict(
     ScenarioError
         The folder has no model, the rows do not have the model's columns, or they have no labels to judge by.
     """
-    result = read_result(folder)
-    if result.model is None:
-        raise ScenarioError([f"The run in {folder} has no model: {result.error}"])
-    arrays = _arrays(folder / "model.npz")
-    earlier = f"The model in {folder} was written by an earlier version of fedsvm; run it again."
-    if "algorithm" not in arrays:
-        raise ScenarioError([earlier])
-    if (name := str(arrays["algorithm"])) not in ALGORITHMS:
-        raise ScenarioError([f"The model in {folder} is of {name!r}, which is not installed; install its package."])
-    parts = [_arrays(path) for path in _parts(folder, result)]
-    holders = [arrays] if "columns" in arrays else parts
-    columns = [name for each in holders for name in each["columns"].tolist()]
-    scale = Scale(*(np.concatenate([each[name] for each in holders]) for name in ("offset", "scale")))
-    try:
-        model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
-    except KeyError:
-        raise ScenarioError([earlier]) from None
-    form, filling = _form(result), arrays.get("filling")
+    saved = read_model(folder)
+    form = _form(saved.result)
     table = sources.read(source, Path(), form=form)
-    numeric = arrays.get("filled")
-    of = columns if numeric is None else numeric.tolist()
-    filled = {} if filling is None else dict(zip(of, filling.tolist(), strict=False))
-    others = [name for each in [arrays, *parts] if "left_out" in each for name in each["left_out"].tolist()]
-    read = {column: _without_text(values) if column in columns else values for column, values in table.columns.items()}
-    taken = _Rows(source, read, _spare(result) | {identifier or ""}, filled, others, unknown == "missing")
-    rows = taken.take(columns)
-    kind = str(arrays["scaling"]) if "scaling" in arrays else result.scenario["data"]["scale"]
-    ranges = dict(zip(arrays["ranged"].tolist(), arrays["ranges"].tolist(), strict=True)) if "ranged" in arrays else {}
-    drifted = drift(read, columns, taken.origins(columns), scale, kind, ranges, taken.categories(columns))
-    decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
+    read = {
+        column: _without_text(values) if column in saved.columns else values for column, values in table.columns.items()
+    }
+    columns, scale, model, classes = saved.columns, saved.scale, saved.model, saved.classes
+    taken = saved.rows(source, read, spare={identifier or ""}, takes_unknown=unknown == "missing")
+    origins, categories = taken.origins(columns), taken.categories(columns)
+    drifted = drift(read, columns, origins, scale, saved.scaling, saved.ranges, categories)
+    decisions = model.decision_function(scale(taken.take(columns)))
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
     predicted = classes[called_classes(decisions, threshold)]
@@ -144,12 +218,13 @@ def predict(
     names = tuple(classes.tolist())
     measured = None
     if judge:
-        labels = _labels(source, read, result.scenario["data"]["label"], names)
+        labels = _labels(source, read, saved.result.scenario["data"]["label"], names)
         measured = metrics.mean_metrics(
             [metrics.evaluate(decisions, labels, threshold=threshold, probabilities=chances)]
         )
-    version = str(arrays.get("version", result.environment.fedsvm))
-    return Predictions(decisions, predicted, called, chances, names, doubts, threshold, drifted, measured, version)
+    return Predictions(
+        decisions, predicted, called, chances, names, doubts, threshold, drifted, measured, saved.version
+    )
 
 
 def _labels(source: str, table: Mapping[str, NDArray[Any]], label: str, classes: tuple[str, ...]) -> FloatArray:
@@ -226,7 +301,7 @@ def _form(result: RunResult) -> TextForm:
 
 
 @dataclass(frozen=True)
-class _Rows:
+class TableRows:
     """A table that was read: float64 with NaN, or text with "" for missing values, by column.
 
     filled: what stands for missing numbers, by column, where the run filled them; text may then be missing too.
@@ -264,6 +339,10 @@ class _Rows:
         if name in self.table:
             return name
         return name.removesuffix(INDICATED) if self._is_indicator(name) else name.partition("=")[0]
+
+    def indicator_of(self, name: str) -> str:
+        """Return the name of the 0/1 column that marks missing values of a column."""
+        return f"{name}{INDICATED}"
 
     def _is_indicator(self, name: str) -> bool:
         return name.endswith(INDICATED) and name.removesuffix(INDICATED) in self.filled

@@ -41,7 +41,7 @@ SHORT = {
     "algorithm.max_iterations": 3,
 }
 WORDS = [word for key, value in SHORT.items() for word in ("--set", f"{key}={json.dumps(value)}")]
-FILES = {"result.json", "scenario.toml", "model.npz", "log.jsonl", "ledger.parquet", "report.html"}
+FILES = {"result.json", "scenario.toml", "model.npz", "log.jsonl", "ledger.parquet", "report.html", "receipts"}
 
 
 def run_by_command(

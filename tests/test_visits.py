@@ -94,7 +94,17 @@ class Store:
                 self.hear(site, number, diary.said[number])
             settings = asdict(DppSettings(kernel="linear", C=2.0))
             terms = Terms("dpp-svm", settings, SUM.name, dict(SUM.options), 2, needs_pairwise_keys=True)
-            visitor = Visitor(site, site.encode().ljust(32), INSTALLATION, diary, terms, ANYTHING, {})
+            visitor = Visitor(
+                site,
+                site.encode().ljust(32),
+                INSTALLATION,
+                diary,
+                terms,
+                ANYTHING,
+                {},
+                str(self.folder / f"{site}.receipt"),
+                "1",
+            )
 
             def more() -> Iterator[Message]:
                 while len(diary.received) < len(self.told[site]):

@@ -173,8 +173,18 @@ class Evaluation(SitePart):
             return np.zeros(size_of(classes, bins))
         return counted(self._decisions(model, kept=kept), labels, threshold, bins)
 
-    @step(bound=math.inf)
-    def own_model_counts(self, model: FloatArray, threshold: float, kept: bool, classes: int) -> FloatArray:
+    @step(
+        bound=math.inf,
+        told={
+            "model": free(
+                "a file of the agreed kind of model",
+                "ten sums over the held-out rows by a model of its choice, beside the site's own",
+            ),
+            "threshold": free("any number", "the number of held-out rows above one more value"),
+            "kept": free("true or false", "the site's own part with the model, or the model alone"),
+        },
+    )
+    def own_model_counts(self, model: FloatArray, threshold: float, kept: bool) -> FloatArray:
         """Return (10,) the sums over the rows that are held out, by this site's own model and by the federated one.
 
         See `OwnCounts`. The own model is of this site's training rows alone.
@@ -192,7 +202,7 @@ class Evaluation(SitePart):
         if not site.tested.any() or not site.training.any():
             return OwnCounts().to_array()
         train, test = Labelled(site.scaled, labels[site.training]), Labelled(site.rows_tested, labels[site.tested])
-        names = tuple(map(str, site.terms.reading.get("classes") or range(classes)))
+        names = tuple(map(str, site.terms.reading.get("classes") or range(max(2, len(every)))))
         settings = site.settings_type(**site.terms.settings)
         own = own_scores(site.own_method, settings, EvaluationRows(train, test, None, names, site.weights))
         return OwnCounts.of(self._decisions(model, kept=kept), own, test.labels, threshold).to_array()

@@ -51,6 +51,7 @@ from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.subsets import Subset
 from fedsvm.algorithms.selection.training import SubsetTraining, TrainingSettings
 from fedsvm.algorithms.settings import ShareOrCount, doc
+from fedsvm.algorithms.sklearn_parts import Steps
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.protocols.analysis.views import Coalition
@@ -210,6 +211,10 @@ class SelectedModel(Model):
         for model in self.by_size:
             found.setdefault(len(model.columns), []).append(model.decision_function(rows))
         return found
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        return self.inner.sklearn_steps(classes)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of a pan-svm file of the chosen columns, and their numbers.

@@ -33,9 +33,12 @@ class RemoteSites:
     Parameters
     ----------
     endpoint : HubEndpoint
+    sites : iterable of str
+        Those that take part. A site that declined is not watched, though its connection may close later.
     """
 
-    def __init__(self, endpoint: HubEndpoint) -> None:
+    def __init__(self, endpoint: HubEndpoint, sites: Iterable[str]) -> None:
+        self._sites = frozenset(sites)
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._timers: dict[str, threading.Timer] = {}
@@ -84,6 +87,8 @@ class RemoteSites:
         self._write.close()
 
     def _note_closed(self, site: str) -> None:
+        if site not in self._sites:
+            return
         timer = threading.Timer(GRACE_S, self._write.send, [b"\0"])
         timer.daemon = True
         self._note_back(site)

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
@@ -30,6 +31,7 @@ from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.site import Assignment, Site
 from fedsvm.federation.site.terms import Terms
@@ -107,6 +109,8 @@ class Visit:
         What the site's own operator allows.
     settings : mapping, default {}
         Plain values for the program, beside the run's seed.
+    receipts : str, default ""
+        The folder of the site's receipts, see `site.receipt`; empty for none.
     faults : sequence of dict, default ()
         Those that the site does to itself, see `site.faults`.
     wait_s : float
@@ -123,6 +127,7 @@ class Visit:
     tell: Callable[[str], None]
     rules: SiteRules = ANYTHING
     settings: Mapping[str, Any] = field(default_factory=dict)
+    receipts: str = ""
     faults: Sequence[dict[str, Any]] = ()
     wait_s: float = 3600.0
     patience_s: float = 600.0
@@ -157,6 +162,7 @@ class Visit:
         offer = self._asked(endpoint, deadline)
         terms = _read_terms(offer)
         tell(f"{COORDINATOR} asks: {described(terms)}")
+        receipt = self._receipt(offer.run, terms)
         endpoint.ticket = offer.ticket
         via_coordinator = terms.routing == "via-coordinator"
         agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
@@ -167,6 +173,8 @@ class Visit:
             held = self.hold(terms)
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
+            if receipt is not None:
+                receipt.declined(str(error))
             self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
@@ -213,6 +221,7 @@ class Visit:
             failures.append,
             on_pause=note_pause,
             partition=partition,
+            receipt=receipt,
         )
         reminders.activity = lambda: site.activity
         end = site.serve()
@@ -220,6 +229,15 @@ class Visit:
             raise FederationError(f"{self.name} ended the run: {failures[-1]}")
         self._check_end(end)
         tell("the run is completed")
+
+    def _receipt(self, run: bytes, terms: Terms) -> Receipt | None:
+        """Return the receipt of a run, with what was asked for. Raises FederationError if it cannot be written."""
+        if not self.receipts:
+            return None
+        path = Path(self.receipts) / f"{self.name}-{run.hex()}.receipt"
+        receipt = Receipt(str(path), self.version)
+        receipt.asked(run, self.name, terms.to_fields(), asdict(self.rules))
+        return receipt
 
     def _check_end(self, end: Stopped | None) -> None:
         """Raise FederationError if the run failed or its coordinator fell silent."""

@@ -7,7 +7,7 @@ weaker sum than was agreed on, into showing what is only summed, or into other c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from fedsvm.federation.control import GatherTerms, Order, SumTerms
@@ -45,6 +45,10 @@ class SitePolicy:
         """Return a policy from the fields of `dataclasses.asdict`, in which a pipe turned tuples into lists."""
         rules, terms = SiteRules.from_fields(fields["rules"]), Terms.from_fields(fields["terms"])
         return cls(tuple(fields["sites"]), terms, rules)
+
+    def to_record(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the terms and the operator's rules in plain values, for a receipt."""
+        return self.terms.to_fields(), asdict(self.rules)
 
     def agree(self, run: bytes, exact_steps: Sequence[str] = ()) -> None:
         """Agree to take part. Raises OrderRefused for terms, or exact steps, that the rules do not allow."""

@@ -56,6 +56,7 @@ from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
+from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.script import END, Place, Script
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
@@ -111,6 +112,10 @@ class Assignment:
         Whether it speaks to other sites through the coordinator, sealed.
     journal_path : str, default ""
         Where it writes its journal, see `journal`; empty for none.
+    receipt_path : str, default ""
+        Where it keeps its receipt, see `receipt`; empty for none.
+    version : str, default ""
+        Of the installation, for the receipt.
     journal_until : int, default 0
         The last round of the coordinator's journal: what is later in the site's own did not happen.
     journal_has : int, default 0
@@ -140,6 +145,8 @@ class Assignment:
     needs_pairwise_keys: bool = False
     via_coordinator: bool = False
     journal_path: str = ""
+    receipt_path: str = ""
+    version: str = ""
     journal_until: int = 0
     journal_has: int = 0
     patience_s: float = MAX_SILENCE_S
@@ -193,7 +200,7 @@ class Site:
     `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
     random vectors of a round, by its number and its link in the chain. `on_pause` is told why the run failed when it
     may yet be resumed, and "" when it is. `partition`: what the site holds, unless that is in the assignment's file.
-    `chain`: the digests of its orders.
+    `receipt`: the site's record of the run, if whoever started it has begun one. `chain`: the digests of its orders.
     """
 
     def __init__(
@@ -207,6 +214,7 @@ class Site:
         draws: Callable[[int, bytes], Draw] = lambda number, link: uniform_residues,
         on_pause: Callable[[str], None] = lambda failure: None,
         partition: Partition | None = None,
+        receipt: Receipt | None = None,
     ) -> None:
         self._assignment = assignment
         self._on_failure = on_failure
@@ -222,6 +230,9 @@ class Site:
         path = assignment.transcript_path
         self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
         self._journal = SiteJournal(assignment.journal_path) if assignment.journal_path else None
+        self._receipt, self._has_asked = receipt, receipt is not None
+        if receipt is None and assignment.receipt_path:
+            self._receipt = Receipt(assignment.receipt_path, assignment.version)
         self._mailbox = Mailbox(endpoint, assignment.run)
         if assignment.via_coordinator and agreement is not None:
             self._mailbox.sealer = Sealer(assignment.name, agreement, lambda peer: endpoint.roster[peer].agreement_key)
@@ -262,10 +273,12 @@ class Site:
                 except Stopped as end:
                     self._send_final_report()
                     if not (end.resumable and self._assignment.resume_s):
+                        self._close_receipt(end.failure or "completed")
                         return end
                     self._pause(end)
         except DeadlineExpired:
             self._send_final_report()
+            self._close_receipt("the coordinator was silent" if self._paused is None else "it was not resumed")
             return self._paused
         finally:
             if self._logs is not None:
@@ -276,7 +289,14 @@ class Site:
         self._current = self._channel = None
         self._orders.clear()
         self._paused = end
+        if self._receipt is not None:
+            self._receipt.paused(end.failure)
         self._on_pause(end.failure)
+
+    def _close_receipt(self, outcome: str) -> None:
+        if self._receipt is not None:
+            with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
+                self._receipt.ended(outcome, self._endpoint.refused)
 
     # What the coordinator says.
 
@@ -291,6 +311,8 @@ class Site:
             self._notice()
         if self._paused is not None:
             self._paused = None
+            if self._receipt is not None:
+                self._receipt.resumed()
             self._on_pause("")
         return self._orders.pop(0)
 
@@ -348,10 +370,15 @@ class Site:
                 elif isinstance(order, Missed):
                     self._miss(order)
                 else:
+                    if self._receipt is not None:
+                        self._receipt.ordered(order, number)
                     self._policy.check_round(order, self._endpoint.name, number, last)
-                    self._run_round(order, number)
+                    form = self._run_round(order, number)
+                    if self._receipt is not None:
+                        self._receipt.left(order, number, form)
             self._answer(Done(*self._account(number, whole=False)), number)
         except RoundAborted as aborted:
+            self._note_broken(number, "the round was aborted")
             self._answer(Aborted(*self._account(aborted.round)), aborted.round)
         except Transient as error:
             self._fail(number, str(error), cut_off=True)
@@ -360,7 +387,7 @@ class Site:
             self._fail(number, f"the {protocol} protocol: {error}")
         except (StepRefused, EndpointError) as error:
             self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
-            self._fail(number, str(error))
+            self._fail(number, str(error), refused=isinstance(error, OrderRefused))
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
@@ -370,6 +397,11 @@ class Site:
 
     def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition."""
+        if self._receipt is not None and self._program is None and not self._has_asked:
+            self._receipt.asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
+            self._has_asked = True
+        if self._receipt is not None:
+            self._receipt.parties(update.parties)
         self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
         self._endpoint.admit(update.parties)
         if self._mailbox.sealer is not None:
@@ -384,14 +416,25 @@ class Site:
             self._script = self._policy.script or script_of(program, self._policy.terms)
             self._place = Place(self._script, self._policy.rules.max_repeats)
             self._policy.rules.check_held(*joined.held())
+            if self._receipt is not None:
+                self._receipt.joined(self._policy.sites, *joined.held())
             self._check_sum()
             self._policy.agree(self._assignment.run, exact_steps(program, self._script))
+            self._note_charge()
             self._program = joined
             if self._journal is not None:
                 self._replay(joined, self._journal)
-            joined.charge_again = lambda: self._policy.charge(self._assignment.run)
+            joined.charge_again = self._charge_again
         else:
             self._place.note_change()
+
+    def _charge_again(self) -> None:
+        self._policy.charge(self._assignment.run)
+        self._note_charge()
+
+    def _note_charge(self) -> None:
+        if self._receipt is not None and self._policy.terms.epsilon is not None:
+            self._receipt.charged(self._policy.terms.epsilon)
 
     def _check_sum(self) -> None:
         """Raise OrderRefused for a sum that too few sites open, by the operator's rules."""
@@ -401,6 +444,8 @@ class Site:
 
     def _miss(self, missed: Missed) -> None:
         """Move on in the script by the orders that went to others only."""
+        if self._receipt is not None:
+            self._receipt.missed(missed)
         self._take_missed(missed)
         if self._journal is not None:
             self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
@@ -466,8 +511,8 @@ class Site:
         self._place.admit(order.step, link.said, order.sites, number)
         return link.digest
 
-    def _run_round(self, order: Order, number: int) -> None:
-        """Run the step, and process its value."""
+    def _run_round(self, order: Order, number: int) -> str:
+        """Run the step, and process its value. Return the form in which it left, for the receipt."""
         program = self._program
         if program is None:
             raise StepRefused("an order came before the roster")
@@ -482,7 +527,8 @@ class Site:
         terms = order.terms
         if isinstance(terms, GatherTerms):
             channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
-        elif isinstance(terms, SumTerms):
+            return IN_CLEAR
+        if isinstance(terms, SumTerms):
             protocol = self._installation.sums[order.protocol](**terms.options)
             sites = len(channel.sites)
             for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
@@ -495,6 +541,8 @@ class Site:
                 program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
                 if self._journal is not None:
                     self._journal.opened(program.opened)
+            return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
+        return NO_VALUE
 
     def _open_channel(self, order: Order, number: int, link: bytes) -> SocketChannel:
         """Open the channel of a round, for the protocol and for steps that run one. link: the round's link in the
@@ -502,6 +550,8 @@ class Site:
         observers: list[Observer] = [*self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
+        if self._receipt is not None:
+            observers.append(self._receipt.begin_step(link))
         if self._journal is not None:
             observers.append(self._journal.begin(order.to_message(self._assignment.run, number)))
         self._channel = SocketChannel(
@@ -521,10 +571,16 @@ class Site:
 
     # Answers.
 
-    def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False) -> None:
+    def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False, refused: bool = False) -> None:
+        self._note_broken(number, reason, refused=refused)
         if not cut_off:
             self._on_failure(reason)
         self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
+
+    def _note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
+        if self._receipt is not None:
+            with suppress(StepRefused):  # why it cannot be written is what is answered
+                self._receipt.broken(number, reason, refused=refused)
 
     def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], Standing | None]:
         """Return the traffic of this site's connections since the last call, and its progress in the round.
@@ -550,6 +606,9 @@ class Site:
     def _say(self, record: LogRecord) -> None:
         """Send what was logged, and see it out of this process. Raises PeerDropped."""
         endpoint = self._endpoint
+        if self._receipt is not None:
+            with suppress(StepRefused):
+                self._receipt.logged(record.text)
         endpoint.reply(COORDINATOR, record.to_message(self._assignment.run, endpoint.round))
         endpoint.flush(COORDINATOR)
 

@@ -189,6 +189,7 @@ def site(
         list[str] | None,
         typer.Option("--fault", help="Test a failure of this site: kill:phase=train,round=5, or stall."),
     ] = None,
+    receipts: Annotated[Path, typer.Option(help="Folder for this site's receipt (fedsvm receipt).")] = Path(),
     keep: Annotated[
         Path | None,
         typer.Option(help="File for this site's part of the model (default: NAME.npz, with --serve NAME-TIME.npz)."),
@@ -239,6 +240,7 @@ def site(
                 lambda sentence: say(name, sentence),
                 rules=rules,
                 settings={"model_path": str(own.resolve())},
+                receipts=str(receipts),
                 faults=[_fault(name, number, text) for number, text in enumerate(faults or [], start=1)],
                 wait_s=seconds("--wait", wait),
                 patience_s=seconds("--patience", patience),

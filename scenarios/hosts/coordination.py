@@ -209,7 +209,7 @@ def _met_now(
     tell: Callable[[str], None],
 ) -> _Met:
     """Return the sites that are there now, and how the run waits for those that it loses."""
-    sites = RemoteSites(endpoint)
+    sites = RemoteSites(endpoint, [guest.party.name for guest in guests])
     lobby.on_restarted = sites.note_restarted
 
     def restart(site: str) -> Party | None:

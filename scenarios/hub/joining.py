@@ -14,7 +14,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,6 +28,7 @@ from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, S
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.visit import Held, described
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import visible
@@ -41,7 +43,7 @@ from fedsvm.scenarios.hosts.holding import hold
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 WORDS = "/api/words"
-_KEY, _DIARY, _MODEL = "visitor", "diary", "model.npz"
+_KEY, _DIARY, _MODEL, _RECEIPT = "visitor", "diary", "model.npz", "task.receipt"
 _ANSWER_S = 300.0
 _AGAIN_S = 0.3
 _MAY_PASS = (429, 502, 503, 504)
@@ -183,7 +185,7 @@ class Joining:
                 return True
             task = self._joined(diary)
             terms = _terms(diary.facts["terms"])
-            held = self._held(str(task["site"]), terms)
+            held = self._held(str(task["site"]), bytes(task["run"]), terms)
             if "secret" not in diary.facts:
                 diary.note({"secret": secrets.token_bytes(SECRET_BYTES)})
             agreement = agreement_of(diary.facts["secret"], diary.facts["run"])
@@ -198,6 +200,8 @@ class Joining:
                 terms,
                 self.rules,
                 {"model_path": str((self.folder / _MODEL).resolve())},
+                str(self.folder / _RECEIPT),
+                version("fedsvm"),
             )
             try:
                 return self._carry_on(diary, visitor, held)
@@ -227,8 +231,6 @@ class Joining:
         return Diary(self.folder / _DIARY, derived(keys.secret, "diary"))
 
     def _ask_to_join(self) -> Mapping[str, Any]:
-        from importlib.metadata import version
-
         return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
 
     def _joined(self, diary: Diary) -> Mapping[str, Any]:
@@ -248,7 +250,7 @@ class Joining:
             )
         return task
 
-    def _held(self, name: str, terms: Terms) -> Held:
+    def _held(self, name: str, run: bytes, terms: Terms) -> Held:
         """Return this site's data. Raises FederationError if it does not take part; declines what its policy
         forbids."""
         try:
@@ -256,11 +258,19 @@ class Joining:
             held = hold(name, self.data, terms)
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except OrderRefused as error:
+            self._note_declined(name, run, terms, str(error))
             self._hub.ask("decline", reason=str(error))
             raise FederationError(f"{name} does not take part: {error}") from error
         except StepRefused as error:
             raise FederationError(f"{name} cannot take part: {error}") from error
         return held
+
+    def _note_declined(self, name: str, run: bytes, terms: Terms, reason: str) -> None:
+        """Record in the receipt what was asked for, and why this site takes no part."""
+        receipt = Receipt(str(self.folder / _RECEIPT), version("fedsvm"), repeats=True)
+        receipt.asked(run, name, terms.to_fields(), asdict(self.rules))
+        receipt.declined(reason)
+        receipt.release()
 
     def _carry_on(self, diary: Diary, visitor: Visitor, held: Held) -> bool:
         standing = self._take(diary)

@@ -111,7 +111,7 @@ class RowSource(Source):
         if not (self.scenario.compare.sites and self.scenario.data.tested_at_sites):
             return None
         phrase = phrase_of(self.scenario.algorithm.implementation.own_method)
-        return compare_counts(phrase, count_at_sites(federation, model, len(self.classes)))
+        return compare_counts(phrase, count_at_sites(federation, model))
 
 
 def _conditions(scenario: Scenario) -> Conditions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 from fedsvm.federation.assemble import Deployment, SiteSetup
@@ -23,6 +24,8 @@ from fedsvm.scenarios.schema.spec import Scenario
 TRANSCRIPTS = "transcripts"
 JOURNAL = "journal"
 """The folder of a run that has the parties' journals, each readable by its owner only."""
+RECEIPTS, RECEIPT = "receipts", ".receipt"
+"""The folder of a run that has the sites' receipts, and how their names end."""
 
 
 @dataclass(frozen=True)
@@ -116,11 +119,19 @@ class Starter:
             colludes=self._writes_all(name),
             rules=self._rules(name),
             journal_path=self._journal_path(name),
+            receipt_path=self._receipt_path(name) if is_here else "",
+            version=version("fedsvm"),
         )
 
     def _journal_path(self, name: str) -> str:
         """Return the path of a site's own journal, in a run that has one."""
         return str((self.folder / JOURNAL / f"{name}.journal").resolve()) if self.journalled else ""
+
+    def _receipt_path(self, name: str) -> str:
+        """Return where a site keeps its receipt."""
+        folder = (self.folder / RECEIPTS).resolve()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return str(folder / f"{name}{RECEIPT}")
 
     def _rules(self, name: str) -> SiteRules:
         """Return the site's own policy, if the scenario has one."""
