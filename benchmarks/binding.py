@@ -7,7 +7,6 @@ that of sites without it. Both kinds run at the same time and take turns, so tha
 from __future__ import annotations
 
 import os
-import sys
 
 import psutil
 
@@ -15,6 +14,7 @@ from benchmarks.peers import ROOT
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.transport.wire import DATA_KIND, LINK, MAX_LINK_BYTES, Message
 from tests.conftest import drill
+from tools.arguments import parser
 
 _WARM_UP = 5
 
@@ -54,4 +54,7 @@ def main(sites: int = 20, rounds: int = 200) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    arguments = parser("benchmarks.binding", __doc__)
+    arguments.add_argument("sites", type=int, nargs="?", default=20)
+    arguments.add_argument("rounds", type=int, nargs="?", default=200)
+    main(**vars(arguments.parse_args()))

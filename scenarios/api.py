@@ -13,6 +13,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.located import located
 from fedsvm.scenarios.report import page
+from fedsvm.scenarios.report.live import EtaEstimator
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.folder import make_folder
 from fedsvm.scenarios.run.result import RunResult
@@ -41,6 +42,8 @@ class RunProgress:
         Those that struck so far, in sentences.
     seconds : float
         Since the run began.
+    seconds_left : float, optional
+        Estimate of the time until training or the audit ends; None if nothing tells.
     """
 
     phase: str
@@ -50,13 +53,17 @@ class RunProgress:
     figures: Mapping[str, float]
     faults: tuple[str, ...]
     seconds: float
+    seconds_left: float | None = None
 
     @classmethod
-    def of(cls, federation: Federation, faults: Sequence[str], seconds: float) -> RunProgress:
-        """Return the progress of a federation."""
+    def of(
+        cls, federation: Federation, faults: Sequence[str], seconds: float, seconds_left: float | None = None
+    ) -> RunProgress:
+        """How far a federation is."""
         now = federation.progress
         payload = federation.accounts.payload_bytes
-        return cls(now.phase, now.round, federation.sites, payload, dict(now.figures), tuple(faults), seconds)
+        figures = dict(now.figures)
+        return cls(now.phase, now.round, federation.sites, payload, figures, tuple(faults), seconds, seconds_left)
 
 
 def run(
@@ -111,9 +118,13 @@ def run(
     began = time.monotonic()
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
 
+    ahead = EtaEstimator.of(chosen)
+
     def tell(federation: Federation, faults: Sequence[str]) -> None:
         if progress is not None:
-            progress(RunProgress.of(federation, faults, time.monotonic() - began))
+            now = time.monotonic()
+            ahead.note_progress(now, federation)
+            progress(RunProgress.of(federation, faults, now - began, ahead.seconds_left(now)))
 
     return carry_out(chosen, base, Path(out) if out is not None else None, tell, began=began, audit=audit)
 

@@ -6,23 +6,25 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
 from fedsvm.federation.text import quoted
-from fedsvm.scenarios.data import categories, sources
+from fedsvm.scenarios.data import categories, joining, sources
 from fedsvm.scenarios.data.dataset import obvious_positive
-from fedsvm.scenarios.data.joining import of_sites, require_sites, site_names
+from fedsvm.scenarios.data.harmonized import Harmonized, harmonize, notes
+from fedsvm.scenarios.data.joining import require_sites, site_names
 from fedsvm.scenarios.data.sources import Dataset, Table, gaps
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
 from fedsvm.scenarios.schema.protocol import hiding_sum
 
 _SITE_NAME = re.compile(r"(.*[\W_])?(hospital|site|clinic|klinik|krankenhaus|cent(er|re)|institution|facility)", re.I)
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _ROWS_PER_SITE = 10
 """A column with fewer, on average, names something else than sites."""
 
@@ -41,33 +43,40 @@ class Draft:
 
 
 def draft(
-    path: Path, source: str | Mapping[str, str], label: str, *, site: str | None = None, positive: str | None = None
+    path: Path,
+    source: str | Mapping[str, str],
+    label: str,
+    *,
+    site: str | None = None,
+    positive: str | None = None,
+    ignore: Sequence[str] = (),
 ) -> Draft:
     """Return a scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
 
     source: one table, or the table of each site by its name. label: the column of the classes. site: of the names of
     sites; without it one that is called so, if there is one. positive: which class is +1; without it the one that is
-    plain.
+    plain. ignore: columns that are not wanted.
     """
-    try:
-        name = require_name(path.stem)
-    except ValueError as error:
-        raise ScenarioError([f"{path}: the name of the file, which becomes the scenario's, {error}."]) from None
     places = {} if isinstance(source, str) else source
-    if places and site is not None:
-        raise ScenarioError(["--site: each file of --data is a site's already; remove it."])
-    table, apart = (sources.read(source, Path()), {}) if isinstance(source, str) else _of_sites(source, label)
-    if label not in table.columns:
-        raise ScenarioError([f"--label: {sources.lacks(table, label)}"])
-    if site is not None and site not in table.columns:
-        raise ScenarioError([f"--site: {sources.lacks(table, site)}"])
-    by = site or _site_column(table, label)
-    if by is not None and places:
-        apart, by = {**apart, by: "says whose a row is, as the files do"}, None
+    name = _require_names(path, places, site)
+    tables = joining.read_all(places or {"": str(source)}, Path())
+    _require_columns(tables, label, site, ignore)
+    first = next(iter(tables.values()))
+    by = site or _site_column(first, label, ignore) if not places else None
     if by is not None:
-        require_sites(table, by, "--site")
+        require_sites(first, by, "--site")
+    found = harmonize(tables, label, by, ignore)
+    table, apart = found.table, dict(found.apart)
+    if places and (column := _site_column(table, label, [*found.unmeasured, *apart])):
+        apart[column] = "says whose a row is, as the files do"
     data = sources.choose(
-        table, label=label, ignore=[*apart, *([by] if by else [])], missing="mean", unlabeled="drop", classes=None
+        table,
+        label=label,
+        ignore=[each for each in (*found.unmeasured, *apart, *([by] if by else [])) if each in table.columns],
+        missing="mean",
+        unlabeled="drop",
+        classes=None,
+        min_classes=1,
     )
     chosen = positive if positive is not None else obvious_positive(data.classes) if len(data.classes) == 2 else None
     if chosen is not None and chosen not in data.classes:
@@ -77,43 +86,73 @@ def draft(
         f"name = {_text(name)}",
         "seed = 1                   # of splits and clusterings; never of masks or keys",
         "",
-        *_federation(table, by),
+        *_federation(table, by, list(places)),
         "",
-        *_data(path, source, table, data, label, by, chosen, apart),
+        *_data(path, source, table, data, label, by, chosen, {**found.unmeasured, **apart}),
         *_sources(path, places),
+        *_corrections(found),
         "",
         *_algorithm(data),
         "",
         "[protocol]",
-        f"sum = {_text(hiding_sum(_sites(table, by)))}               # fedsvm audit compares them",
+        f"sum = {_text(hiding_sum(len(places) or _sites(table, by)))}               # fedsvm audit compares them",
     ]
-    is_told = chosen is not None or len(data.classes) > 2
-    asks = [] if is_told else [f"data.positive: say which of {quoted(data.classes)} is +1."]
-    asks += [problem] if (problem := sources.spelling_problem(data, label)) else []
-    left_out = (f"Column {name!r} is left out: {why}." for name, why in apart.items())
+    asks = [*found.asks, *_asks(data, label, chosen)]
     doubts = (f"{name}: {form.doubt}" for name, form in table.forms.items() if form.doubt)
-    used = replace(data, features=tuple(each for each in data.features if each.name not in _left_out(data, apart)))
-    return Draft("\n".join([*lines, ""]), (*asks, *left_out, *doubts, *categories.warnings(used)))
+    not_used = (f"Column {name!r} is left out: {why}." for name, why in apart.items())
+    return Draft("\n".join([*lines, ""]), (*asks, *not_used, *doubts, *notes(found), *categories.warnings(data)))
 
 
-def _of_sites(places: Mapping[str, str], label: str) -> tuple[Table, dict[str, str]]:
-    """Return the rows of all sites, and the columns that some sites lack, with the reason to ignore them."""
-    for name in places:
+def _require_names(path: Path, places: Mapping[str, str], site: str | None) -> str:
+    """Return the name of the scenario. Raises ScenarioError for names that are none, and two ways to name sites."""
+    problems = []
+    if places and site is not None:
+        problems.append("--site: each file of --data is a site's already; remove it.")
+    for key, name in [(f"{path}: the name of the file, which becomes the scenario's,", path.stem)] + [
+        ("--data: the name of a site", name) for name in places
+    ]:
         try:
             require_name(name)
         except ValueError as error:
-            raise ScenarioError([f"--data: the name of a site {error}."]) from None
-    tables = {name: sources.read(place, Path()) for name, place in places.items()}
-    named = dict.fromkeys(column for table in tables.values() for column in table.columns if column != label)
-    lacking = {column: [name for name, table in tables.items() if column not in table.columns] for column in named}
-    apart = {column: f"{quoted(sites)} has none" for column, sites in lacking.items() if sites}
-    return of_sites(tables, set(apart)), apart
+            problems.append(f"{key} {error}.")
+    if problems:
+        raise ScenarioError(problems)
+    return path.stem
 
 
-def _site_column(table: Table, label: str) -> str | None:
-    """Return the column whose name and number of values suggest that it names sites."""
+def _require_columns(tables: Mapping[str, Table], label: str, site: str | None, ignore: Sequence[str]) -> None:
+    """Raise ScenarioError for columns that options name and no table has."""
+    named = [
+        ("--label", label),
+        *([("--site", site)] if site is not None else []),
+        *(("--ignore", each) for each in ignore),
+    ]
+    first = next(iter(tables.values()))
+    problems = [
+        f"{option}: {sources.lacks(first, name)}"
+        for option, name in named
+        if all(name not in table.columns for table in tables.values())
+    ]
+    if label in ignore:
+        problems.append(f"--ignore: {label!r} is the label and cannot be ignored.")
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _asks(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
+    """Yield what somebody has to decide about the label."""
+    if len(data.classes) < 2:
+        yield f"data.label: column {label!r} has one class only ({quoted(data.classes)}); two are needed."
+    elif positive is None and len(data.classes) == 2:
+        yield f"data.positive: say which of {quoted(data.classes)} is +1."
+    if problem := sources.spelling_problem(data, label):
+        yield problem
+
+
+def _site_column(table: Table, label: str, without: Collection[str]) -> str | None:
+    """The column that is called as one that names sites, and has as many values."""
     for name, values in table.columns.items():
-        if name != label and _SITE_NAME.fullmatch(name):
+        if name not in (label, *without) and _SITE_NAME.fullmatch(name):
             count = len(np.unique(values[~gaps(values)]))
             if 2 <= count <= min(_MAX_SITES, len(values) // _ROWS_PER_SITE):
                 return name
@@ -121,17 +160,14 @@ def _site_column(table: Table, label: str) -> str | None:
 
 
 def _sites(table: Table, by: str | None) -> int:
-    """Return the number of sites."""
-    if len(table.sites):
-        return len(np.unique(table.sites))
+    """How many there are."""
     if by is not None:
         return len(np.unique(table.columns[by]))
     return 5 if table.rows >= _FEW_ROWS else 3
 
 
-def _federation(table: Table, by: str | None) -> list[str]:
-    if len(table.sites):
-        names = list(dict.fromkeys(table.sites.tolist()))
+def _federation(table: Table, by: str | None, names: list[str]) -> list[str]:
+    if names:
         return ["[federation]", f"names = {json.dumps(names)}  # each has a file of its own, see data.sources"]
     if by is None:
         return ["[federation]", f"sites = {_sites(table, by)}                  # rows are dealt to them at random"]
@@ -147,7 +183,7 @@ def _data(
     label: str,
     by: str | None,
     positive: str | None,
-    apart: Mapping[str, str],
+    reasons: Mapping[str, str],
 ) -> Iterator[str]:
     yield "[data]"
     if isinstance(source, str):
@@ -162,14 +198,13 @@ def _data(
     yield from _classes(data, label, positive)
     if by is not None:
         yield f"site = {_text(by)}  # whose a row is"
-    if reasons := _left_out(data, apart):
+    if reasons:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
     yield from (f"# to be fixed first: {mistake}" for mistake in categories.mistakes(data))
     if data.unlabeled:
         yield f'unlabeled = "drop"         # rows without a label are removed: {data.unlabeled}'
-    used = [feature for feature in data.features if feature.name not in reasons]
-    missing = {feature.name: int(gaps(feature.values).sum()) for feature in used}
+    missing = {feature.name: int(gaps(feature.values).sum()) for feature in data.features}
     if incomplete := {name: count for name, count in missing.items() if count}:
         said = ", ".join(f"{name} {count}" for name, count in list(incomplete.items())[:8])
         yield f'missing = "mean"           # filled with means over all sites, by secure sums; missing are: {said}'
@@ -211,21 +246,31 @@ def _sources(path: Path, places: Mapping[str, str]) -> Iterator[str]:
 
 
 def _key(name: str) -> str:
-    """Return a name as a key of TOML, in quotes if it has a dot."""
-    return _text(name) if "." in name else name
+    """As a key of TOML, in quotes unless it is a bare one."""
+    return name if _BARE_KEY.fullmatch(name) else _text(name)
 
 
-def _left_out(data: Dataset, apart: Mapping[str, str]) -> dict[str, str]:
-    """Return columns that are no measurements, or that some sites lack, each with the reason."""
-    reasons = dict(apart)
-    for feature in data.features:
-        if gaps(feature.values).all():
-            reasons[feature.name] = "has no values"
-        elif feature.categorical and categories.is_date([value for value in set(feature.values.tolist()) if value]):
-            reasons[feature.name] = "dates"
-        elif categories.looks_identifying(data, feature):
-            reasons[feature.name] = "looks like an identifier"
-    return reasons
+def _corrections(found: Harmonized) -> Iterator[str]:
+    """Yield the tables that bring files into one form."""
+    if found.codes:
+        yield from ("", "[data.missing_values]      # they look like codes; remove those that are values")
+        for name, codes in found.codes.items():
+            said = ", ".join(f"{code} in {count} rows" for code, count in codes.items())
+            yield f"{_key(name)} = [{', '.join(map(_plain, codes))}]  # {said}"
+    for name, spellings in found.spellings.items():
+        head = f"[data.recode.{_key(name)}]"
+        yield from ("", head if any(each.is_plain for each in spellings) else f"# {head}")
+        for each in spellings:
+            off = "" if each.is_plain else "# "
+            yield f"{off}{_text(each.old)} = {_text(each.new)}  # {each.rows} rows; {each.why}"
+    for site, names in found.renames.items():
+        yield from ("", f"[data.by_site.{_key(site)}.rename]")
+        yield from (f"{_text(old)} = {_text(new)}" for old, new in names.items())
+
+
+def _plain(value: str) -> str:
+    """Return a value as TOML: a whole number as it is, others in quotes."""
+    return value if re.fullmatch(r"-?[1-9]\d*", value) else _text(value)
 
 
 def _algorithm(data: Dataset) -> Iterator[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass, field
+
 
 def percent(share: float, decimals: int = 2) -> str:
     """Return a share in percent: 97.50 %."""
@@ -35,3 +38,33 @@ def percent_range(low: float, high: float) -> str:
 def plain_range(low: float, high: float) -> str:
     """Return a range of numbers: 0.934 to 0.990."""
     return f"{low:.3f} to {high:.3f}"
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words: 8 s, 12 min, 1 h 05 min."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+@dataclass
+class TimeLeft:
+    """An estimate of the time that a number of similar tasks still take.
+
+    Parameters
+    ----------
+    total : int
+        The number of tasks.
+    """
+
+    total: int
+    done: int = 0
+    _began: float = field(default_factory=time.monotonic)
+
+    def after_one(self) -> str:
+        """Count a task as done, and return a clause on the time left, or "" after the last."""
+        self.done += 1
+        left = self.total - self.done
+        each = (time.monotonic() - self._began) / self.done
+        return f"; about {duration(left * each)} left" if left > 0 else ""

@@ -18,7 +18,7 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import quoted
-from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.drift import ColumnDrift, drift, sparse_rows
 from fedsvm.scenarios.run import metrics
@@ -169,7 +169,13 @@ Unknown = Literal["refuse", "missing"]
 
 
 def predict(
-    folder: Path, source: str, identifier: str | None = None, *, unknown: Unknown = "missing", judge: bool = False
+    folder: Path,
+    source: str,
+    identifier: str | None = None,
+    site: str | None = None,
+    *,
+    unknown: Unknown = "missing",
+    judge: bool = False,
 ) -> Predictions:
     """Return the predictions of the model in a run's folder for the rows of `source`, a path or the name of a data set.
 
@@ -193,7 +199,8 @@ def predict(
     """
     saved = read_model(folder)
     form = _form(saved.result)
-    table = sources.read(source, Path(), form=form)
+    data = saved.result.scenario["data"]
+    table = corrections.correct_as_in_run(sources.read(source, Path(), form=form), data, site)
     read = {
         column: _without_text(values) if column in saved.columns else values for column, values in table.columns.items()
     }
@@ -362,7 +369,7 @@ class TableRows:
         beside = self.spare | {self._origin(name) for name in self.left_out}
         if unexpected := [name for name in self.table if name not in used and name not in beside]:
             them = _them(unexpected)
-            yield f"{self.source} has {quoted(unexpected)}, which the model does not know; leave {them} out."
+            yield f"{self.source} has {quoted(unexpected)}, which the model does not know; remove {them}."
         categories = self.categories(list(origin))
         for name in used:
             if name in self.table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -156,12 +157,26 @@ def list_runs(
         list[str] | None,
         typer.Option("--where", help="Filter: key=value, where key is status, run or a scenario key. Repeatable."),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
     """List the runs in a folder."""
     if context.invoked_subcommand is not None:
         return
     runs = ordered(filtered(find(folder), where or []), sort)
+    if as_json:
+        print(json.dumps([_plain(run) for run in (reversed(runs) if reverse else runs)], indent=1))
+        return
     print_table([("run", "date", "status", "accuracy", "rounds", "wire", "seconds"), *_rows(runs, reverse)])
+
+
+def _plain(run: Found) -> dict[str, Any]:
+    """Return a run's figures as plain values; None where they are not known."""
+    result = run.result
+    return {
+        "run": run.folder.name,
+        "status": run.status,
+        **{name: of(result) if result is not None else None for name, of in ORDERS.items()},
+    }
 
 
 def _rows(runs: Sequence[Found], reverse: bool) -> Iterator[tuple[str, ...]]:

@@ -60,7 +60,7 @@ def test_exact_landmarks_and_digits_of_the_scale_name_every_row_of_a_list(patien
     assert (listed.recovered, listed.false_claims, listed.rows) == (80, 0, 80)
     assert means.recovered + digits.recovered == 80
     said = whole_run.line([without, listed])
-    assert said.startswith("whoever holds the model file recovers 0 of 80 rows; whoever holds the model file and")
+    assert said.startswith("whoever holds the model file with a list of candidates recovers 80 of 80 rows")
     assert whole_run.table([without])[1][2] == whole_run.WITHOUT_LIST
 
 

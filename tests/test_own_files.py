@@ -266,8 +266,8 @@ def test_each_site_has_a_file_of_its_own(tmp_path: Path) -> None:
     text = 'missing = "drop"\ntest_fraction = 0\n[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"'
     (said,) = refused(tmp_path, text)
     assert said == (
-        "data.sources: south has 'hospital', which north has not; give the column one name in all files, or add such "
-        "columns to data.ignore."
+        "data.sources: south has 'hospital', which north has not; give the column one name in all files "
+        "(data.by_site), or add such columns to data.ignore."
     )
     found = prepared(tmp_path, text, **{"data.ignore": ["hospital", *IGNORED]})
     assert found.names == ("north", "south")
@@ -291,7 +291,7 @@ def test_all_columns_that_are_text_in_some_files_are_named(tmp_path: Path) -> No
     code, age = refused(tmp_path, text, **{"data.ignore": []})
     assert code == (
         "data.sources: column 'code' holds numbers at south, west and text at north ('S-1' in row 1); fix the "
-        "column, or add it to data.ignore."
+        "column, translate its values by data.recode, or add it to data.ignore."
     )
     assert age.startswith("data.sources: column 'age' holds numbers at south, west and text at north ('old' in row 1")
 

@@ -26,6 +26,7 @@ from tests.conftest import long_but_for
 from tests.hosts import NAMES, hosts
 
 TERMS = Terms("pan-svm", {"solver": "interior-point", "min_cluster_size": 3}, "masked", {"threshold": 0.6}, 3)
+TERMS = replace(TERMS, reading={"statistics_privacy": 0.5})
 
 
 def write(folder: Path, text: str) -> Path:
@@ -45,11 +46,22 @@ def write(folder: Path, text: str) -> Path:
         ("[sums.masked]\nmin_sites = 4", "sums must be of 4 sites or more, and the run goes on with 3"),
         ("release = false", "the sites alone may keep the model"),
         ("max_epsilon = 1.0", "epsilon must be 1 or less, and the run promises none"),
+        ('max_mu = 0.4\nanswers = "a"', r"data\.statistics_privacy must be 0\.4 or less, got 0\.5"),
     ],
 )
 def test_terms_beyond_a_rule_are_refused(text: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(OrderRefused, match=f"by this site's policy .*{sentence}"):
         read_policy(write(tmp_path, text)).check_terms(TERMS)
+
+
+def test_a_budget_of_noisy_statistics_refuses_exact_ones(tmp_path: Path) -> None:
+    rules = read_policy(write(tmp_path, 'max_mu = 0.5\nanswers = "a"'))
+    rules.check_terms(TERMS)
+    rules.check_terms(replace(TERMS, epsilon=1.0, reading={"statistics_privacy": 0.0}))
+    with pytest.raises(OrderRefused, match=r"must be above 0 and 0\.5 or less, and the run takes exact statistics"):
+        rules.check_terms(replace(TERMS, reading={"statistics_privacy": 0.0}))
+    with pytest.raises(ScenarioError, match="max_mu needs answers"):
+        read_policy(write(tmp_path, "max_mu = 0.5"))
 
 
 def test_a_template_is_a_policy_that_allows_a_careful_run(tmp_path: Path) -> None:

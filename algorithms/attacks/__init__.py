@@ -23,6 +23,7 @@ In the order to read it:
 - `newton_steps`: which candidates are in the data, by the steps that every site sees, through the noise on them
 - `binary_counts`: which of some rows are there, by noisy sums of them
 - `support_rows`: which candidates the trained point is made of
+- `membership`: the optimal test of one row against noisy sums
 - `kernel_matrix`: a kernel matrix, and some known records
 
 Another attack is a class of the contract in `contract`, listed by its algorithm (`Algorithm.attacks`).

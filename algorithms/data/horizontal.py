@@ -87,8 +87,7 @@ class ColumnSums(SitePart):
     )
     def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
         """Return the (k, slots, record) tables of this site's categories of k columns, to be summed; see `encoding`."""
-        categories = self._site.partition.values["categories"]
-        known = {column: [value for value in categories[column] if value] for column in columns}
+        known = {column: self._site.open_categories(column) for column in columns}
         return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
 
     @step
@@ -301,6 +300,12 @@ class HorizontalSite(SiteProgram):
         """Share a seed with the other sites that the coordinator does not know."""
         self._secret = common_seed(self.channel)
 
+    def open_categories(self, column: int) -> list[str]:
+        """Return the values of a categorical column of which this site has `min_cell` rows or more."""
+        values, codes = self.partition.values["categories"][column], self.partition.arrays["codes"][:, column]
+        counts = np.bincount(codes, minlength=len(values))
+        return [value for value, count in zip(values, counts, strict=True) if value and count >= self.min_cell]
+
     @step(
         remembered=True,
         told={
@@ -312,8 +317,8 @@ class HorizontalSite(SiteProgram):
     def encode(self, values: list[list[str]]) -> None:
         """Turn categorical columns into one 0/1 column per value, behind the numeric ones."""
         codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
-        for held, declared in zip(categories, values, strict=True):
-            encoding.require_declared([value for value in held if value], declared)
+        for column, declared in enumerate(values):
+            encoding.require_declared(self.open_categories(column), declared)
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
         self.values, self.indicators = values, 0

@@ -40,8 +40,8 @@ _SHARE_EXPLAINED, _SHARE_SCALE, _SHARE_PRODUCTS = 0.1, 0.25, 0.5
 _SHARES = {"classes": 1.0, "known": 1.0, "sums": 2.0, "squares": 3.0, "categories": 3.0}
 """Of squared mu that remains, in proportion, for each block of the statistics."""
 
-_SURE = 4.5
-"""Deviations of noise above which a bin is full: below one false bin in a hundred runs of 30 columns."""
+_SURE = 6.0
+"""Deviations of noise above which a bin is full: below one false bin in a hundred thousand runs of 30 columns."""
 
 _COVERED = 0.8
 """The least share of rows in full bins."""

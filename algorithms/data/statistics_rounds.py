@@ -17,16 +17,20 @@ from fedsvm.algorithms.data import statistics
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
-from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped
+from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.script import Script, maybe, seq
 from fedsvm.federation.site.terms import Terms
+
+_VERSION = 1
+"""Of what rows contribute: raised when the same question gets another answer."""
 
 _CHUNK = 4096
 """Rows whose contributions are in memory at a time."""
@@ -96,6 +100,7 @@ class Holder(Protocol):
     channel: Channel
     terms: Terms
     partition: Partition
+    answers: AnswerRecord
     encoded: FloatArray
     values: list[list[str]]
 
@@ -105,7 +110,6 @@ class StatisticsSums(SitePart):
 
     def __init__(self, site: Holder) -> None:
         self._site = site
-        self._answers: dict[str, FloatArray] = {}
 
     @step(bound=math.inf)
     def scale_counts(self) -> FloatArray:
@@ -191,14 +195,23 @@ class StatisticsSums(SitePart):
         *asked: Any,
     ) -> FloatArray:
         """Return the sums of contributions with noise, or the kept answer to the same question."""
-        question = repr((name, self._site.channel.sites, asked))
-        if question not in self._answers:
-            places = [slice(at, at + _CHUNK) for at in range(0, len(self._numeric), _CHUNK)]
-            source = drawn_generator(self._site.channel)
-            self._answers[question] = np.concatenate(
+        site, places = self._site, [slice(at, at + _CHUNK) for at in range(0, len(self._numeric), _CHUNK)]
+        question = {
+            "version": _VERSION,
+            "step": name,
+            "asked": asked,
+            "blocks": [[block.name, block.size, block.length, block.mu] for block in blocks],
+            "sites": site.channel.sites,
+            "terms": site.terms.to_fields(),
+        }
+        source = drawn_generator(site.channel)  # drawn each time: a step that is carried out again draws as often
+
+        def draw() -> FloatArray:
+            return np.concatenate(
                 [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
             )
-        return self._answers[question]
+
+        return site.answers.answer(question, site.partition, composed(blocks), draw)
 
     def _check_ends(self, ends: FloatArray) -> None:
         width = len(self._names)

@@ -17,6 +17,7 @@ import numpy as np
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.errors import OrderRefused, StepRefused
+from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
@@ -220,6 +221,10 @@ class SiteProgram:
     charge_again : callable
         Charges the account of the site's operator for one more release than the run's terms promise. A step calls it
         before it adds noise to one; raises OrderRefused beyond the budget.
+    answers : AnswerRecord
+        The noisy answers that the site keeps.
+    min_cell : int
+        A category of fewer rows of this site is not opened.
     part_types : tuple of type
         Classes of the parts.
     libraries : tuple of str
@@ -241,6 +246,8 @@ class SiteProgram:
         self.partition = partition
         self.settings = settings
         self.charge_again: Callable[[], None] = lambda: None
+        self.answers = AnswerRecord()
+        self.min_cell = 0
 
     @classmethod
     def script(cls, terms: Terms) -> Script:

@@ -60,10 +60,10 @@ class Sent(Counter[str]):
         self[peer] += array.size
 
     def received(self, peer: str, array: NDArray[Any]) -> None:
-        """Nothing leaves."""
+        """Count nothing, since nothing leaves the site."""
 
     def drew(self, residues: Residues, stream: str = "") -> None:
-        """Nothing leaves."""
+        """Count nothing, since nothing leaves the site."""
 
 
 class Receipt:

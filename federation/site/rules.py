@@ -51,6 +51,12 @@ class SiteRules:
         The largest sum of the epsilons of all runs that `ledger` lists. None: any.
     ledger : str, default ""
         The file of these.
+    max_mu : float, default None
+        The largest mu of all noisy statistics in `answers`; then a run that takes exact ones is refused. None: any.
+    answers : str, default ""
+        The file of noisy statistics, which gives the same answer to the same question.
+    min_cell : int, default 0
+        A category of fewer rows of its own is not opened, and its rows are of no category.
     max_repeats : int, default None
         How often the site takes part in a step again over other members, whose difference shows a site. None: any.
     colluders : int, default 0
@@ -67,6 +73,9 @@ class SiteRules:
     max_epsilon: float | None = None
     budget: float | None = None
     ledger: str = ""
+    max_mu: float | None = None
+    answers: str = ""
+    min_cell: int = 0
     max_repeats: int | None = None
     colluders: int = 0
 
@@ -172,6 +181,19 @@ class SiteRules:
             yield f"epsilon must be {self.max_epsilon:g} or less, and the run promises none"
         elif self.max_epsilon is not None and terms.epsilon is not None and terms.epsilon > self.max_epsilon:
             yield f"epsilon must be {self.max_epsilon:g} or less, got {terms.epsilon:g}"
+
+        if self.max_mu is not None:
+            yield from self._problems_of_statistics(terms, self.max_mu)
+
+    def _problems_of_statistics(self, terms: Terms, max_mu: float) -> Iterator[str]:
+        """Yield a clause where a run takes statistics of columns with too little noise, or without."""
+        mu = terms.reading.get("statistics_privacy")
+        if mu is None or terms.epsilon is not None or terms.reading.get("partition") == "vertical":
+            return
+        if mu == 0:
+            yield f"data.statistics_privacy must be above 0 and {max_mu:g} or less, and the run takes exact statistics"
+        elif mu > max_mu:
+            yield f"data.statistics_privacy must be {max_mu:g} or less, got {mu:g}"
 
     def _min_sites(self, name: str) -> int:
         return int((self.sums or {}).get(name, {}).get(MIN_SITES, 1))

@@ -49,6 +49,7 @@ from fedsvm.federation.errors import (
     Stopped,
     Transient,
 )
+from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, SiteJournal
@@ -412,7 +413,8 @@ class Site:
             if self._policy.script is None:  # else whoever derived it has checked them
                 self._policy.check_settings(self._installation.setting_names(self._assignment.program))
             joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
-            joined.terms = self._policy.terms
+            joined.terms, rules = self._policy.terms, self._policy.rules
+            joined.answers, joined.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
             self._script = self._policy.script or script_of(program, self._policy.terms)
             self._place = Place(self._script, self._policy.rules.max_repeats)
             self._policy.rules.check_held(*joined.held())

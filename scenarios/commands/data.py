@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -44,11 +46,15 @@ def describe_data(
     site: Annotated[
         str | None, typer.Option(help="Column that names the site of each row, instead of a split.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
     """Show the columns, classes and missing values of a data set, and how sites would share it."""
     from fedsvm.scenarios.data import describe
 
     found = describe.describe(source, label, split, sites, Path(), site)
+    if as_json:
+        print(json.dumps(asdict(found), indent=1, ensure_ascii=False))
+        return
     out.print(f"{visible(source)}: {found.rows} rows, {found.width} columns\n")
     for table in (found.columns, found.classes, found.sites):
         print_table(table)
@@ -70,13 +76,16 @@ def new_scenario(
     label: Label = "label",
     positive: Annotated[str | None, typer.Option(help="Class to predict as positive (+1).")] = None,
     site: Annotated[str | None, typer.Option(help="Column that names the site of each row.")] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="Column to set aside; may be repeated.", metavar="COLUMN")
+    ] = None,
 ) -> None:
     """Inspect a data set and write a commented scenario for it."""
     from fedsvm.scenarios import draft
 
     if target.suffix != ".toml":
         raise ScenarioError([f"{target}: the name of a scenario ends in .toml."])
-    made = draft.draft(target, _source(data), label, site=site, positive=positive)
+    made = draft.draft(target, _source(data), label, site=site, positive=positive, ignore=ignore or [])
     write_new(target, made.text)
     for ask in made.asks:
         out.print(f"note {visible(ask)}", soft_wrap=True)

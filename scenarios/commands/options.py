@@ -48,6 +48,9 @@ _SCENARIO = typer.Argument(
 Scenario = Annotated[str, _SCENARIO]
 OptionalScenario = Annotated[str | None, _SCENARIO]
 Changes = Annotated[list[str] | None, typer.Option("--set", help="Change a key: key.path=value. Repeatable.")]
+Unset = Annotated[
+    list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a key that the file sets. Repeatable.")
+]
 RunFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the results. It must not exist yet.")]
 PrintJson = Annotated[bool, typer.Option("--json", help="Print only result.json.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]

@@ -15,7 +15,7 @@ import typer
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.commands.exits import FAILED, INTERRUPTED, interrupted_as
 from fedsvm.scenarios.console import OutputLost, complain, errors, out
-from fedsvm.scenarios.report.live import LiveView, PlainView, SilentView, View
+from fedsvm.scenarios.report.live import EtaEstimator, LiveView, PlainView, SilentView, View
 from fedsvm.scenarios.report.summary import print_end, print_summary
 from fedsvm.scenarios.run.folder import make_folder
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -91,7 +91,11 @@ class Presentation:
         """Return what shows the run while it goes on."""
         if self.is_silent:
             return SilentView()
-        return LiveView(errors, scenario) if errors.is_terminal else PlainView(errors, scenario.name)
+        return (
+            LiveView(errors, scenario)
+            if errors.is_terminal
+            else PlainView(errors, scenario.name, EtaEstimator.of(scenario))
+        )
 
     def conclude(self, finished: Finished, folder: Path) -> None:
         """Show the result and write its report. End the command with a sentence and a status if anything failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -49,6 +50,7 @@ def predict_cost(
     measured: Annotated[
         str, typer.Option("--measure", metavar="N,N,…", help="Three or more numbers of sites to measure first.")
     ] = "5,20,60",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Predict the cost of a scenario with many sites from a few small runs."""
     from fedsvm.scenarios import forecast
@@ -66,6 +68,12 @@ def predict_cost(
         errors.print(f"{number} sites measured")
     totals = [run.total for run in runs]
     totals.append(forecast.predict(runs, forecast.secure_sum_of(scenario, changes or []), sites))
+    if as_json:
+        kinds = ["measured"] * len(runs) + ["predicted"]
+        print(
+            json.dumps([{"kind": kind, **each._asdict()} for kind, each in zip(kinds, totals, strict=True)], indent=1)
+        )
+        return
     counts, seconds = ("sites", "rounds", "hops", "messages"), ("launch", "rounds take", "between")
     head = ("", *counts, "payload", "wire", "orders", *seconds, "memory")
     print_table([head, *(_cost_row("predicted" if each is totals[-1] else "measured", each) for each in totals)])
@@ -90,6 +98,9 @@ def predict(
         str | None,
         typer.Option("--id", metavar="COLUMN", help="Column to use as row identifier instead of the row number."),
     ] = None,
+    site: Annotated[
+        str | None, typer.Option(help="Site in whose form the rows are, if the run has data.by_site for it.")
+    ] = None,
     unknown: Annotated[
         Literal["missing", "refuse"],
         typer.Option(metavar="missing|refuse", help="What to do with categories that the model does not know."),
@@ -102,7 +113,7 @@ def predict(
     """Predict new rows with the model of a run. The output is CSV: row, decision value and class."""
     from fedsvm.scenarios import predict
 
-    predicted = predict.predict(run_folder, rows, identifier, unknown=unknown, judge=report)
+    predicted = predict.predict(run_folder, rows, identifier, site, unknown=unknown, judge=report)
     text = "\n".join(predicted.lines()) + "\n"
     for doubt in predicted.doubts:
         errors.print(f"note {visible(rows)}: {visible(doubt)}", soft_wrap=True, markup=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from fedsvm.scenarios.commands.options import (
     OptionalScenario,
     PrintJson,
     RunFolder,
+    Unset,
     complete_scenario,
     complete_sum,
 )
@@ -54,6 +56,7 @@ def run(
     scenario: OptionalScenario = None,
     sites: Annotated[int | None, typer.Option(help="Number of sites (default: the scenario's).")] = None,
     changes: Changes = None,
+    unset: Unset = None,
     faults: Annotated[
         list[str] | None,
         typer.Option("--fault", help="Inject a fault, such as kill:site=3,phase=train,round=5. Repeatable."),
@@ -83,14 +86,40 @@ def run(
 
             track.check(tracker)
         if resumed is not None:
-            if scenario is not None or changes or faults or sites is not None or folder is not None or journaled:
+            if (
+                scenario is not None
+                or changes
+                or unset
+                or faults
+                or sites is not None
+                or folder is not None
+                or journaled
+            ):
                 raise ScenarioError(["--resume takes scenario and folder from the run; remove the other options."])
             _resume(resumed, shown)
         elif scenario is None:
             raise ScenarioError(["SCENARIO: is missing; name a TOML file or a scenario of the catalogue."])
         else:
-            chosen, base = spec.read(scenario, overrides=changes or [], faults=faults or [], sites=sites)
+            chosen, base = _read(scenario, changes, unset, shown, faults=faults or [], sites=sites)
             _run(chosen, base, folder, shown, journaled=journaled)
+
+
+def _read(
+    scenario: str,
+    changes: list[str] | None,
+    unset: list[str] | None,
+    shown: Presentation,
+    *,
+    faults: Sequence[str] = (),
+    sites: int | None = None,
+) -> tuple[spec.Scenario, Path]:
+    """Return a scenario with its changes, and its folder. Print which settings of another algorithm are removed."""
+    read = spec.read(scenario, overrides=changes or [], unset=unset or [], faults=faults, sites=sites)
+    removed = spec.removed_settings(scenario, changes or [])
+    if removed and not shown.is_silent:
+        name = read[0].algorithm.name
+        errors.print(f"note {name} does not have {', '.join(removed)}, which the file sets; removed", soft_wrap=True)
+    return read
 
 
 def _run(
@@ -166,6 +195,7 @@ def audit(
     ] = None,
     sites: Annotated[int | None, typer.Option(min=3, help="Number of sites (default for single sums: 5).")] = None,
     changes: Changes = None,
+    unset: Unset = None,
     folder: Annotated[
         Path | None, typer.Option("--out", help="Folder for the run, or for audit.json and audit.html.")
     ] = None,
@@ -177,11 +207,12 @@ def audit(
     the model file.
     """
     if scenario is not None:
-        chosen, base = spec.read(scenario, overrides=changes or [], sites=sites)
         show = _show_audit_json if as_json else _show_audit
-        _run(chosen, base, folder, Presentation(show, context.find_root().obj, as_json), audit=True)
-    elif changes:
-        raise ScenarioError(["--set: is of a scenario; name one, or remove it."])
+        shown = Presentation(show, context.find_root().obj, as_json)
+        chosen, base = _read(scenario, changes, unset, shown, sites=sites)
+        _run(chosen, base, folder, shown, audit=True)
+    elif changes or unset:
+        raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
     elif sites is not None and sites > MAX_AUDITED_SITES:
         raise ScenarioError([f"--sites: must be {MAX_AUDITED_SITES} at most, since there are 2^n coalitions."])
     else:

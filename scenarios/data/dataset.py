@@ -28,7 +28,7 @@ from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL, DataSpec
-from fedsvm.scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.schema.errors import ScenarioError, collected, nearest
 from fedsvm.scenarios.schema.spec import Scenario
 
 
@@ -158,16 +158,28 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
     Raises ScenarioError, saying what to change, before any process is started.
     """
     settings = scenario.data
-    data = sources.choose(
-        joining.read_table(settings, base_folder),
-        label=settings.label,
-        identifier=settings.identifier,
-        weight=settings.weight,
-        ignore=settings.ignore,
-        missing=settings.missing,
-        unlabeled=settings.unlabeled,
-        classes=settings.classes,
-    )
+    joined = joining.join(settings, base_folder)
+    problems = list(joined.problems)
+    if settings.label in joined.unusable:
+        raise ScenarioError(problems)
+    columns = set(joined.table.columns) - {settings.label, *settings.ignore}
+    if problems and not columns:
+        raise ScenarioError(problems)
+    with collected(problems):
+        data = sources.choose(
+            joined.table,
+            label=settings.label,
+            identifier=settings.identifier,
+            weight=settings.weight,
+            ignore=settings.ignore,
+            missing=settings.missing,
+            unlabeled=settings.unlabeled,
+            classes=settings.classes,
+        )
+        if problems:
+            _check_columns(scenario, data)
+    if problems:
+        raise ScenarioError(problems)
     return deal(scenario, data, base_folder)
 
 
@@ -184,8 +196,15 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     if settings.positive == ABOVE_MEDIAN:
         middle = _median_label(data, choosing, settings)
         data, choosing, classes = _halved(data, middle), _halved(choosing, middle), _halves(middle)
+        _check_columns(scenario, choosing)
     else:
-        classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
+        problems: list[str] = []
+        with collected(problems):
+            classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
+        with collected(problems):
+            _check_columns(scenario, choosing)
+        if problems:
+            raise ScenarioError(problems)
     table = scenario.algorithm
     _require_able(scenario, data, classes)
     if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
@@ -193,10 +212,6 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     labels, by_sites = labels_of(data, classes), settings.tested_by == "sites"
     nothing = np.full(data.rows, NO_FOLD), (np.zeros(0, dtype=np.int64),)
     folds, tests = nothing if by_sites else _held_out(scenario, data, private)
-    _check_declared(choosing, settings.categories)
-    agreed = scenario.algorithm.implementation.scaling == "secure-sums"
-    categories.require_few(choosing, settings.categories, agreed=agreed)
-    _check_ranges(data, settings.ranges)
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
@@ -590,6 +605,20 @@ def obvious_positive(classes: Sequence[str]) -> str | None:
         return max(classes, key=float)
     known = [name for name in classes if name.lower() in _POSITIVE]
     return known[0] if len(known) == 1 else None
+
+
+def _check_columns(scenario: Scenario, data: Dataset) -> None:
+    """Raise ScenarioError for columns that do not have the declared values, or that are not used as they are."""
+    settings, problems = scenario.data, list[str]()
+    with collected(problems):
+        _check_declared(data, settings.categories)
+    with collected(problems):
+        agreed = scenario.algorithm.implementation.scaling == "secure-sums"
+        categories.require_few(data, settings.categories, agreed=agreed)
+    with collected(problems):
+        _check_ranges(data, settings.ranges)
+    if problems:
+        raise ScenarioError(problems)
 
 
 def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:

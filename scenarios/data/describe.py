@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import IntArray
-from fedsvm.scenarios.data import sources, splits, text_form
+from fedsvm.scenarios.data import categories, proposals, sources, splits, text_form
 from fedsvm.scenarios.data.categories import require_few, warnings
 from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.joining import site_names
-from fedsvm.scenarios.data.sources import Dataset, Table
+from fedsvm.scenarios.data.sources import Dataset, Feature, Table
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.split import require_split
 
@@ -132,6 +132,8 @@ def _notes(data: Dataset, label: str, site: str | None, obstacles: Sequence[str]
         plain = f"Class {chosen!r} is +1, unless data.positive says otherwise."
         yield plain if chosen is not None else "Which class is +1, data.positive must say."
     doubts: list[str] = []
+    named = next((feature.values for feature in data.features if feature.name == site), np.full(data.rows, ""))
+    sites = sources.as_text(named)
     for feature in data.features:
         if feature.name != site:
             alone = replace(data, features=(feature,))
@@ -141,7 +143,19 @@ def _notes(data: Dataset, label: str, site: str | None, obstacles: Sequence[str]
                 yield from (f"To be refused: {problem}" for problem in error.problems)
             else:
                 doubts += warnings(alone)
+                parts = _by_site(feature, sites)
+                if not categories.looks_identifying(data, feature):
+                    doubts += proposals.notes(feature.name, parts)
+                if clause := proposals.constant(parts):
+                    doubts.append(f"Column {feature.name!r} {clause}.")
+    if len(data.labels):
+        doubts += proposals.notes(label, _by_site(Feature(label, data.labels), sites), is_label=True)
     yield from doubts
+
+
+def _by_site(feature: Feature, sites: NDArray[np.str_]) -> dict[str, NDArray[Any]]:
+    """Return the values of a column by the site whose rows they are; in one part without sites."""
+    return {site: feature.values[sites == site] for site in np.unique(sites).tolist()}
 
 
 def _others(columns: Sequence[NDArray[Any]]) -> Iterator[Line]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +14,90 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.columns import deviations
 from fedsvm.federation.text import listed
-from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Table, gaps
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
-_WAY_OUT = "give the column one name in all files, or add such columns to data.ignore"
+_WAY_OUT = "give the column one name in all files (data.by_site), or add such columns to data.ignore"
+
+
+@dataclass(frozen=True)
+class Joined:
+    """All rows that a scenario names, those of the test last, and what is wrong with them.
+
+    unusable: columns that cannot be used as they are, and that the table is without. problems: sentences about them,
+    and about keys that name no column.
+    """
+
+    table: Table
+    unusable: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def read_table(settings: DataSpec, base_folder: Path) -> Table:
-    """Return all rows that a scenario names, test rows last. Raises ScenarioError, saying what to change."""
+    """All rows that a scenario names, those of the test last. Raises ScenarioError, saying what to change."""
+    joined = join(settings, base_folder)
+    if joined.problems:
+        raise ScenarioError(joined.problems)
+    return joined.table
+
+
+def join(settings: DataSpec, base_folder: Path) -> Joined:
+    """Return the rows of all files below each other, in the form of the scenario.
+
+    Raises ScenarioError, with everything that is wrong, for files that cannot be read, or rows without a site.
+    """
     form = TextForm(settings.separator, settings.decimal, settings.encoding)
     text = [settings.identifier] if settings.identifier is not None else []
+    named = settings.sources or {"": str(settings.source)}
+    tables = read_all(named, base_folder, form, text if not settings.sources else [])
+    problems = list(corrections.unknown_columns(tables, settings))
+    ignored = set(settings.ignore)
     if settings.sources:
-        tables = {site: sources.read(source, base_folder, form=form) for site, source in settings.sources.items()}
-        table = of_sites(tables, set(settings.ignore))
+        corrected = {site: corrections.correct(table, settings, site) for site, table in tables.items()}
+        joined = of_sites(corrected, ignored)
+    elif settings.site is not None:
+        table = corrections.rename(tables[""], settings)
+        table = _by_column(corrections.correct_column(table, settings, settings.site), settings.site, settings)
+        joined = Joined(corrections.correct_pooled(table, settings))
     else:
-        table = sources.read(str(settings.source), base_folder, text, form)
-        if settings.site is not None:
-            table = _by_column(table, settings.site, settings)
-    if settings.test_source is None:
-        return table
-    return _with_test(table, sources.read(settings.test_source, base_folder, form=form), settings)
+        joined = Joined(corrections.correct(tables[""], settings))
+    if settings.test_source is not None:
+        test = corrections.correct(sources.read(settings.test_source, base_folder, form=form), settings)
+        whole = _with_test(joined.table, test, settings)
+        unusable = (*joined.unusable, *whole.unusable)
+        joined = Joined(whole.table, unusable, (*joined.problems, *whole.problems))
+    return replace(joined, problems=(*problems, *joined.problems))
 
 
-def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> Table:
-    """Return the rows of all sites, in the order of their tables. Raises ScenarioError, saying what to change.
+def read_all(
+    named: Mapping[str, str], base_folder: Path, form: TextForm | None = None, text: Sequence[str] = ()
+) -> dict[str, Table]:
+    """Return the tables of several sources by the same names. Raises ScenarioError for all that cannot be read."""
+    tables: dict[str, Table] = {}
+    problems: list[str] = []
+    for name, source in named.items():
+        try:
+            tables[name] = sources.read(source, base_folder, text, form)
+        except ScenarioError as error:
+            problems += error.problems
+    if problems:
+        raise ScenarioError(problems)
+    return tables
+
+
+def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> Joined:
+    """Return the rows of all sites, in the order of their tables.
 
     ignored: columns that need not be in all of them.
     """
     names = np.array(list(tables), dtype=np.str_)
-    table = _stacked("data.sources", tables, ignored)
-    return replace(table, sites=np.repeat(names, [each.rows for each in tables.values()]))
+    joined = _stacked("data.sources", tables, ignored)
+    sites = np.repeat(names, [each.rows for each in tables.values()])
+    return replace(joined, table=replace(joined.table, sites=sites))
 
 
 def _by_column(table: Table, column: str, settings: DataSpec) -> Table:
@@ -90,17 +140,19 @@ def site_names(values: NDArray[np.str_]) -> NDArray[np.str_]:
     return np.array([named[value] for value in values.tolist()], dtype=np.str_)
 
 
-def _with_test(table: Table, test: Table, settings: DataSpec) -> Table:
-    """Return the rows of a table followed by the test rows, which belong to no site."""
+def _with_test(table: Table, test: Table, settings: DataSpec) -> Joined:
+    """The rows of a table and, below them, those to test on, which are of no site."""
     columns = {name: each for name, each in test.columns.items() if name != settings.site}
     tables = {table.name: table, test.name: replace(test, columns=columns)}
-    whole = _stacked("data.test_source", tables, set(settings.ignore))
+    joined = _stacked("data.test_source", tables, set(settings.ignore))
+    whole = joined.table
     sites = np.concatenate([table.sites, np.full(test.rows, "")]) if len(table.sites) else table.sites
-    return replace(whole, name=table.name, sites=sites, tested=np.arange(whole.rows) >= table.rows)
+    tested = np.arange(whole.rows) >= table.rows
+    return replace(joined, table=replace(whole, name=table.name, sites=sites, tested=tested))
 
 
-def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Table:
-    """Return the rows of tables below each other. Raises ScenarioError for columns that some tables lack."""
+def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Joined:
+    """The rows of tables below each other, in the columns that all of them have, of one kind each."""
     columns = {
         name: dict.fromkeys((each for each in table.columns if each not in ignored), False)
         for name, table in tables.items()
@@ -108,19 +160,21 @@ def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Table:
     found = deviations(columns)
     if len(tables) == 2 and found:  # what one of them has, the other lacks: both sentences would say the same
         found.pop(next(iter(tables)))
-    if problems := [f"{key}: {name} {said}; {_WAY_OUT}." for name, said in found.items()]:
-        raise ScenarioError(problems)
-    used = list(next(iter(columns.values())))
-    if problems := [said for name in used for said in _kind_problems(key, name, tables)]:
-        raise ScenarioError(problems)
+    problems = [f"{key}: {name} {said}; {_WAY_OUT}." for name, said in found.items()]
+    everywhere = [name for name in next(iter(columns.values())) if all(name in each for each in columns.values())]
+    of_kind = {name: list(kind_problems(key, name, tables)) for name in everywhere}
+    problems += [said for each in of_kind.values() for said in each]
+    used = [name for name, each in of_kind.items() if not each]
     rows = sum(table.rows for table in tables.values())
     unused = {name: np.full(rows, "") for table in tables.values() for name in table.columns if name in ignored}
-    return Table(
+    table = Table(
         name=", ".join(table.name for table in tables.values()),
         columns={**unused, **{name: _column(name, tables) for name in used}},
         parts=tuple(part for table in tables.values() for part in table.parts or [(table.name, table.rows)]),
         forms={name: form for table in tables.values() for name, form in table.forms.items()},
     )
+    named = dict.fromkeys(name for each in columns.values() for name in each)
+    return Joined(table, tuple(name for name in named if name not in used), tuple(problems))
 
 
 def _column(name: str, tables: Mapping[str, Table]) -> NDArray[Any]:
@@ -135,7 +189,7 @@ def _kinds(name: str, tables: Mapping[str, Table]) -> dict[str, str]:
     return {source: values.dtype.kind for source, values in columns.items() if not gaps(values).all()}
 
 
-def _kind_problems(key: str, name: str, tables: Mapping[str, Table]) -> Iterator[str]:
+def kind_problems(key: str, name: str, tables: Mapping[str, Table]) -> Iterator[str]:
     """Yield a sentence for a column that holds numbers in some tables and text in others."""
     kinds = _kinds(name, tables)
     if len(set(kinds.values())) < 2:
@@ -145,7 +199,7 @@ def _kind_problems(key: str, name: str, tables: Mapping[str, Table]) -> Iterator
     odd = next((row for row, value in enumerate(values) if value and not is_number(value)), 0)
     yield (
         f"{key}: column {name!r} holds numbers at {listed(numbers)} and text at {listed(text)} ({values[odd]!r} in "
-        f"{tables[text[0]].place(odd)}); fix the column, or add it to data.ignore."
+        f"{tables[text[0]].place(odd)}); fix the column, translate its values by data.recode, or add it to data.ignore."
     )
 
 

@@ -22,7 +22,7 @@ from fedsvm.scenarios.data import files, made, openml
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.relabelled import RELABELLED
 from fedsvm.scenarios.data.text_form import TextForm
-from fedsvm.scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.schema.errors import ScenarioError, collected, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40
@@ -178,10 +178,19 @@ def choose(
     _require_columns(table, {"label": label, "identifier": identifier, "weight": weight}, ignore)
     ignored, beside = set(ignore), {label, identifier, weight}
     columns = {name: values for name, values in table.columns.items() if name not in ignored}
-    labeled = _labeled_rows(table, label, drop="drop" in (missing, unlabeled))
+    labeled = keep = ~gaps(table.columns[label])
     required = {name: values for name, values in columns.items() if missing != "mean" or name in beside}
-    keep = labeled & _complete_rows(table, required, labeled, missing)
-    _refuse_infinite(table, columns)
+    problems: list[str] = []
+    with collected(problems):
+        _require_labels(table, label, labeled, drop="drop" in (missing, unlabeled))
+    with collected(problems):
+        keep = labeled & _complete_rows(table, required, labeled, missing)
+    with collected(problems):
+        _refuse_infinite(table, columns)
+    with collected(problems):
+        weights = np.zeros(0) if weight is None else _weights(table, weight)[keep]
+    if problems:
+        raise ScenarioError(problems)
     if not keep.any():
         raise ScenarioError([_no_complete_row(table, required)])
     features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name not in beside)
@@ -195,7 +204,7 @@ def choose(
         unlabeled=int((~labeled).sum()),
         sites=table.sites[keep] if len(table.sites) else table.sites,
         tested=table.tested[keep] if len(table.tested) else table.tested,
-        weights=np.zeros(0) if weight is None else _weights(table, weight)[keep],
+        weights=weights,
         origin=np.flatnonzero(keep),
         table=table,
     )
@@ -431,9 +440,8 @@ def _require_columns(table: Table, named: Mapping[str, str | None], ignore: Sequ
         raise ScenarioError(problems)
 
 
-def _labeled_rows(table: Table, label: str, *, drop: bool) -> NDArray[np.bool_]:
-    """Return which rows have a label. Raises ScenarioError if none has, or if some have none and are not dropped."""
-    labeled = ~gaps(table.columns[label])
+def _require_labels(table: Table, label: str, labeled: NDArray[np.bool_], *, drop: bool) -> None:
+    """Raise ScenarioError if no row has a label, or if some have none and are not dropped."""
     unlabeled = np.flatnonzero(~labeled)
     if len(unlabeled) == table.rows:
         raise ScenarioError([f"data.label: column {label!r} of {table.name} has no value in any row; fill it in."])
@@ -444,7 +452,6 @@ def _labeled_rows(table: Table, label: str, *, drop: bool) -> NDArray[np.bool_]:
                 f'label: {len(unlabeled)}); fill it in, or set unlabeled = "drop" to remove such rows.'
             ]
         )
-    return labeled
 
 
 def _complete_rows(

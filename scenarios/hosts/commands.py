@@ -38,7 +38,7 @@ from fedsvm.scenarios.commands.presentation import (
 )
 from fedsvm.scenarios.console import errors, say
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.report.live import PlainView
+from fedsvm.scenarios.report.live import EtaEstimator, PlainView
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
@@ -96,7 +96,7 @@ def _coordinate(scenario: str, changes: list[str], meeting: Meeting, folder: Pat
         errors.print(
             f"  {_join_line(meeting, endpoint.address, direct=chosen.protocol.routing == 'direct')}", soft_wrap=True
         )
-        plain = PlainView(errors, chosen.name)
+        plain = PlainView(errors, chosen.name, EtaEstimator.of(chosen))
         with interrupted_run(target):
             finished = coordination.coordinate(
                 chosen,
@@ -125,7 +125,7 @@ def _resume(folder: Path, listen: str, key: Path, wait: str, rejoin: str, shown:
         meeting = _meeting(listen, key, journal.header["admitted"], wait, rejoin)
         with coordination.listening(meeting) as endpoint:
             say("coordinator", f"listens at {endpoint.address} for {', '.join(journal.header['tickets'])}")
-            plain = PlainView(errors, chosen.name)
+            plain = PlainView(errors, chosen.name, EtaEstimator.of(chosen))
             with interrupted_run(folder):
                 finished = coordination.go_on(
                     Run(chosen, coordination.dataset_of(chosen), folder, command_line()),

@@ -58,11 +58,12 @@ def hold(name: str, file: str, terms: Terms) -> Held:
 
 
 def _held(settings: DataSpec, name: str, seed: int) -> Held:
+    table = joining.read_table(settings, Path())
     data = sources.choose(
-        joining.read_table(settings, Path()),
+        table,
         label=settings.label,
         weight=settings.weight,
-        ignore=settings.ignore,
+        ignore=[column for column in settings.ignore if column in table.columns],
         missing=settings.missing,
         unlabeled=settings.unlabeled,
         classes=settings.classes,

@@ -135,7 +135,7 @@ class Record:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """What there is to say beside tables, with titles."""
+        """The facts of the order beside its tables, with titles."""
         asked = {name: value for name, value in self.policy.items() if value not in (None, "", 0)}
         sum_name, least = self.terms.get("sum_name", ""), self.terms.get("min_sites", "")
         spent = "none: no noise protects single rows" if self.epsilon is None else f"epsilon {self.epsilon:g}"

@@ -22,7 +22,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import Change
 from fedsvm.federation.record import Logged
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.figures import human_bytes
+from fedsvm.scenarios.figures import duration, human_bytes
 from fedsvm.scenarios.schema.spec import Scenario
 
 _REFRESH_PER_SECOND = 8
@@ -33,6 +33,9 @@ _BESIDE = 4
 """Lines of a terminal that stay free beside the panel."""
 
 _BAR = 30
+_TELLING_S = 10.0
+"""Seconds between lines on the time left."""
+
 _TELLING_GAPS = 6
 """Of fewer, the certified gap's decay says nothing of how long it goes on."""
 
@@ -74,9 +77,11 @@ class SilentView:
 class PlainView(SilentView):
     """A line when a phase begins, a fault strikes, sites leave or join, or log something, for logs and pipes."""
 
-    def __init__(self, console: Console, name: str) -> None:
+    def __init__(self, console: Console, name: str, ahead: EtaEstimator | None = None) -> None:
         self._console = console
         self._name = name
+        self._ahead = ahead or EtaEstimator(1, None)
+        self._told = time.monotonic()
         self._phase = ""
         self._changes = self._faults = self._logged = 0
 
@@ -98,6 +103,16 @@ class PlainView(SilentView):
                 f"{progress.phase} after {progress.round} rounds, {len(federation.sites)} sites, "
                 f"{human_bytes(federation.accounts.payload_bytes)} of payload"
             )
+        self._print_time_left(time.monotonic(), federation)
+
+    def _print_time_left(self, now: float, federation: Federation) -> None:
+        """Print how long the run still takes, if that is known, every few seconds."""
+        self._ahead.note_progress(now, federation)
+        if now - self._told >= _TELLING_S and (left := self._ahead.seconds_left(now)) is not None:
+            self._told = now
+            self._print(
+                f"{federation.progress.phase} in round {federation.progress.round}, about {duration(left)} left"
+            )
 
     def _print(self, line: str) -> None:
         self._console.print(Text(f"{self._name}: {visible(line)}"), soft_wrap=True)
@@ -112,7 +127,7 @@ class LiveView:
     def __init__(self, console: Console, scenario: Scenario) -> None:
         self._name = scenario.name
         self._began = time.monotonic()
-        self._ahead = EtaEstimator(scenario.data.models, getattr(scenario.algorithm.settings, "tolerance", None))
+        self._ahead = EtaEstimator.of(scenario)
         self._shown = {"phase": "reading data"}
         self._share: float | None = None
         self._sites = SiteLines()
@@ -140,7 +155,7 @@ class LiveView:
         progress, figures = federation.progress, federation.progress.figures
         now = time.monotonic()
         seconds = max(now - self._began, 1e-3)
-        self._ahead.note(now, progress.phase, figures.get("gap"))
+        self._ahead.note_progress(now, federation)
         self._sites.note(now, federation)
         payload = federation.accounts.payload_bytes
         shown = {
@@ -160,10 +175,12 @@ class LiveView:
             shown["last change"] = change_in_words(federation.membership.changes[-1])
         if "iteration" in figures:
             shown["iteration"] = f"{figures['iteration']:.0f}"
+        if "audited" in figures:
+            shown["audited"] = f"{figures['audited']:.0f} of {figures['to_audit']:.0f} parties or coalitions"
         if "gap" in figures:
             shown["certified gap"] = f"{figures['gap']:.1e}  {sparkline(self._ahead.gaps)}".rstrip()
         if (left := self._ahead.seconds_left(now)) is not None:
-            shown["time left"] = f"about {left:.0f} s"
+            shown["time left"] = f"about {duration(left)}"
         self._shown, self._share = shown, self._ahead.share()
 
     def _panel(self) -> Group:
@@ -244,6 +261,28 @@ class EtaEstimator:
     _phase: str = ""
     _starts: list[float] = field(default_factory=list)
     _gaps: list[tuple[float, float]] = field(default_factory=list)
+    _audit_began: float = 0.0
+    _audited: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> EtaEstimator:
+        """Return an estimator for the models of a scenario."""
+        return cls(scenario.data.models, getattr(scenario.algorithm.settings, "tolerance", None))
+
+    def note_progress(self, now: float, federation: Federation) -> None:
+        """Take in how far a federation is at `now`, in seconds."""
+        progress, figures = federation.progress, federation.progress.figures
+        if progress.phase == "audit":
+            self.note_audit(now, figures.get("audited", 0.0), figures.get("to_audit", 0.0))
+        else:
+            self.note(now, progress.phase, figures.get("gap"))
+
+    def note_audit(self, now: float, done: float, total: float) -> None:
+        """Take in for how many coalitions of how many the run was attacked at `now`, in seconds."""
+        if self._phase != "audit":
+            self._phase, self._audit_began = "audit", now
+        if done != self._audited[1]:
+            self._audited = now, done, total
 
     def note(self, now: float, phase: str, gap: float | None) -> None:
         """Take in where a run is at `now`, in seconds, and the certified gap of the model in training."""
@@ -273,7 +312,10 @@ class EtaEstimator:
         return (done + within) / self.folds
 
     def seconds_left(self, now: float) -> float | None:
-        """Return the seconds from `now` until the last model is trained; None if unknown."""
+        """From `now` until the last model is trained, or all are audited; None where nothing tells."""
+        when, done, total = self._audited
+        if self._phase == "audit":
+            return max(0.0, (when - self._audit_began) * total / done - (now - self._audit_began)) if done else None
         if len(self._starts) > self.folds:  # some are trained again, and nobody knows how often
             return None
         if len(self._starts) > 1:

@@ -50,12 +50,13 @@ def line(audits: Sequence[PartyAudit]) -> str:
     if len(audits) == 1:
         found = [_sentence(" and ".join(audits[0].parties), audits[0])]
     else:
+        tried = [each for each in audits if each.attacks]
         kinds = {
             "the coordinator alone": [each for each in audits if each.parties == (COORDINATOR,)],
             "a site alone": [each for each in audits if len(each.coalition) == 1 and not each.coordinator],
             "the coordinator with a site": [each for each in audits if len(each.parties) == 2 and each.coordinator],
-            "whoever holds the model file": [each for each in audits if each.parties == (HOLDER,)],
-            "whoever holds the model file and a list of candidates": [each for each in audits if each.has_list],
+            "whoever holds the model file": [each for each in tried if each.parties == (HOLDER,)],
+            "whoever holds the model file with a list of candidates": [each for each in tried if each.has_list],
         }
         found = [_sentence(name, max(of, key=_share)) for name, of in kinds.items() if of]
     wrong = sum(each.false_claims for each in audits)
@@ -69,6 +70,6 @@ def _share(audit: PartyAudit) -> float:
 def _sentence(who: str, audit: PartyAudit) -> str:
     by = [attack.attack for attack in audit.attacks if attack.recovered == audit.recovered > 0][:1]
     how = f" by {by[0]}" if by else ""
-    verb = "recover" if len(audit.coalition) + audit.coordinator > 1 else "recovers"
+    verb = "recover" if " and " in who else "recovers"
     whose = "rows of others" if audit.coalition or audit.coordinator else "rows"
     return f"{who} {verb} {audit.recovered} of {audit.rows} {whose}{how}"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from fedsvm.scenarios.console import complain, errors, out
 from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.data.origins import origin
+from fedsvm.scenarios.figures import TimeLeft
 from fedsvm.scenarios.reproduction import judge, page, plan
 from fedsvm.scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
 from fedsvm.scenarios.reproduction.judge import JudgedEntry
@@ -60,7 +62,7 @@ class Chosen:
         Returns
         -------
         bool
-            Whether anything is worse than the papers' files say.
+            True if anything is worse than the papers' files say, or if nothing of an entry could be measured here.
 
         Raises
         ------
@@ -92,13 +94,13 @@ class Chosen:
             told = "runs that are there may have been made by another state of the code"
             errors.print(f"note {told}; name another folder to measure this one alone", soft_wrap=True)
         errors.print(f"{len(runs)} runs, of which {len(runs) - len(waiting)} are there", highlight=False)
-        done = 0
+        left = TimeLeft(len(waiting))
 
         def tell(run: plan.PlannedRun, failure: str) -> None:
-            nonlocal done
-            done += 1
             word = f"failed: {failure}" if failure else "done"
-            errors.print(f"{done} of {len(waiting)} {run.name} {word}", highlight=False, soft_wrap=True, markup=False)
+            ahead = left.after_one()
+            said = f"{left.done} of {left.total} {run.name} {word}{ahead}"
+            errors.print(said, highlight=False, soft_wrap=True, markup=False)
 
         return plan.carry_out(waiting, self.folder, jobs, tell)
 
@@ -123,11 +125,19 @@ class Chosen:
         if surprises:
             names = ", ".join(each.entry.id for each in surprises)
             complain(f"Worse than the papers' files say: {names}; the page says where and by how much.")
-        return bool(surprises)
+        impossible = [
+            each.entry.id
+            for each in own
+            if set(each.counts) == {"cannot"} and any(cell.cell.missing for cell in each.cells)
+        ]
+        if impossible:
+            complain(f"Nothing could be measured here of {', '.join(impossible)}; the page gives the reasons.")
+        return bool(surprises or impossible)
 
     def _name_missing(self, judged: Sequence[JudgedEntry]) -> None:
         cells = (cell for each in judged for cell in each.cells if cell.verdict == "cannot")
         missing = sorted({cell.cell.missing for cell in cells if cell.cell.missing})
         if missing:
-            files = ", ".join(missing)
-            errors.print(f"note these files are not in the folder of FEDSVM_DATA: {files}", soft_wrap=True)
+            errors.print("note these files are not in the folder of FEDSVM_DATA:")
+            for name in missing:
+                errors.print(f"  {name}.csv: {origin(name) or 'its origin is not known'}", soft_wrap=True, markup=False)

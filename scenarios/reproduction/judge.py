@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.scenarios.data.origins import origin
 from fedsvm.scenarios.reproduction import plan
 from fedsvm.scenarios.reproduction.claims import ROUNDING, CannotTell, holds
 from fedsvm.scenarios.reproduction.entries import Claim, Entry, Paper
@@ -157,7 +158,8 @@ def judged(cell: Cell, out: Path, failures: Mapping[str, str] = MappingProxyType
         return Judged(cell, "open", "--full has it.")
     waiting = list(plan.unfinished(cell, out))
     if missing := plan.missing(waiting):
-        return Judged(cell, "cannot", f"There is no {missing}: put {missing}.csv into FEDSVM_DATA's folder.")
+        place = f" It is from {origin(missing)}." if origin(missing) else ""
+        return Judged(cell, "cannot", f"There is no {missing}: put {missing}.csv into FEDSVM_DATA's folder.{place}")
     if said := next(filter(None, (failures.get(run.name) or _failure(run, out) for run in waiting)), None):
         return Judged(cell, "failed", said)
     if waiting:

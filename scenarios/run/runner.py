@@ -271,10 +271,11 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
             remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
         )
         coalitions = [coalition, *(each for each in coalitions if each != coalition)]
-    parties = [
-        audited(view, algorithm.attacks(settings), truth, known if truth.columns else None)
-        for view in recorded.views(coalitions)
-    ]
+    parties = []
+    for view in recorded.views(coalitions):
+        parties.append(audited(view, algorithm.attacks(settings), truth, known if truth.columns else None))
+        if federation is not None:
+            federation.log_metrics(audited=len(parties), to_audit=len(coalitions))
     if this.everybody and outcome.folds:
         parties += file_audits(outcome.folds[-1].arrays, algorithm.file_attacks(settings), truth)
     outcome.audit = tuple(parties)

@@ -36,6 +36,9 @@ _READING = (
 )
 """The keys of the [data] table that a site needs to read and split its data, and to know the steps of its columns."""
 
+_CORRECTIONS = ("missing_values", "recode", "rename", "by_site")
+"""And, where a scenario has them."""
+
 _READING_COLUMNS = ("partition", "align", "identifier")
 """And beside, where sites hold columns of the same records."""
 
@@ -47,6 +50,7 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
     shown = table.implementation.shown(settings)
     said = data.model_dump(mode="json", exclude_none=True)
     reading = {key: said[key] for key in _READING if key in said}
+    reading |= {key: said[key] for key in _CORRECTIONS if said[key]}
     if scenario.compare.sites and data.tested_at_sites:
         reading["compare_sites"] = True
     if data.partition == "vertical":

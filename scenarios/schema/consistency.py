@@ -119,6 +119,9 @@ def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
         yield "federation.sites: a vertical partition needs two sites or more."
     if data.sources and (others := set(data.sources) ^ set(federation.site_names)):
         yield f"data.sources: must have a file for each of federation.names and no other; see {sorted(others)[0]!r}."
+    if strangers := sorted(set(data.by_site) - set(federation.site_names)):
+        there = ", ".join(federation.site_names)
+        yield f"data.by_site: there is no site {strangers[0]!r}; there are {there}."
     if data.label_site != ALL and resolve(data.label_site, federation.site_names) is None:
         there = ", ".join(federation.site_names)
         yield f'data.label_site: there is no site {data.label_site!r}; there are {there}, or "{ALL}".'

@@ -10,7 +10,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from fedsvm.algorithms.data.scaling import ScaleName
 from fedsvm.algorithms.data.vertical import Align
 from fedsvm.algorithms.settings import MAX_COUNT, shown
-from fedsvm.scenarios.schema.base import Number, Part, SiteRef
+from fedsvm.scenarios.schema.base import Number, SiteRef
+from fedsvm.scenarios.schema.corrections import Corrections, as_written
 from fedsvm.scenarios.schema.federation import require_name
 from fedsvm.scenarios.schema.split import EVEN, RANDOM, require_split
 
@@ -20,20 +21,14 @@ Decimal = Literal[".", ","]
 MAX_FOLDS = 1000  # each is a model to train
 
 
-def _label(value: Any) -> Any:
-    """Return the text of a label that a scenario writes as a number."""
-    if isinstance(value, bool | int):
-        return str(value)
-    return f"{value:g}" if isinstance(value, float) else value
-
-
-class DataSpec(Part):
+class DataSpec(Corrections):
     """The rows, and their split over sites.
 
     `source` has all rows, or `sources` a file for each site, and `test_source` those to test on, if they are apart;
     `site` is the column that says which site a row is of. How text is written is found out, unless `separator`,
     `decimal` or `encoding` say. `positive` is the label that is +1, and `classes` are all there are; `weight` is the
-    column of what a row's loss is multiplied by; `missing` = "mean" fills gaps with means over all sites,
+    column of what a row's loss is multiplied by. `missing_values`, `recode` and `rename` bring files into one form, and
+    `by_site` has those of single sites; `missing` = "mean" fills gaps with means over all sites,
     `unlabeled` = "drop" removes rows without a label, and `missing_indicators` adds columns of where gaps were.
     `rows` of those that there are to train on are drawn, and the others left out.
     `calibration` is the share of the rows that no model is of, but probabilities and thresholds.
@@ -75,6 +70,8 @@ class DataSpec(Part):
     """The column that holds the weight of each row's loss."""
     ignore: list[str] = Field(default=[])
     """Columns to ignore."""
+    by_site: dict[str, Corrections] = Field(default={})
+    """Further `missing_values`, `recode` and `rename` of single sites, by site name."""
     missing: Literal["refuse", "drop", "mean"] = "refuse"
     """The treatment of rows with missing values: refuse them, drop them, or fill numbers with the mean over all
     sites."""
@@ -158,14 +155,14 @@ class DataSpec(Part):
     @field_validator("positive", mode="before")
     @classmethod
     def _as_label(cls, positive: Any) -> Any:
-        """Return a label as text, also if the file has numbers."""
-        return _label(positive)
+        """Return labels as text, also if the file has numbers."""
+        return as_written(positive)
 
     @field_validator("classes", mode="before")
     @classmethod
     def _as_labels(cls, classes: Any) -> Any:
         """Return labels as text, also if the file has numbers."""
-        return [_label(each) for each in classes] if isinstance(classes, list) else classes
+        return [as_written(each) for each in classes] if isinstance(classes, list) else classes
 
     @field_validator("classes")
     @classmethod
@@ -230,6 +227,7 @@ class DataSpec(Part):
         "rows",
         "tested_by",
         "site",
+        "by_site",
         "weight",
         "calibration",
         "missing_indicators",
@@ -267,6 +265,10 @@ class DataSpec(Part):
             raise ValueError('decimal = "," needs another separator than ","')
         if self.site is not None and self.sources:
             raise ValueError("site and sources exclude each other: either a column says whose a row is, or its file")
+        if self.by_site and self.site is None and not self.sources:
+            raise ValueError("by_site needs files or a column that say which site a row is of; set sources or site")
+        if self.site is not None and (renaming := [site for site, own in self.by_site.items() if own.rename]):
+            raise ValueError(f"by_site.{renaming[0]}.rename is of files, and all sites share one; use data.rename")
         if (self.site is not None or self.sources) and self.split != RANDOM:
             raise ValueError(
                 "split deals rows that are nobody's yet; remove it, since site or sources say whose they are"

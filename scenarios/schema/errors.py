@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 _MAX_COMPARED, _MAX_KNOWN = 100, 10_000
 """Letters of a word, and words, that are looked at for a likeness, which takes time."""
@@ -16,6 +17,15 @@ class ScenarioError(Exception):
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.problems))
+
+
+@contextmanager
+def collected(problems: list[str]) -> Iterator[None]:
+    """Add what is wrong to `problems` instead of raising it, so that all of it is reported at once."""
+    try:
+        yield
+    except ScenarioError as error:
+        problems += error.problems
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -59,6 +59,12 @@ class PolicyFile(Part):
     """The largest total epsilon of all runs in `ledger`."""
     ledger: str = ""
     """The site's own file that records the epsilon of each run."""
+    max_mu: Annotated[Number, Field(gt=0)] | None = None
+    """The largest total mu of the noisy statistics in `answers`. A run with exact statistics is refused, too."""
+    answers: str = ""
+    """The site's own file of noisy statistics. The same question gets the same answer."""
+    min_cell: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 5
+    """The minimum number of the site's rows in a category; smaller categories are not opened."""
     max_repeats: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
     """The number of times that the site takes part in a step again over other members. 0 ends a run that loses a site
     whose sums others repeat."""
@@ -90,6 +96,8 @@ class PolicyFile(Part):
     def _check_budget(self) -> Self:
         if (self.budget is None) != (not self.ledger):
             raise ValueError("budget and ledger need each other")
+        if self.max_mu is not None and not self.answers:
+            raise ValueError("max_mu needs answers, the file in which noisy statistics are kept")
         return self
 
     @property
@@ -150,6 +158,10 @@ release = true
 # max_epsilon = 1.0
 # budget = 4.0
 # ledger = "{name}.ledger"
+# max_mu: limit for all noisy statistics, which answers keeps. min_cell: rows of the smallest category that is opened.
+# max_mu = 1.0
+# answers = "{name}.answers"
+# min_cell = 5
 
 # Only algorithms with a table are allowed. A setting has a list of allowed values, or a range: {{ min = 1, max = 9 }}.
 [algorithms.{algorithm}]

@@ -109,19 +109,26 @@ def read(
     scenario: str | Path,
     *,
     overrides: Sequence[str] = (),
+    unset: Sequence[str] = (),
     changes: Mapping[str, Any] = MappingProxyType({}),
     faults: Sequence[str] = (),
     sites: int | None = None,
 ) -> tuple[Scenario, Path]:
     """Return the scenario of a path or a catalogue name, and the folder at which its relative paths start.
 
-    overrides: "key.path=value", the value as in TOML or a bare word. changes: values by key path. faults:
-    "kind:key=value,…", added to the file's. sites: in place of the file's number. Raises ScenarioError with everything
-    that is wrong.
+    overrides: "key.path=value", the value as in TOML or a bare word; of another algorithm than the file's, the file's
+    settings that it does not have are removed. unset: paths of keys that are removed first. changes: values by key
+    path. faults: "kind:key=value,…", added to the file's. sites: in place of the file's number. Raises ScenarioError
+    with everything that is wrong.
     """
     path = _locate(str(scenario))
     given = _parse(path)
     given.setdefault("name", path.stem)
+    for key in unset:
+        _unset(given, key)
+    changed = {**_as_changes(overrides), **changes}
+    for name in _settings_of_another(given, changed):
+        del given["algorithm"][name]
     _apply_all(given, overrides)
     for key, value in changes.items():
         _put(given, key, value, said=f"changes[{key!r}]")
@@ -130,6 +137,11 @@ def read(
     if sites is not None:
         _override_sites(given, sites)
     return validate(given), path.parent
+
+
+def removed_settings(scenario: str | Path, overrides: Sequence[str]) -> list[str]:
+    """Return the settings of a file's algorithm that are removed since the overrides name another algorithm."""
+    return _settings_of_another(_parse(_locate(str(scenario))), _as_changes(overrides))
 
 
 def partition_of(scenario: str | Path, overrides: Sequence[str] = ()) -> str:
@@ -389,6 +401,31 @@ def _put(given: dict[str, Any], key: str, value: Any, said: str) -> None:
         if not isinstance(place, dict):
             raise ScenarioError([f"{said}: {part} is not a table."])
     place[path[-1]] = value
+
+
+def _as_changes(overrides: Sequence[str]) -> dict[str, Any]:
+    """Return the values that overrides give, by their keys."""
+    parts = (override.partition("=") for override in overrides)
+    return {key.strip(): value_of(text.strip()) for key, _, text in parts}
+
+
+def _settings_of_another(given: dict[str, Any], changed: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the [algorithm] table that the algorithm that changes name does not have."""
+    table, name = given.get("algorithm"), changed.get("algorithm.name")
+    if not isinstance(table, dict) or name not in ALGORITHMS or name == table.get("name", DEFAULT_ALGORITHM):
+        return []
+    known = table_of(name).model_fields
+    return [key for key in table if key not in known]
+
+
+def _unset(given: dict[str, Any], key: str) -> None:
+    *path, last = key.split(".")
+    place: Any = given
+    for part in path:
+        place = place.get(part) if isinstance(place, dict) else None
+    if not isinstance(place, dict) or last not in place:
+        raise ScenarioError([f"--unset {key}: the scenario does not set this key; remove the option."])
+    del place[last]
 
 
 def _add_fault(given: dict[str, Any], text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from fedsvm.scenarios.commands.exits import FAILED, interrupted_as
 from fedsvm.scenarios.commands.options import Changes, Jobs, Scenario
 from fedsvm.scenarios.console import complain, errors, print_table
+from fedsvm.scenarios.figures import TimeLeft
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.sweep.charts import SEED
@@ -28,6 +30,7 @@ def sweep(
     ] = None,
     jobs: Jobs = 1,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the sweep (default: sweeps/NAME).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON.")] = False,
 ) -> None:
     """Run a grid of scenarios and write a table, CSV and plots. Repeat the command to do missing runs."""
     from fedsvm.scenarios.sweep import grid
@@ -40,14 +43,22 @@ def sweep(
     drawn = [grid.read_plot(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()
     with interrupted_as(f"Interrupted; the same command does what is missing in {chosen.folder}."):
+        left = TimeLeft(len(chosen.missing()))
         chosen.run(
-            jobs, lambda point, said: errors.print(f"{point.name} {said or 'done'}", soft_wrap=True, markup=False)
+            jobs,
+            lambda point, said: errors.print(
+                f"{point.name} {said or 'done'}{left.after_one()}", soft_wrap=True, markup=False
+            ),
         )
     rows = chosen.write()
     charts = [chart for plot in drawn if (chart := chosen.draw(plot, rows)) is not None]
     chosen.write_page(charts)
-    _print_table([*rows, *chosen.summary_rows(rows)], [axis.key for axis in axes])
-    print(chosen.folder)
+    listed = [*rows, *chosen.summary_rows(rows)]
+    if as_json:
+        print(json.dumps(listed, indent=1))
+    else:
+        _print_table(listed, [axis.key for axis in axes])
+        print(chosen.folder)
     if chosen.missing():
         complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv says why.")
         raise typer.Exit(FAILED)

@@ -32,6 +32,9 @@ PAGE = "index.html"
 ROUND = "round"
 """The axis along which a run itself goes."""
 
+_UNITS = ("_bytes", "_s")
+"""Ends of measures that the printed table does not have."""
+
 CURVES = ("gap", "objective")
 """The measures that are known in each round, if the algorithm logs them."""
 
@@ -264,6 +267,9 @@ def read_plot(text: str, axes: Sequence[Axis], measures: Sequence[str]) -> Plot:
     measure, _, rest = text.partition(":")
     axis, _, group = rest.partition(":")
     keys = [each.key for each in axes]
+    axis, group = _whole_key(axis, keys), _whole_key(group, keys)
+    named = [f"{measure}{unit}" for unit in ("", *_UNITS)]
+    measure = next((name for name in named if name in measures), measure)
     curve = axis == ROUND and measure in CURVES
     if measure not in measures or not (axis in keys or curve) or (group and group not in keys):
         raise ScenarioError(
@@ -273,6 +279,12 @@ def read_plot(text: str, axes: Sequence[Axis], measures: Sequence[str]) -> Plot:
             ]
         )
     return Plot(measure, axis, group or None)
+
+
+def _whole_key(name: str, keys: Sequence[str]) -> str:
+    """Return the key that the printed table calls by its last part."""
+    found = [key for key in keys if key.rpartition(".")[2] == name]
+    return found[0] if len(found) == 1 else name
 
 
 def default_plots(axes: Sequence[Axis]) -> list[Plot]:

@@ -1,0 +1,221 @@
+"""Files of sites in one form: missing values, spellings and names, in scenarios and as `fedsvm new` proposes them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsvm.scenarios.data import dataset, describe, joining, proposals
+from fedsvm.scenarios.draft import draft
+from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.data import DataSpec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from tests import messy
+from tests.commands import fedsvm
+
+
+def study(folder: Path) -> Path:
+    """Write the messy files and the scenario that is proposed for them, with the one synonym that is asked for."""
+    messy.write(folder)
+    files = {site: str(folder / file) for site, file in messy.FILES.items()}
+    written = draft(folder / "study.toml", files, messy.LABEL)
+    target = folder / "study.toml"
+    target.write_text(written.text.replace('# "Ex-smoker" =', '"Ex-smoker" ='))
+    return target
+
+
+def test_messy_files_become_a_model_by_the_tool_alone(tmp_path: Path) -> None:
+    messy.write(tmp_path)
+    words = [word for site, file in messy.FILES.items() for word in ("--data", f"{site}={file}")]
+    done = fedsvm("new", "study.toml", *words, "--label", messy.LABEL, "--ignore", "sbp", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for note in (
+        "note Column 'bmi' is left out: 'west' has none.",
+        "note Column 'town' is left out: has one value at 'north', 'south' that no other site has",
+        "note Column 'age' has 999 (",
+        "'Female' for 'F'",
+        "'Ex-smoker' for 'former'",
+    ):
+        assert note in done.stdout
+    text = (tmp_path / "study.toml").read_text()
+    assert 'ignore = ["sbp", "patient_id", "admitted", "bmi", "town"]' in text
+    assert '# "Ex-smoker" = "former"' in text and '"Town" = "town"' in text and 'positive = "yes"' in text
+    (tmp_path / "study.toml").write_text(text.replace('# "Ex-smoker"', '"Ex-smoker"'))
+    small = ["--set", "algorithm.landmarks=20", "--set", "algorithm.tolerance=1e-3"]
+    done = fedsvm("run", "study.toml", "--json", "--out", "run", *small, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["metrics"]["accuracy"] > 0.7
+    assert sorted(site["name"] for site in result["sites"]) == ["north", "south", "west"]
+    head, row = "age,sex,smoking,diabetes,crp", "999,Male,Ex-smoker,1,12.5"
+    (tmp_path / "new.csv").write_text(f"{head}\n{row}\n")
+    done = fedsvm("predict", "run", "new.csv", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1].split(",")[2] in ("yes", "no")
+
+
+def test_the_proposed_scenario_has_one_spelling_of_each_value(tmp_path: Path) -> None:
+    chosen, base = spec.read(study(tmp_path))
+    rows = dataset.prepare(chosen, base)
+    assert rows.classes == ("no", "yes") and not rows.warnings[1:]
+    texts = dict(zip(rows.categorical_columns, rows.rows.categorical.T, strict=True))
+    assert {name: set(values) for name, values in texts.items()} == {
+        "sex": {"F", "M"},
+        "smoking": {"never", "former", "Current"},
+        "diabetes": {"no", "yes"},
+    }
+    age = rows.rows.numeric[:, rows.numeric_columns.index("age")]
+    assert np.nanmax(age) < 90 and np.isnan(age).any()
+
+
+def test_a_site_on_another_host_reads_its_file_the_same_way(tmp_path: Path) -> None:
+    chosen, base = spec.read(study(tmp_path), changes={"data.test_fraction": 0.0})
+    rows = dataset.prepare(chosen, base)
+    for number, (site, file) in enumerate(messy.FILES.items()):
+        held = hold(site, str(tmp_path / file), terms_of(chosen))
+        partition = held.partition([*rows.numeric_columns, *rows.categorical_columns])
+        mine = rows.rows.take(rows.shards[number].rows)
+        place = rows.numeric_columns.index("age")
+        assert np.array_equal(partition.arrays["numeric"][:, place], mine.numeric[:, place], equal_nan=True)
+        assert held.rows == len(mine.labels)
+        assert {each.name for each in held.columns} == {*rows.numeric_columns, *rows.categorical_columns}
+
+
+def _table(folder: Path, text: str, **keys: object) -> joining.Joined:
+    (folder / "p.csv").write_text(text)
+    return joining.join(DataSpec.model_validate({"source": "p.csv", **keys}), folder)
+
+
+def test_codes_of_all_columns_and_of_one(tmp_path: Path) -> None:
+    text = "age,crp,word,label\n999,5,unknown,0\n50,999,a,1\n60,7,999,1\n"
+    everywhere = _table(tmp_path, text, missing_values=[999, "unknown"]).table.columns
+    assert np.isnan(everywhere["age"][0]) and np.isnan(everywhere["crp"][1])
+    assert everywhere["word"].tolist() == ["", "a", ""]
+    of_one = _table(tmp_path, text, missing_values={"age": [999]}).table.columns
+    assert np.isnan(of_one["age"][0]) and of_one["crp"][1] == 999
+
+
+def test_a_column_that_a_code_made_text_is_numbers_again(tmp_path: Path) -> None:
+    columns = _table(tmp_path, "age,label\nunknown,0\n50,1\n", missing_values=["unknown"]).table.columns
+    assert columns["age"].dtype.kind == "f" and columns["age"][1] == 50
+
+
+def test_values_and_names_are_replaced_at_one_site_alone(tmp_path: Path) -> None:
+    text = "clinic,flag,label\nn,1,0\nn,2,1\ns,1,1\ns,2,0\n"
+    keys = {"site": "clinic", "recode": {"label": {"0": "well", "1": "ill"}}}
+    by_site = {"s": {"recode": {"flag": {"1": "2", "2": "1"}}}}
+    columns = _table(tmp_path, text, **keys, by_site=by_site).table.columns
+    assert columns["flag"].tolist() == [1, 2, 2, 1]
+    assert columns["label"].tolist() == ["well", "ill", "ill", "well"]
+    renamed = _table(tmp_path, text, **keys, rename={"flag": "mark"}).table.columns
+    assert "mark" in renamed and "flag" not in renamed
+
+
+def test_a_key_that_names_no_column_is_an_error(tmp_path: Path) -> None:
+    found = _table(
+        tmp_path,
+        "age,label\n1,0\n2,1\n",
+        rename={"agee": "years"},
+        recode={"sex": {"m": "M"}},
+        missing_values={"crp": [9]},
+    )
+    assert [said.partition(":")[0] for said in found.problems] == [
+        "data.rename",
+        "data.missing_values",
+        "data.recode",
+    ]
+    assert "Did you mean 'age'?" in found.problems[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"missing_values": 999}, "must be a list of values, or of each column a list, got 999"),
+        ({"recode": {"sex": "M"}}, "must be a table for each column"),
+        ({"rename": {"a": "b", "c": "b"}}, "must give each column a name of its own"),
+        ({"by_site": {"site-1": {}}}, "by_site needs files or a column that say which site a row is of"),
+    ],
+)
+def test_keys_of_another_form_are_sentences(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(ScenarioError, match=says):
+        spec.read("quickstart", changes={f"data.{key}": value for key, value in changes.items()})
+
+
+def test_corrections_of_a_site_that_is_not_there_are_an_error(tmp_path: Path) -> None:
+    target = study(tmp_path)
+    with pytest.raises(ScenarioError, match="there is no site 'east'; there are north, south, west"):
+        spec.read(target, changes={"data.by_site.east.rename": {"a": "b"}})
+
+
+def test_all_that_is_wrong_with_files_is_reported_at_once(tmp_path: Path) -> None:
+    """An identifier of two kinds, a column that a file lacks, and two columns with other values."""
+    messy.write(tmp_path)
+    text = "".join(f'{site} = "{file}"\n' for site, file in messy.FILES.items())
+    (tmp_path / "my.toml").write_text(f'[data]\nlabel = "{messy.LABEL}"\n[data.sources]\n{text}')
+    with pytest.raises(ScenarioError) as caught:
+        dataset.prepare(*spec.read(tmp_path / "my.toml"))
+    for said in ("'bmi'", "'Town'", "'patient_id' holds numbers", "'diabetes' holds numbers", "'readmitted' holds"):
+        assert any(said in problem for problem in caught.value.problems), said
+
+
+def test_a_scenario_is_written_where_types_and_columns_differ(tmp_path: Path) -> None:
+    for site, word in (("n", "low"), ("s", "5")):
+        rows = "".join(f"{row % 7},{word},{'ab'[row % 2]}\n" for row in range(40))
+        (tmp_path / f"{site}.csv").write_text(f"age,dose,{'group' if site == 'n' else 'kind'}\n{rows}")
+    files = {site: str(tmp_path / f"{site}.csv") for site in "ns"}
+    (tmp_path / "w.csv").write_text((tmp_path / "n.csv").read_text().replace("low", "3"))
+    written = draft(tmp_path / "my.toml", {**files, "w": str(tmp_path / "w.csv")}, "group")
+    assert written.asks[0].startswith("data.sources: s has no column 'group'; give the column's name there in data.by_")
+    assert any("column 'dose' holds numbers at w and text at n ('low' in row 1)" in ask for ask in written.asks)
+    assert 'ignore = ["dose"]' in written.text
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ([*range(18, 90), 999, 999], {"999": 2}),
+        ([*range(18, 90), 99], {}),
+        ([0, 1, 2, 3, 4, 3, 2, 99], {"99": 1}),
+        ([20, 30, 40, 50, -1, -1], {"-1": 2}),
+        ([-3, -1, -1, 0, 2, 4, 5], {}),
+        ([-1, 0, 1, -1, 0, 1], {}),
+        ([20, 30, 40, 50, 9999, 999], {"9999": 1, "999": 1}),
+    ],
+)
+def test_codes_are_far_from_the_rest(values: list[float], codes: dict[str, int]) -> None:
+    assert proposals.missing_codes({"": np.array(values, dtype=np.float64)}) == codes
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ({"": "M m F f Male"}, {("m", "M"), ("f", "F"), ("Male", "M")}),
+        ({"n": "yes no", "s": "Y N", "w": "1 0"}, {("Y", "yes"), ("1", "yes"), ("N", "no"), ("0", "no")}),
+        ({"": "A B AB O"}, set()),
+        ({"": "stage-1 stage-2 stage-3"}, set()),
+        ({"": "current current curent never"}, {("curent", "current")}),
+        ({"n": "never former", "s": "never ex-smoker"}, {("ex-smoker", "former")}),
+    ],
+)
+def test_spellings_of_one_value(parts: dict[str, str], found: set[tuple[str, str]]) -> None:
+    columns = {site: np.array(text.split()) for site, text in parts.items()}
+    assert {(each.old, each.new) for each in proposals.spellings(columns)} >= found
+    if not found:
+        assert proposals.spellings(columns) == []
+
+
+def test_a_description_notes_codes_and_spellings_and_columns_that_tell_the_site(tmp_path: Path) -> None:
+    rows = "".join(
+        f"{'ns'[row % 2]},{'Alder' if row % 2 else 'Birch'},{999 if row == 7 else 40 + row % 31},"
+        f"{('Male', 'F', 'M')[row % 3]},{row % 5 % 2}\n"
+        for row in range(90)
+    )
+    (tmp_path / "p.csv").write_text(f"clinic,town,age,sex,died\n{rows}")
+    notes = describe.describe("p.csv", "died", "random", 2, tmp_path, "clinic").warnings
+    for said in ("Column 'age' has 999 (1 rows)", "'Male' for 'M'", "Column 'town' has one value at 'n', 's' that no"):
+        assert any(said in note for note in notes), said
