@@ -39,6 +39,8 @@ class LandmarkCopies(Attack):
             edges = np.cumsum([len(values) for values in epoch.categories])[:-1]
             ones = np.stack([block.sum(axis=1) for block in np.split(np.rint(points), edges, axis=1)], axis=1)
             copies = np.flatnonzero((apart < _EXACTLY) & (ones == 1).all(axis=1))
+            if len(copies) == len(points):
+                continue  # landmarks that were drawn look like rows, all of them
             if prior.own is not None:
                 own = {row.tobytes() for row in prior.own.rows}
                 copies = np.array([place for place in copies if np.rint(points[place]).tobytes() not in own], dtype=int)

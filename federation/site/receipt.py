@@ -4,8 +4,8 @@ Each line is written before anything follows from it, to a file that only its ow
 and of all lines before it, so that an edited, removed or moved line is found. An order is written down before the site
 checks it. A process that is started again goes on with the file.
 
-The digests need no secret: whoever can write the file can also make a new one. A signature (`sign`) of the last digest
-shows this to others who know the site's key, and so does the receipt of another site, which has the same orders.
+The digests need no secret: whoever can write the file can also make a new one. The receipt of another site, which has
+the same orders, then shows others.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,15 +29,14 @@ from fedsvm.federation.transport.keys import COORDINATOR, Roster
 
 ASKED, DECLINED, JOINED, PARTIES, CHARGED = "asked", "declined", "joined", "parties", "charged"
 ORDERED, MISSED, LEFT, BROKEN, REFUSED = "ordered", "missed", "left", "broken off", "refused"
-LOGGED, PAUSED, RESUMED, RESTARTED, ENDED, SIGNED = "logged", "paused", "resumed", "restarted", "ended", "signed"
-CLOSING = (DECLINED, ENDED, SIGNED)
+LOGGED, PAUSED, RESUMED, RESTARTED, ENDED = "logged", "paused", "resumed", "restarted", "ended"
+CLOSING = (DECLINED, ENDED)
 """The last line of a receipt that is closed."""
 
 IN_CLEAR, IN_SUM, NO_VALUE = "in the clear", "in a sum", "no value"
 """The forms in which values leave."""
 
-SIGNATURE_PURPOSE = b"fedsvm receipt 1\0"
-_FIRST = hashlib.sha256(SIGNATURE_PURPOSE).digest()
+_FIRST = hashlib.sha256(b"fedsvm receipt 1\0").digest()
 _MAX_LISTED = 64
 """Of more parties a line has the number and a digest, or the receipts of a large run would be mostly names."""
 
@@ -75,8 +74,6 @@ class Receipt:
         Its file, in a folder that exists. It is opened with the first line.
     version : str
         Of the installation.
-    sign : callable, optional
-        Returns the public key of the site and its signature of some bytes. Without it a receipt is not signed.
     repeats : bool, default False
         True if the process begins each time from the start of the run, as in visits. Lines that the file has in this
         place are then not written again.
@@ -86,13 +83,11 @@ class Receipt:
         self,
         path: str,
         version: str,
-        sign: Callable[[bytes], tuple[bytes, bytes]] | None = None,
         *,
         repeats: bool = False,
     ) -> None:
         self._path = path
         self._version = version
-        self._sign = sign
         self._repeats = repeats
         self._file = -1
         self._digest = _FIRST
@@ -111,7 +106,7 @@ class Receipt:
     def declined(self, reason: str) -> None:
         """Record that the site takes no part."""
         self._note(DECLINED, reason=reason)
-        self._close()
+        self.release()
 
     def joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
         """Record that the site takes part: with whom, and what it holds."""
@@ -182,7 +177,7 @@ class Receipt:
     def ended(self, outcome: str, refused: Mapping[str, int]) -> None:
         """Record how the run ended, and close the receipt."""
         self._note(ENDED, outcome=outcome, refused=dict(refused))
-        self._close()
+        self.release()
 
     # The file.
 
@@ -191,12 +186,6 @@ class Receipt:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-
-    def _close(self) -> None:
-        if self._sign is not None:
-            key, signature = self._sign(SIGNATURE_PURPOSE + self._digest)
-            self._note(SIGNED, key=key.hex(), signature=signature.hex())
-        self.release()
 
     def _note(self, what: str, **facts: Any) -> None:
         try:

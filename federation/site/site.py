@@ -272,14 +272,16 @@ class Site:
                 try:
                     self._carry_out(self._next_order())
                 except Stopped as end:
-                    self._send_final_report()
-                    if not (end.resumable and self._assignment.resume_s):
+                    waits = end.resumable and self._assignment.resume_s
+                    if not waits:  # before the report, after which the process may be ended
                         self._close_receipt(end.failure or "completed")
+                    self._send_final_report()
+                    if not waits:
                         return end
                     self._pause(end)
         except DeadlineExpired:
-            self._send_final_report()
             self._close_receipt("the coordinator was silent" if self._paused is None else "it was not resumed")
+            self._send_final_report()
             return self._paused
         finally:
             if self._logs is not None:

@@ -377,7 +377,7 @@ def compare(first: Record, second: Record) -> Comparison:
     common = sorted(first.orders.keys() & second.orders.keys(), key=int)
     linked = sorted(first.links.keys() & second.links.keys(), key=int)
     chain = first.links[linked[-1]] if linked else ""
-    differences = [*_differences(first, second, common), *_one_sided(first, second), *_one_sided(second, first)]
+    differences = _differences(first, second, common)
     return Comparison((first.site, second.site), len(common), chain, tuple(differences), tuple(_notes(first, second)))
 
 
@@ -409,6 +409,7 @@ def _one_sided(record: Record, other: Record) -> Iterator[str]:
 
 def _notes(first: Record, second: Record) -> Iterator[str]:
     for record, other in ((first, second), (second, first)):
+        yield from _one_sided(record, other)
         if alone := len(record.orders.keys() - other.orders.keys()):
             yield f"{alone} rounds are in the receipt of {record.site} alone"
         if _NOT_CLOSED in record.problems:
