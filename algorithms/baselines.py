@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.contract import Baseline, EvaluationRows
 from fedsvm.algorithms.data.classes import log_odds
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings
+from fedsvm.algorithms.pooled import Baseline, EvaluationRows
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 _NEVER = -1e300

@@ -29,19 +29,12 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.attacks.bin_sums import BinSums
 from fedsvm.algorithms.attacks.contract import Attack
-from fedsvm.algorithms.contract import (
-    Arrays,
-    EvaluationRows,
-    HorizontalAlgorithm,
-    Model,
-    Outline,
-    Pooled,
-    TrainingReport,
-)
+from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.random_bins import RandomBins, added_up, to_matrix, values
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Count, Dimension, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation

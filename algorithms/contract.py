@@ -17,6 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from numpy.typing import NDArray
@@ -24,12 +25,13 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits
 from fedsvm.algorithms.calibration import Calibration
-from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask
 from fedsvm.algorithms.leakage import WholeRunLeakage
+from fedsvm.algorithms.own_models import own_counts
+from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import Ranking
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps
@@ -167,47 +169,6 @@ class VerticalModel(Model):
 
 
 @dataclass(frozen=True)
-class EvaluationRows:
-    """The rows that only a simulation has together: all training rows, test rows, and public rows.
-
-    classes: names of the negative and the positive class, or of all. weights (n,): of the rows trained on; None where
-    all are 1.
-    """
-
-    train: Labelled
-    test: Labelled
-    public: Labelled | None = None
-    classes: tuple[str, ...] = ("-1", "1")
-    weights: FloatArray | None = None
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """The result of training on all rows, or all columns, in one place.
-
-    scores: decision values of the test rows, as the model has them. objective: of the same problem, if there is one.
-    exact: those of the kernel itself, where the model's features approximate one.
-    """
-
-    scores: FloatArray
-    objective: float | None = None
-    exact: FloatArray | None = None
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """Another method on the same rows: its name, a phrase for it, and its decision values of the test rows.
-
-    seconds: of its training and of scoring the test rows; None where it has none of its own.
-    """
-
-    name: str
-    phrase: str
-    scores: FloatArray
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
 class Outline:
     """The facts of a run that are known before it starts: public rows, and the number of released models.
 
@@ -277,7 +238,7 @@ class Algorithm(ABC, Generic[S, M, T]):
         super().__init_subclass__()
         site, model = getattr(cls, "Site", None), getattr(cls, "Model", None)
         if site is not None and model is not None and issubclass(site, HorizontalSite):
-            site.model_type, site.own_method = model, cls.own_method
+            site.model_type, site.compare_own = model, staticmethod(partial(own_counts, cls.own_method))
             site.settings_type = getattr(cls, "Settings", None)
 
     @property

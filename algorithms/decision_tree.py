@@ -37,10 +37,11 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
-from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Count, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError

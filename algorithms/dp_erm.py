@@ -35,22 +35,14 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import (
-    Arrays,
-    Baseline,
-    EvaluationRows,
-    Model,
-    Outline,
-    Pooled,
-    PublicAlgorithm,
-    TrainingReport,
-)
+from fedsvm.algorithms.contract import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import count_rows
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
+from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.privacy.accountant import Once, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical

@@ -24,15 +24,7 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.kernel_matrix import KernelMatrix
-from fedsvm.algorithms.contract import (
-    Arrays,
-    EvaluationRows,
-    Outline,
-    Pooled,
-    TrainingReport,
-    VerticalAlgorithm,
-    VerticalModel,
-)
+from fedsvm.algorithms.contract import Arrays, Outline, TrainingReport, VerticalAlgorithm, VerticalModel
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import (
@@ -60,6 +52,7 @@ from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, s
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.solution import Stopping, relative_gap
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Positive, Share, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError

@@ -24,8 +24,9 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedsvm.algorithms.contract import EvaluationRows, Outline
+from fedsvm.algorithms.contract import Outline
 from fedsvm.algorithms.data.classes import members, one_against_rest
+from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.model import (

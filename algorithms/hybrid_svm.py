@@ -40,16 +40,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import (
-    Arrays,
-    Baseline,
-    EvaluationRows,
-    Model,
-    Outline,
-    Pooled,
-    PublicAlgorithm,
-    TrainingReport,
-)
+from fedsvm.algorithms.contract import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
 from fedsvm.algorithms.data.classes import above_others, members, one_against_rest
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import HorizontalSite, count_rows
@@ -69,6 +60,7 @@ from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, chosen, newton_path
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
 from fedsvm.algorithms.optimisation.weighting import RowWeights
+from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.discrete_noise import gaussian_share, laplace_share

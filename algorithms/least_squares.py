@@ -35,7 +35,7 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
-from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
+from fedsvm.algorithms.contract import TrainingReport
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
@@ -44,6 +44,7 @@ from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, agreement_on_factors
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray

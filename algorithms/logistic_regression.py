@@ -32,7 +32,7 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
-from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
+from fedsvm.algorithms.contract import TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
@@ -47,6 +47,7 @@ from fedsvm.algorithms.optimisation.weighting import (
     agreement_on_factors,
 )
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray

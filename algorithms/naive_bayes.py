@@ -26,11 +26,12 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members
 from fedsvm.algorithms.data.columns import Columns
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.errors import FederationError

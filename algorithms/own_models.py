@@ -10,7 +10,6 @@ otherwise a support vector machine with the run's kernel, penalty and weights. I
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -18,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.baselines import POOLED_BASELINES, one_class_scores, weighted
-from fedsvm.algorithms.contract import EvaluationRows, Model
 from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.features.kernels import Kernel, KernelSettings
 from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.site_scores import packed
+from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.federation import Federation
 
 SVM = "svm"
 """The method of algorithms that name none: a support vector machine with the run's kernel, linear without one."""
@@ -139,21 +137,21 @@ _RANKED = ("ranked", "federated_auc", "own_auc", "federated_variance", "own_vari
 COUNTS = len(vars(OwnCounts()))
 
 
-def count_at_sites(federation: Federation, model: Model) -> OwnCounts:
-    """Compare own models of the sites with the federated one, in one secure sum. Opens no phase.
+def own_counts(
+    method: str,
+    settings: Any,
+    train: Labelled,
+    test: Labelled,
+    classes: tuple[str, ...],
+    weights: FloatArray | None,
+    federated: FloatArray,
+    threshold: float,
+) -> FloatArray:
+    """Return the numbers of `OwnCounts` for one site; zeros if it has no training rows or no test rows.
 
-    Raises
-    ------
-    FederationError
-        A site failed, or too few are left.
+    federated: decision values of the test rows by the federated model, whose threshold is given.
     """
-    found = federation.sum(
-        "own_model_counts",
-        shape=(COUNTS,),
-        bound=math.inf,
-        model=packed(model),
-        threshold=model.calibrated.threshold if model.calibrated is not None else 0.0,
-        kept=model.kept_by_sites,
-    )
-    whole = [*np.rint(found[:5]), *np.maximum(found[5:], 0.0)]
-    return OwnCounts(*(float(each) for each in whole))
+    if not len(train.rows) or not len(test.rows):
+        return OwnCounts().to_array()
+    own = own_scores(method, settings, EvaluationRows(train, test, None, classes, weights))
+    return OwnCounts.of(federated, own, test.labels, threshold).to_array()

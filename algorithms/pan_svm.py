@@ -36,14 +36,7 @@ from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
 from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.calibration import Calibration, ThresholdSettings, calibrate, calibration
-from fedsvm.algorithms.contract import (
-    Arrays,
-    EvaluationRows,
-    Model,
-    Outline,
-    Pooled,
-    TrainingReport,
-)
+from fedsvm.algorithms.contract import Arrays, Model, Outline, TrainingReport
 from fedsvm.algorithms.data.classes import (
     Scheme,
     above_others,
@@ -77,6 +70,7 @@ from fedsvm.algorithms.optimisation.linear_svm import (
 )
 from fedsvm.algorithms.optimisation.path_sums import NewtonPath
 from fedsvm.algorithms.optimisation.weighting import Weighting
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, feature_steps, linear_step
 from fedsvm.federation.arrays import FloatArray

@@ -34,11 +34,12 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
-from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared, each_model, preparation
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, binarizer, linear_step
 from fedsvm.federation.arrays import FloatArray, IntArray

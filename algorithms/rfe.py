@@ -34,7 +34,7 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from fedsvm.algorithms.contract import EvaluationRows, Outline
+from fedsvm.algorithms.contract import Outline
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.features.choice import choose_features
 from fedsvm.algorithms.features.mapped_rows import landmark_script
@@ -43,6 +43,7 @@ from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.linear_svm import train_linear
 from fedsvm.algorithms.optimisation.path_sums import newton_path
 from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.ranking import RankingStep
 from fedsvm.algorithms.selection.elimination import TOLERANCES, Remove, is_certain, lowest, removed_count
 from fedsvm.algorithms.selection.filters import ClassMoments

@@ -8,6 +8,7 @@ known to half the share of such pairs, which the counts themselves tell: the sta
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from fedsvm.algorithms.contract import Model
 from fedsvm.algorithms.data.score_counts import MAX_BINS, size_of
+from fedsvm.algorithms.own_models import COUNTS, OwnCounts
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.federation import Federation
@@ -170,3 +172,23 @@ def packed(model: Model) -> IntArray:
     file = io.BytesIO()
     np.savez(file, **model.to_arrays())  # type: ignore[arg-type]
     return np.frombuffer(file.getvalue(), dtype=np.uint8)
+
+
+def count_at_sites(federation: Federation, model: Model) -> OwnCounts:
+    """Compare own models of the sites with the federated one, in one secure sum. Opens no phase.
+
+    Raises
+    ------
+    FederationError
+        A site failed, or too few are left.
+    """
+    found = federation.sum(
+        "own_model_counts",
+        shape=(COUNTS,),
+        bound=math.inf,
+        model=packed(model),
+        threshold=model.calibrated.threshold if model.calibrated is not None else 0.0,
+        kept=model.kept_by_sites,
+    )
+    whole = [*np.rint(found[:5]), *np.maximum(found[5:], 0.0)]
+    return OwnCounts(*(float(each) for each in whole))

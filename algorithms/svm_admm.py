@@ -55,7 +55,7 @@ from fedsvm.algorithms.attacks.dual_points import DualPoints
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
-from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
+from fedsvm.algorithms.contract import TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
@@ -64,6 +64,7 @@ from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.solution import relative_gap
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray

@@ -39,13 +39,7 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
-from fedsvm.algorithms.contract import (
-    Arrays,
-    EvaluationRows,
-    Model,
-    Pooled,
-    TrainingReport,
-)
+from fedsvm.algorithms.contract import Arrays, Model, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
@@ -57,6 +51,7 @@ from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
 from fedsvm.algorithms.optimisation.path_sums import Release
 from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray

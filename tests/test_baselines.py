@@ -13,10 +13,10 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from fedsvm.algorithms.baselines import POOLED_BASELINES, pooled_baselines
-from fedsvm.algorithms.contract import EvaluationRows
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.decision_tree import TreeSettings
 from fedsvm.algorithms.pan_svm import PanSettings
+from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.svm_admm import AdmmSettings
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run.result import read_result

@@ -15,7 +15,8 @@ from rich.console import Console
 from sklearn import metrics as reference
 
 from fedsvm import HybridSVC, PrivateErmClassifier, run
-from fedsvm.algorithms.contract import Pooled, TrainingReport
+from fedsvm.algorithms.contract import TrainingReport
+from fedsvm.algorithms.pooled import Pooled
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.predict import predict

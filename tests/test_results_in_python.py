@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedsvm.scenarios.report.cards import notebook_html
 from fedsvm.scenarios.run.metrics import evaluate, mean_metrics
 from fedsvm.scenarios.run.result import RunResult, environment
 
@@ -37,11 +38,12 @@ def test_repr_is_a_line(result: RunResult) -> None:
 
 
 def test_notebook_shows_the_cards_of_the_report(result: RunResult) -> None:
-    shown = result._repr_html_()
+    shown = notebook_html(result)
+    assert result._repr_html_() == shown
     assert result.metrics is not None
     assert f"{100 * result.metrics.accuracy:.2f} %" in shown and "AUC" in shown
     assert "&lt;heart&gt;" in shown and "<heart>" not in shown
-    assert "There &lt;was" in replace(result, error="There <was no site.")._repr_html_()
+    assert "There &lt;was" in notebook_html(replace(result, error="There <was no site."))
 
 
 def test_to_pandas_has_a_row_for_each_measure(result: RunResult) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.data import encoding
 from fedsvm.algorithms.data.classes import Scheme, one_against_one
-from fedsvm.algorithms.data.columns import Columns, Filling, Schema
+from fedsvm.algorithms.data.columns import Columns, Filling, Labelled, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
@@ -191,20 +191,14 @@ class Evaluation(SitePart):
         model: the bytes of the federated model's file, (n,) uint8. kept: whether this site has the part of it that
         scores.
         """
-        from fedsvm.algorithms.contract import EvaluationRows  # imports this module
-        from fedsvm.algorithms.data.columns import Labelled
-        from fedsvm.algorithms.own_models import OwnCounts, own_scores
-
         site = self._site
         every = site.partition.arrays["labels"]
         labels = every[0] if len(every) == 1 else every.argmax(axis=0).astype(np.float64)
-        if not site.tested.any() or not site.training.any():
-            return OwnCounts().to_array()
         train, test = Labelled(site.scaled, labels[site.training]), Labelled(site.rows_tested, labels[site.tested])
         names = tuple(map(str, site.terms.reading.get("classes") or range(max(2, len(every)))))
+        federated = self._decisions(model, kept=kept) if len(test.rows) else np.zeros(0)
         settings = site.settings_type(**site.terms.settings)
-        own = own_scores(site.own_method, settings, EvaluationRows(train, test, None, names, site.weights))
-        return OwnCounts.of(self._decisions(model, kept=kept), own, test.labels, threshold).to_array()
+        return site.compare_own(settings, train, test, names, site.weights, federated, threshold)
 
     def _decisions(self, model: FloatArray, *, kept: bool) -> FloatArray:
         """Return decision values of the rows that are held out."""
@@ -224,8 +218,8 @@ class HorizontalSite(SiteProgram):
     ----------
     model_type : type
         The model that its algorithm trains, which this site can be asked to score rows by.
-    own_method : str
-        What this site trains on its own rows alone, to compare the model with.
+    compare_own : callable
+        Trains a model on this site's own rows and counts how it and the federated one do; see `own_models.own_counts`.
     settings_type : type
         The settings of its algorithm.
     scaled : (n, p) FloatArray
@@ -234,7 +228,7 @@ class HorizontalSite(SiteProgram):
 
     part_types: ClassVar[PartTypes] = (ColumnSums, StatisticsSums, Evaluation)
     model_type: ClassVar[type[Scorer]]
-    own_method: ClassVar[str]
+    compare_own: ClassVar[Callable[..., FloatArray]]
     settings_type: ClassVar[Any]
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:

@@ -26,15 +26,7 @@ from fedsvm.algorithms.attacks.chosen_columns import OnChosenColumns
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
 from fedsvm.algorithms.calibration import Calibration
-from fedsvm.algorithms.contract import (
-    Arrays,
-    EvaluationRows,
-    HorizontalAlgorithm,
-    Model,
-    Outline,
-    Pooled,
-    TrainingReport,
-)
+from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import HorizontalTask, Prepared
 from fedsvm.algorithms.data.scaling import Scale
@@ -43,6 +35,7 @@ from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.optimisation.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
+from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import CurvePoint, Ranking, RankingStep
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.selection.elimination import MANY_COLUMNS

@@ -86,3 +86,6 @@ def _card(card: dict[str, str]) -> str:
     styles = (("name", _QUIET), ("value", _LARGE), ("beside", _QUIET))
     lines = "".join(f'<div style="{style}">{html.escape(card[key])}</div>' for key, style in styles)
     return f'<div style="{_CARD}">{lines}</div>'
+
+
+RunResult.as_cards = notebook_html

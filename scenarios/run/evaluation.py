@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedsvm.algorithms.baselines import pooled_baselines
-from fedsvm.algorithms.contract import EvaluationRows, Model
+from fedsvm.algorithms.contract import Model
+from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.metrics import BaselineMetrics

@@ -8,16 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
+from fedsvm.algorithms.contract import HorizontalAlgorithm, Model
 from fedsvm.algorithms.data.columns import Columns, Labelled, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
-from fedsvm.algorithms.own_models import count_at_sites, own_scores, phrase_of
+from fedsvm.algorithms.own_models import own_scores, phrase_of
+from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.privacy.ledger import DataIdentity
-from fedsvm.algorithms.site_scores import ClassScores, SiteScores, score_at_sites
+from fedsvm.algorithms.site_scores import ClassScores, SiteScores, count_at_sites, score_at_sites
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data.dataset import FederatedDataset, Rows

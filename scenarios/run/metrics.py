@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Baseline, Pooled
 from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.pooled import Baseline, Pooled
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.run.curves import ThresholdCurve

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedsvm.algorithms.contract import TrainingReport
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
@@ -202,6 +202,8 @@ class RunResult:
     timing: Timing = Timing()
     environment: Environment
     schema: int = SCHEMA
+    as_cards: ClassVar[Callable[[RunResult], str] | None] = None
+    """The cards of a result as HTML; set by the report, which imports this module."""
 
     def __repr__(self) -> str:
         """Return the run's name, status and main figures in a line."""
@@ -215,11 +217,9 @@ class RunResult:
             known.append(f"rounds={self.cost.rounds}")
         return f"RunResult({', '.join(known)}, sites={len(self.sites)})"
 
-    def _repr_html_(self) -> str:
-        """Return the report's cards, for a notebook."""
-        from fedsvm.scenarios.report.cards import notebook_html  # which shows results
-
-        return notebook_html(self)
+    def _repr_html_(self) -> str | None:
+        """Return the report's cards, for a notebook; None before the module of the cards is loaded."""
+        return None if RunResult.as_cards is None else RunResult.as_cards(self)
 
     def to_pandas(self) -> DataFrame:
         """Return the measures of the test rows as a DataFrame, a row for each measure.

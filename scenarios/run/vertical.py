@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsvm.algorithms.contract import EvaluationRows, VerticalAlgorithm, VerticalModel
+from fedsvm.algorithms.contract import VerticalAlgorithm, VerticalModel
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.encoding import one_hot
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask, align, labels_of
+from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.ranking import column_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
