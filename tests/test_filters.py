@@ -263,7 +263,7 @@ def test_an_evaluation_on_the_rows_that_chose_is_named(tmp_path: Path) -> None:
             ["algorithm.statistic=mi", "algorithm.size=significant"],
             'size: "significant" needs a statistic with p-values',
         ),
-        (["data.evaluation=whole"], "folds are of evaluation"),
+        (["data.evaluation=whole"], 'folds apply to evaluation = "nested"'),
         (["algorithm.size=0"], "algorithm.size: must be"),
     ],
 )

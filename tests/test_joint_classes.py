@@ -429,6 +429,7 @@ def test_private_risk_minimisation_is_multinomial(
         path.read_text().replace('"hybrid-svm"\nC = 30.0\nfeatures = 40', f'"dp-erm"\nfeatures = {features}')
     )
     changes = [f"algorithm.perturbation={perturbation}", f"algorithm.epsilon={epsilon}", "algorithm.multiclass=joint"]
+    changes.append("compare.centralised=true")
     result: dict[str, Any] = run(str(path), tmp_path / "run", *changes).result
     assert result["model"]["classes"] == NAMES
     assert result["metrics"]["accuracy"] > 0.75

@@ -196,7 +196,7 @@ def problems(private: bool = True, models: int = 5, **settings: float | str) -> 
 def test_budgets_that_the_releases_of_a_run_would_exceed_are_refused_before_it() -> None:
     assert problems() == problems(budget=1.0, budget_delta=5e-7, ledger="file") == []
     (over,) = problems(budget=0.99)
-    assert over.startswith("budget: 5 releases of 0.2 would spend 1 of a budget of 0.99; raise it, or promise")
+    assert over.startswith("budget: 5 releases of 0.2 would spend 1 of a budget of 0.99; raise it, lower epsilon")
     (over,) = problems(budget_delta=4.9e-7)
     assert over.startswith("budget_delta: 5 releases of 1e-07 would spend 5e-07 of a budget of 4.9e-07; ")
     assert len(problems(models=6, budget=1.0, budget_delta=5e-7)) == 2

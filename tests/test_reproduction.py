@@ -517,7 +517,7 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     (redrawn,) = drawn(figure, tmp_path / "out")
     assert "ours, printed: 60" in redrawn.body
     assert chosen.reproduce(1), "the sum is not as printed; nothing is left to run of the table that it draws"
-    assert '<a href="#a-1">a-1</a> once more' in (tmp_path / "out" / "index.html").read_text()
+    assert 'Plots the values of <a href="#a-1">a-1</a>' in (tmp_path / "out" / "index.html").read_text()
     assert chosen.table()[1][-1] == "draws a-1"
 
 

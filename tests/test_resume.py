@@ -313,7 +313,7 @@ def test_a_journal_of_another_version_is_left_as_it_is(tmp_path: Path, monkeypat
     with monkeypatch.context() as earlier, Journal(path) as journal:
         earlier.setattr("fedsvm.federation.journal.VERSION", 1)
         journal.begin({"scenario": "", "base": ""})
-    with pytest.raises(FederationError, match="another version of fedsvm; resume the run with that one"):
+    with pytest.raises(FederationError, match="another version of fedsvm; resume with that one, or start a new run"):
         Journal(path)
     with framefile.create(str(of_site)) as file:
         framefile.write(file, Message(DATA_KIND, bytes(8), fields={"what": "drew"}, arrays={"value": np.ones(3)}))
@@ -400,7 +400,9 @@ def test_a_site_that_lost_the_end_of_its_journal_says_so(lost: str, undisturbed:
     path.write_bytes(b"" if lost == "the file" else path.read_bytes()[: path.stat().st_size // 3])
     result = resumed(folder).result
     assert result.status == "failed"
-    assert "site-2 failed in round 0 (launch, step join): its journal lacks the end of" in str(result.error)
+    assert "site-2 failed in round 0 (launch, step join): its journal is incomplete and cannot be replayed" in str(
+        result.error
+    )
 
 
 def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(

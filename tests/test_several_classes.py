@@ -755,7 +755,7 @@ def test_private_risk_minimisation_trains_all_classes_in_the_same_rounds(
     path.write_text(
         path.read_text().replace('"hybrid-svm"\nC = 30.0\nfeatures = 40', f'"dp-erm"\nfeatures = {features}')
     )
-    changes = [f"algorithm.perturbation={perturbation}", f"algorithm.epsilon={epsilon}"]
+    changes = [f"algorithm.perturbation={perturbation}", f"algorithm.epsilon={epsilon}", "compare.centralised=true"]
     several = run(str(path), tmp_path / "several", *changes).result
     one = run(str(path), tmp_path / "one", *changes, "data.classes=[]", "data.positive=class_1").result
     assert several["centralised"]["max_decision_difference"] < (1e-3 if perturbation == "none" else 1.0)

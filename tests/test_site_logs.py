@@ -183,5 +183,5 @@ def test_a_run_shows_keeps_and_counts_what_sites_log(talkative: Path) -> None:
     events = [json.loads(line) for line in (talkative / "run" / "log.jsonl").read_text().splitlines()]
     assert [event["site"] for event in events if event["event"] == "site_log"].count("site-2") == 1
     page = write_report(talkative / "run").read_text()
-    assert "What sites logged" in page
+    assert "Site logs" in page
     assert "site-2 is off by 3 degrees" in page

@@ -70,7 +70,7 @@ def test_of_more_classes_the_sites_find_the_same_table(changes: tuple[str, ...],
     assert abs(found.auc - exact.auc) <= found.auc_resolution + 1e-9
     assert found.confusion_matrix is not None
     rows = sum(sum(called) for called in found.confusion_matrix)
-    assert f"{found.accuracy * 100:.2f} % of {rows} rows" in dict(lines(finished.result))["at sites"]
+    assert f"{found.accuracy * 100:.2f} % of {rows} held-out rows" in dict(lines(finished.result))["at sites"]
 
 
 @given(st.integers(0, 10**6), st.integers(1, 200))

@@ -389,6 +389,6 @@ def test_a_matrix_beyond_memory_is_refused_before_it_is_exchanged(tmp_path: Path
 def test_the_summary_says_how_many_records_matched(tmp_path: Path) -> None:
     done = fedsvm("run", "dpp-svm-unaligned", "--out", tmp_path / "run", folder=tmp_path)
     assert done.returncode == 0
-    assert "455 that all sites hold, aligned by identifier" in done.stdout
-    assert "with all columns together" in done.stdout
+    assert "455 held by all sites, aligned by identifier" in done.stdout
+    assert "with all columns in one place" in done.stdout
     assert json.loads((tmp_path / "run" / "result.json").read_text())["alignment"]["records"] == 455

@@ -183,7 +183,7 @@ def test_support_sums_are_released_where_three_rows_have_changed(tmp_path: Path)
         shown = [each for each in result["disclosures"] if each["step"] == "support_moments"]
         released[least] = sum(each["times"] for each in shown if each["kind"] == "design")
         told = dict(lines(read_result(tmp_path / f"{least}")))
-        assert told["rows told"].startswith(f"{determined[least]} follow from the support sets")
+        assert told["rows revealed"].startswith(f"{determined[least]} follow from the released support sets")
         assert any(each["kind"] == "row-difference" for each in shown) == (least == 0)
     assert determined[0] >= 5
     assert determined[3] == 0

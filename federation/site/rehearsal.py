@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from types import CodeType, FrameType, FunctionType
@@ -55,6 +56,8 @@ _PATIENCE_S = 2.0
 
 class _Sent:
     """A minimal secure sum, which only sends numbers to the party that opens them."""
+
+    discloses = "sum"
 
     def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
         return (COORDINATOR,)
@@ -162,10 +165,11 @@ def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[
     if "party" not in (report := reports.get()):
         return
     roster = Roster([me, report["party"]])
-    order = Order(
+    first = Order(
         _Ones.ones.__name__, _SITE, SumTerms(_SHAPE, 1.0, {}, COORDINATOR), sites=(_SITE,), timeout_s=_PATIENCE_S
     )
-    said: list[RosterUpdate | Order | Stop] = [RosterUpdate(roster), *[order] * _ROUNDS, Stop()]
+    orders = [replace(first, after=completed) for completed in range(_ROUNDS)]
+    said: list[RosterUpdate | Order | Stop] = [RosterUpdate(roster), *orders, Stop()]
     with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
         endpoint.admit(roster)
         for number, message in enumerate(said):
