@@ -45,6 +45,7 @@ lint: $(TOOLS)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/python -m tools.english
 
 bench: $(TOOLS)
 	$(VENV)/bin/python -m benchmarks

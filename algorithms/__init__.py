@@ -26,4 +26,4 @@ site_process  what the processes of sites run
 """
 
 SITE_MODULE = "fedsvm.algorithms.site_process"
-"""What the processes of sites run. It is here because a command starts the first of them before it loads anything."""
+"""The module that site processes run. It is here because a command starts the first of them before loading anything."""

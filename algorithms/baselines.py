@@ -39,7 +39,7 @@ Score = Callable[[Any, EvaluationRows], FloatArray]
 
 
 def _svm(name: KernelName, settings: Any, rows: EvaluationRows) -> FloatArray:
-    """Of a kernel, by the run's gamma and its penalty of a row, where it has such."""
+    """Return the scores of an SVM with a kernel, with the run's gamma and penalty, if it has them."""
     gamma, C = 1.0 / max(1, rows.train.rows.shape[1]), 1.0
     if isinstance(settings, KernelSettings):
         gamma, C = settings.kernel_of(rows.train.rows.shape[1]).gamma, getattr(settings, "C", 1.0)
@@ -70,7 +70,7 @@ def _tree(settings: Any, rows: EvaluationRows) -> FloatArray:
 
 
 def _placed(values: FloatArray, found: FloatArray, rows: EvaluationRows, absent: float) -> FloatArray:
-    """(n, K) what a model says of the classes that it was trained on, by their labels, and `absent` of the others."""
+    """Return (n, K) a model's scores for the classes that it was trained on, and `absent` for the others."""
     if len(rows.classes) == 2:
         return values
     placed = np.full((len(values), len(rows.classes)), absent)
@@ -101,7 +101,7 @@ POOLED_BASELINES: Mapping[str, tuple[str, Score]] = {
 def pooled_baselines(
     names: list[str], settings: Any, rows: EvaluationRows, chosen: IntArray | None = None
 ) -> list[Baseline]:
-    """The named methods, trained on all rows together; where these are of one class, only what that is.
+    """Train the named methods on all rows together. With a single class, return only that class.
 
     chosen: numbers of the columns that a model was left with; None where it has all.
     """

@@ -59,7 +59,7 @@ _MOST_FEATURES = 1_000_000
 
 @dataclass
 class BinnedSettings:
-    """What a user decides."""
+    """The settings of a user."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
     _: KW_ONLY
@@ -81,7 +81,7 @@ class BinnedModel(Model):
     training: TrainingReport | None = None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p), (n, K) of more than two classes."""
+        """Return (n,) decision values of scaled rows (n, p), (n, K) for more than two classes."""
         found = values(self.grids(rows), np.atleast_2d(self.weights))
         return found[0] if self.weights.ndim == 1 else found.T
 
@@ -101,7 +101,7 @@ class BinnedModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file."""
+        """Return the model in a file."""
         return cls(RandomBins.of_parts(arrays), arrays["w"])
 
 
@@ -131,7 +131,7 @@ class BinnedSite(HorizontalSite):
 
     @step
     def label_sums(self) -> FloatArray:
-        """(K, P B): this site's part of Y Z."""
+        """Return the (K, P B) this site's part of Y Z."""
         return added_up(self.features, self.labels, self.dimensions)
 
     @step(
@@ -141,7 +141,7 @@ class BinnedSite(HorizontalSite):
         }
     )
     def products(self, problems: IntArray, directions: FloatArray) -> FloatArray:
-        """(k, P B): this site's part of Z^T Z p, for directions p (k, P B) of problems (k,)."""
+        """Return the (k, P B) this site's part of Z^T Z p, for directions p (k, P B) of problems (k,)."""
         return added_up(self.features, values(self.features, directions), self.dimensions)
 
 
@@ -167,7 +167,7 @@ class _Gradients:
         return np.flatnonzero(np.linalg.norm(self.residual, axis=1) > self._enough)
 
     def take(self, problems: IntArray, products: FloatArray) -> None:
-        """A step along the directions of some problems, given Z^T Z p of them (k, P B)."""
+        """Take a step along the directions of some problems, given Z^T Z p of them (k, P B)."""
         for k, product in zip(problems.tolist(), products, strict=True):
             p, r = self.direction[k], self.residual[k]
             image = product + self.regularisation * p
@@ -212,12 +212,12 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
         return BinnedModel(grids, found[0] if task.problems == 1 else found, report)
 
     def problems(self, settings: BinnedSettings, outline: Outline) -> Iterator[str]:
-        """More features than a round should carry."""
+        """Yield an error if there are more features than a round should carry."""
         if settings.grids * settings.bins > _MOST_FEATURES:
             yield f"bins: must be {_MOST_FEATURES // settings.grids} or fewer for {settings.grids} grids of one sum"
 
     def pooled(self, model: BinnedModel, settings: BinnedSettings, rows: EvaluationRows) -> Pooled:
-        """The same on all rows together, by a least squares solver that forms no products (LSQR)."""
+        """Train on all rows together, by a least squares solver that forms no products (LSQR)."""
         from scipy.sparse.linalg import lsqr
 
         matrix = to_matrix(model.grids(rows.train.rows), model.grids.dimensions)
@@ -234,12 +234,13 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
         return WholeRunLeakage(found, found)
 
     def attacks(self, settings: BinnedSettings) -> list[Attack]:
-        """On the sums of bins."""
+        """Return the attacks on the sums of bins."""
         return [BinSums()]
 
 
 def _minimised(federation: Federation, gradients: _Gradients, rows: float, most: int) -> int:
-    """Go until all problems are done; how many rounds it took. Directions are sent with a largest entry of 1."""
+    """Iterate until all problems are solved, and return the number of rounds. Directions are sent with a largest entry
+    of 1."""
     for iteration in range(most):
         if not len(active := gradients.active):
             return iteration

@@ -70,7 +70,7 @@ class ThresholdSettings:
     ] = 0.9
 
     def threshold_problems(self, *, calibrated: bool) -> Iterator[str]:
-        """A rule that has no rows to be found by; see `Algorithm.problems`."""
+        """Yield an error for a threshold rule without calibration rows; see `Algorithm.problems`."""
         if self.threshold != "zero" and not calibrated:
             yield f'threshold: "{self.threshold}" needs rows to be found by; set data.calibration, say to 0.2'
 
@@ -88,7 +88,7 @@ class Calibration:
     rows: tuple[int, int] | None = None
 
     def probabilities(self, decisions: FloatArray) -> FloatArray:
-        """(n,) of the class +1."""
+        """Return (n,) the probability of the class +1."""
         return sigmoid(self.slope * decisions + self.offset)
 
     def caution(self, classes: Sequence[Any]) -> str | None:
@@ -102,7 +102,7 @@ class Calibration:
             return None
         return (
             f"The threshold and the probabilities rest on only {' and '.join(few)} that were set apart for calibration "
-            f"(fewer than {FEW_OF_CLASS}): other rows can move them much. Set more rows apart, or have more rows."
+            f"(fewer than {FEW_OF_CLASS}): other rows can move them much. Set more rows apart, or use more rows."
         )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -118,12 +118,12 @@ class Calibration:
 
     @classmethod
     def from_arrays(cls, arrays: Any) -> Self | None:
-        """What a model's file says; None of a model without."""
+        """Return the calibration in a model's file, or None."""
         return cls(*arrays["calibration"].tolist()) if "calibration" in arrays else None
 
 
 def sigmoid(z: FloatArray) -> FloatArray:
-    """(n,) 1 / (1 + exp(z)), whatever the size of z."""
+    """Return (n,) 1 / (1 + exp(z)), without overflow."""
     shrunk = np.exp(-np.abs(z))
     return np.where(z >= 0, shrunk / (1 + shrunk), 1 / (1 + shrunk))
 
@@ -149,7 +149,7 @@ class CalibrationRows(SitePart):
 
     @step
     def classes_apart(self) -> FloatArray:
-        """(2,): how many of the rows set apart are of the negative and of the positive class."""
+        """Return the (2,) number of negative and of positive rows set apart."""
         labels = self._labels
         return np.array([float((labels < 0).sum()), float((labels > 0).sum())])
 
@@ -163,7 +163,7 @@ class CalibrationRows(SitePart):
         },
     )
     def sigmoid_sums(self, slope: float, offset: float, targets: list[float]) -> FloatArray:
-        """(6,): negative log likelihood, its gradient (2,) and the three numbers of its Hessian.
+        """Return the (6,) negative log likelihood, its gradient (2,) and the three numbers of its Hessian.
 
         targets: of the negative and of the positive class.
         """
@@ -171,7 +171,7 @@ class CalibrationRows(SitePart):
 
     @step
     def called_positive(self) -> FloatArray:
-        """(2, 129): how many negative and positive rows have decision values from each mark on."""
+        """Return the (2, 129) number of negative and positive rows with decision values from each mark on."""
         above, labels = np.greater_equal.outer(self._decisions, MARKS), self._labels
         return np.stack([above[labels < 0].sum(axis=0), above[labels > 0].sum(axis=0)]).astype(np.float64)
 
@@ -194,7 +194,7 @@ def calibration(terms: Terms) -> Script:
 def likelihood(
     decisions: FloatArray, labels: FloatArray, slope: float, offset: float, targets: list[float]
 ) -> FloatArray:
-    """(6,) see `CalibrationRows.sigmoid_sums`."""
+    """Return (6,) numbers, see `CalibrationRows.sigmoid_sums`."""
     target, z = np.where(labels > 0, targets[1], targets[0]), slope * decisions + offset
     p = sigmoid(z)
     value = np.maximum(z, 0) + np.log1p(np.exp(-np.abs(z))) - (1 - target) * z
@@ -204,7 +204,7 @@ def likelihood(
 
 
 def calibrate(federation: Federation, w: FloatArray, b: float, settings: ThresholdSettings) -> Calibration:
-    """The sigmoid of a linear model's decision values, and the threshold by the rule of the settings.
+    """Fit the sigmoid of a linear model's decision values, and the threshold by the rule of the settings.
 
     Raises FederationError where too few of the rows set apart are of a class.
     """
@@ -216,7 +216,7 @@ def calibrate(federation: Federation, w: FloatArray, b: float, settings: Thresho
             raise FederationError(
                 f"Of the rows that were set apart to calibrate by {counts.min():.0f} are of one class, and "
                 f"{MIN_OF_CLASS} are needed for sums over them not to be single rows' decision values: raise "
-                "data.calibration, or leave it out."
+                "data.calibration, or remove it."
             )
         slope, offset = _fitted(federation, counts)
         rows = (int(counts[0]), int(counts[1]))
@@ -229,7 +229,7 @@ def calibrate(federation: Federation, w: FloatArray, b: float, settings: Thresho
 
 
 def chosen_threshold(settings: ThresholdSettings, counts: FloatArray, called: FloatArray) -> float:
-    """One of the marks. counts (2,) negative and positive rows; called (2, 129) those from each mark on.
+    """Return one of the marks. counts (2,) negative and positive rows; called (2, 129) those from each mark on.
 
     sensitivity: the highest that calls enough of the positive rows so; specificity: the lowest that spares enough of
     the negative ones; where none does, the lowest or the highest mark. balanced: the middle one of the best.
@@ -247,7 +247,7 @@ def chosen_threshold(settings: ThresholdSettings, counts: FloatArray, called: Fl
 
 
 def _fitted(federation: Federation, counts: FloatArray) -> tuple[float, float]:
-    """A and B, by Newton's method with halved steps."""
+    """Return A and B, by Newton's method with halved steps."""
     negative, positive = counts.tolist()
     targets = [1 / (negative + 2), (positive + 1) / (positive + 2)]
 

@@ -1,4 +1,4 @@
-"""What an algorithm is to everything above it: settings, a site half, a coordinator half, a model, and a reference.
+"""The contract of algorithms with the upper floor: settings, a site half, a coordinator half, a model, and a reference.
 
 An algorithm of this project or of another package is one class that derives from `HorizontalAlgorithm` or
 `VerticalAlgorithm`. From it follow the `[algorithm]` table of a scenario, the parameters of an estimator, the model
@@ -32,6 +32,7 @@ from fedsvm.algorithms.data.vertical import VerticalTask
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.ranking import Ranking
 from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SiteProgram
@@ -42,7 +43,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class TrainingReport:
-    """What a result says of a trained model, whatever trained it.
+    """The entries of a result about a trained model, whatever trained it.
 
     Parameters
     ----------
@@ -81,18 +82,19 @@ class Model(ABC):
     """A trained classifier: what is known of its training, its decision values, and its arrays in a file."""
 
     training: TrainingReport | None
-    """What a result says of the model; None of one that was read from a file."""
+    """The entries of a result about the model; None for a model that was read from a file."""
 
     @abstractmethod
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) of more than two classes.
+        """Return (n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) for more than two
+        classes.
 
         Of these the largest is that of the row's class. One is positive where its class is called against all others.
         """
 
     @property
     def calibrated(self) -> Calibration | None:
-        """What makes probabilities of decision values, and the threshold; None of a model without."""
+        """The calibration, which turns decision values into probabilities, and the threshold; None without."""
         return None
 
     @property
@@ -106,28 +108,43 @@ class Model(ABC):
         return None
 
     def decisions_by_size(self, rows: FloatArray) -> Mapping[int, Sequence[FloatArray]]:
-        """(n,), or (n, K), decision values of scaled rows (n, p) by models of the best columns, for each size of the
+        """Return decision values of scaled rows (n, p) by models of the best columns, for each size of the curve.
 
-        curve in `ranked`: as many as there are models of that size.
+        The arrays are (n,), or (n, K), and as many as there are models of a size in `ranked`.
         """
         return {}
 
     @property
     def kept_by_sites(self) -> bool:
-        """Whether a part that prediction needs is in the sites' own files only; see `from_arrays`."""
+        """True if only the sites' own files have a part that prediction needs; see `from_arrays`."""
         return False
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a scikit-learn pipeline that classify scaled rows as this model does.
+
+        Parameters
+        ----------
+        classes : (K,) array of str
+            Names of the classes.
+
+        Raises
+        ------
+        NotExportable
+            No parts of scikit-learn make up such a model, or only other parties have all of it.
+        """
+        raise NotExportable(f"scikit-learn has no public parts that make up a {type(self).__name__}")
 
     @abstractmethod
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of the coordinator's file, by name."""
+        """Return the arrays of the coordinator's file, by name."""
 
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file. parts: the sites' own files, in their order, where sites keep a part of it."""
+        """Return the model in a file. parts: the sites' own files, in their order, if sites keep a part of it."""
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """What an estimator shows of a fitted model, by scikit-learn's names, each of which ends in "_".
+        """Return the attributes of a fitted estimator, by scikit-learn's names, each of which ends in "_".
 
         scaling: of the rows that the model is of, for what is told of rows as they are.
         """
@@ -142,7 +159,7 @@ class VerticalModel(Model):
 
     @abstractmethod
     def joined(self, rows: FloatArray, held: IntArray | None = None) -> Self:
-        """The whole model, for one who has all columns. rows: scaled training rows (n, p).
+        """Return the whole model, for a caller with all columns. rows: scaled training rows (n, p).
 
         held (p,): which of these columns each of the sites' is, one site's behind the other's; None where the rows have
         them so.
@@ -151,7 +168,7 @@ class VerticalModel(Model):
 
 @dataclass(frozen=True)
 class EvaluationRows:
-    """What only a simulation can look at together: all rows trained on, those tested on, and those that are public.
+    """The rows that only a simulation has together: all training rows, test rows, and public rows.
 
     classes: names of the negative and the positive class, or of all. weights (n,): of the rows trained on; None where
     all are 1.
@@ -166,7 +183,7 @@ class EvaluationRows:
 
 @dataclass(frozen=True)
 class Pooled:
-    """What all rows, or all columns, in one place would have given.
+    """The result of training on all rows, or all columns, in one place.
 
     scores: decision values of the test rows, as the model has them. objective: of the same problem, if there is one.
     exact: those of the kernel itself, where the model's features approximate one.
@@ -192,7 +209,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of a run before anything starts: rows set apart as public, and how many models are released.
+    """The facts of a run that are known before it starts: public rows, and the number of released models.
 
     calibrated: whether rows are set apart to calibrate models by. needs_curve: whether the run is judged by the
     accuracy of every size of the chosen columns. statistics_privacy: mu of the noisy statistics; 0 of exact ones.
@@ -256,7 +273,7 @@ class Algorithm(ABC, Generic[S, M, T]):
     own_method: ClassVar[str] = "svm"
 
     def __init_subclass__(cls) -> None:
-        """Have sites that hold rows know the model that scores them, and what to train on their own rows."""
+        """Set the model type by which sites that hold rows score them, and the model to train on their own rows."""
         super().__init_subclass__()
         site, model = getattr(cls, "Site", None), getattr(cls, "Model", None)
         if site is not None and model is not None and issubclass(site, HorizontalSite):
@@ -265,7 +282,7 @@ class Algorithm(ABC, Generic[S, M, T]):
 
     @property
     def summary(self) -> str:
-        """What it is, in a sentence: the first line of the docstring."""
+        """The first line of the docstring, which describes the algorithm in a sentence."""
         return (type(self).__doc__ or "").partition("\n")[0]
 
     @abstractmethod
@@ -273,62 +290,63 @@ class Algorithm(ABC, Generic[S, M, T]):
         """Train one model over the sites. Opens its own phases. Raises FederationError where it cannot."""
 
     def shown(self, settings: S) -> tuple[str, ...]:
-        """Steps whose value the settings have every site show the coordinator, though it is summed otherwise.
+        """Return steps whose value every site shows the coordinator under these settings, though it is usually summed.
 
         Sites are started with these; all others that are not marked by `@step(opens="value")` they refuse to show.
         """
         return ()
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
-        """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
+        """Yield contradictions in the settings or with the data, as "key: sentence", before anything starts."""
         return iter(())
 
     def can_calibrate(self, settings: S) -> bool:
-        """Whether models are calibrated where rows are set apart for it (`HorizontalTask.calibrated`)."""
+        """Return whether models are calibrated if rows are set apart for it (`HorizontalTask.calibrated`)."""
         return False
 
     def takes_weights(self, settings: S) -> bool:
-        """Whether rows may have weights, by which their losses are multiplied (`HorizontalTask.weighted`)."""
+        """Return whether rows may have weights, which multiply their losses (`HorizontalTask.weighted`)."""
         return False
 
     def class_problems(self, settings: S, classes: tuple[str, ...]) -> Iterator[str]:
-        """What of the settings does not fit the classes, of two the negative first: "key: sentence", as `problems`."""
+        """Yield settings that do not fit the classes, of two the negative first: "key: sentence", as `problems`."""
         return iter(())
 
     def is_private(self, settings: S) -> bool:
-        """Whether noise promises something of any one row: then nothing on the path from the source to what is
+        """Return whether noise gives a privacy guarantee for any one row.
 
-        released may look at private rows without it, and warnings say nothing of them.
+        Then nothing on the path from the source to the release may read private rows without noise, and warnings do
+        not mention them.
         """
         return False
 
     def foreseen(self, settings: S, rows: int, columns: int, classes: int) -> Iterator[str]:
-        """Sentences about what training on so many rows cannot come to, before anything starts or is spent.
+        """Yield sentences on what training on this number of rows cannot reach, before anything starts or is spent.
 
         columns: how many rows have, those of 0 and 1 counted that stand for categories. classes: how many there are.
         """
         return iter(())
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
-        """Sentences about one trained model that a user should read."""
+        """Return sentences about one trained model that a user should read."""
         return []
 
     # What only a simulation can say.
 
     def pooled(self, model: M, settings: S, rows: EvaluationRows) -> Pooled | None:
-        """What all data in one place would have given; None where there is nothing to compare with."""
+        """Train on all data in one place; None if there is nothing to compare with."""
         return None
 
     def pooled_order(self, model: M, settings: S, rows: EvaluationRows) -> IntArray | None:
-        """(p,) columns, the best first, as all rows in one place order them; None where nothing is ordered."""
+        """Return (p,) columns, best first, as all rows in one place order them; None without an order."""
         return None
 
     def public_baseline(self, model: M, settings: S, rows: EvaluationRows) -> Baseline | None:
-        """What public rows alone give, with which every model that spends privacy is compared."""
+        """Return the baseline of public rows alone, with which every private model is compared."""
         return None
 
     def baselines(self, model: M, settings: S, rows: EvaluationRows, seed: int) -> list[Baseline]:
-        """Other methods on the same rows."""
+        """Return other methods on the same rows."""
         return []
 
     # What an audit looks for.
@@ -348,11 +366,12 @@ class Algorithm(ABC, Generic[S, M, T]):
         return None
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
-        """What a coalition learns beside what each sum gives away, in sentences."""
+        """Return what a coalition learns in addition to single sums, in sentences."""
         return []
 
     def attacks(self, settings: S) -> Sequence[Attack]:
-        """What is tried on a coalition's view of a whole run, in order: each may use what those before it recovered."""
+        """Return the attacks on a coalition's view of a whole run, in order: each may use what those before it
+        recovered."""
         return ()
 
     def file_attacks(self, settings: S) -> Sequence[Attack]:
@@ -372,7 +391,7 @@ class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):
         return [ScaleDigits()]
 
     def score(self, federation: Federation, model: M, rows: FloatArray) -> FloatArray | None:
-        """(n,) decision values of scaled rows (n, p) by asking the sites, where these keep the model to be asked.
+        """Return (n,) decision values of scaled rows (n, p) by asking the sites, if they keep the model.
 
         None where `Model.decision_function` needs no site. The rounds are of phase "evaluate".
         """
@@ -399,4 +418,4 @@ class VerticalAlgorithm(Algorithm[S, V, VerticalTask]):
 
     @abstractmethod
     def score(self, federation: Federation, model: V, rows: int) -> FloatArray:
-        """(rows,) decision values of the records that the sites hold out."""
+        """Return (rows,) decision values of the records that the sites hold out."""

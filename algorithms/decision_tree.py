@@ -60,7 +60,7 @@ TABLES = "of every node how many rows of each class have each column in each bin
 
 @dataclass
 class TreeSettings:
-    """What a user decides."""
+    """The settings of a user."""
 
     max_depth: Annotated[int, Ge(1), Le(16), doc("Maximum number of splits from the root to a leaf.")] = 6
     bins: Annotated[int, Ge(2), Le(256), doc("Number of intervals per column.")] = 32
@@ -99,7 +99,7 @@ class Tree:
         return int(depths.max())
 
     def nodes_of(self, binned: IntArray) -> IntArray:
-        """(n,) the leaf in which each row of bins (n, p) ends."""
+        """Return (n,) the leaf in which each row of bins (n, p) ends."""
         at, rows = np.zeros(len(binned), dtype=np.int64), np.arange(len(binned))
         while len(rows := rows[self.column[at[rows]] != LEAF]):
             here = at[rows]
@@ -109,13 +109,13 @@ class Tree:
 
 
 def binned(rows: FloatArray, edges: FloatArray) -> IntArray:
-    """(n, p) the bin of each value of rows (n, p): how many of its column's edges (p, B - 1) it is not below."""
+    """Return (n, p) the bin of each value of rows (n, p): how many of its column's edges (p, B - 1) it is not below."""
     found = [np.searchsorted(edge, column, side="right") for edge, column in zip(edges, rows.T, strict=True)]
     return np.stack(found, axis=1) if found else np.zeros(rows.shape, dtype=np.int64)
 
 
 def edges_of(moments: FloatArray, count: float, bins: int) -> FloatArray:
-    """(p, B - 1) edges from the sums of columns and of their squares (2, p) over so many rows."""
+    """Return (p, B - 1) edges from the sums of columns and of their squares (2, p) over `count` rows."""
     mean, square = moments / count
     deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
     return np.asarray(mean[:, None] + deviation[:, None] * np.linspace(-_REACH, _REACH, bins + 1)[None, 1:-1])
@@ -124,7 +124,8 @@ def edges_of(moments: FloatArray, count: float, bins: int) -> FloatArray:
 def cross_tables(
     tree: Tree, wanted: Sequence[int] | IntArray, rows: IntArray, members: FloatArray, bins: int
 ) -> FloatArray:
-    """(a, p, B, K) of wanted nodes: counts over rows of bins (n, p), of classes by members (K, n) of 0 and 1."""
+    """Return (a, p, B, K) counts at wanted nodes over rows of bins (n, p), by classes with members (K, n) of 0 and
+    1."""
     at, columns = tree.nodes_of(rows), rows.shape[1]
     tables = np.zeros((len(wanted), columns, bins, len(members)))
     for place, node in enumerate(wanted):
@@ -147,7 +148,8 @@ class TreeSite(HorizontalSite):
 
     @step
     def column_moments(self) -> FloatArray:
-        """(2 p + K,): sums of the scaled columns and of their squares, and how many rows are of each class."""
+        """Return the (2 p + K,) sums of the scaled columns and of their squares, and the number of rows of each
+        class."""
         sums = [self.rows.sum(axis=0), (self.rows**2).sum(axis=0)]
         return np.concatenate([*sums, members(self.labels).sum(axis=1)])
 
@@ -169,7 +171,7 @@ class TreeSite(HorizontalSite):
         }
     )
     def cross_tables(self, column: IntArray, bin: IntArray, children: IntArray, nodes: IntArray) -> FloatArray:
-        """(a, p, B, K): this site's part of the tables of some nodes of a tree."""
+        """Return the (a, p, B, K) this site's part of the tables of some nodes of a tree."""
         tree = Tree(column, bin, children, np.zeros((len(column), 2)))
         return cross_tables(tree, nodes, self.binned, members(self.labels), self.bins)
 
@@ -178,7 +180,7 @@ class TreeSite(HorizontalSite):
 
 
 def impurity(counts: FloatArray, criterion: str) -> FloatArray:
-    """(...) rows times Gini's index, or entropy in nats, of counts (..., K) of classes."""
+    """Return (...) rows times the Gini index, or entropy in nats, of counts (..., K) of classes."""
     rows = counts.sum(axis=-1)
     share = counts / np.maximum(rows, 1.0)[..., None]
     if criterion == "gini":
@@ -208,7 +210,7 @@ def _check_counts(counts: FloatArray, classes: Sequence[str], least: int) -> Non
 
 
 def best_split(table: FloatArray, settings: TreeSettings) -> Split | None:
-    """Of a table (p, B, K), the first of those that leave the sides purest; None where none is allowed, or helps."""
+    """Return the first split of a table (p, B, K) with the purest sides; None if none is allowed, or helps."""
     whole = table[0].sum(axis=0)
     if whole.sum() < settings.min_samples_split or np.count_nonzero(whole) < 2:
         return None
@@ -277,12 +279,12 @@ class TreeModel(Model):
     training: TrainingReport | None = None
 
     def probabilities(self, rows: FloatArray) -> FloatArray:
-        """(n, K) of scaled rows (n, p): shares of the classes in a row's leaf, with one row more of each."""
+        """Return (n, K) for scaled rows (n, p): shares of the classes in a row's leaf, with one more row of each."""
         counts = self.tree.counts[self.tree.nodes_of(binned(rows, self.edges))] + 1.0
         return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) log-odds of scaled rows (n, p), positive for the class +1; (n, K) of each of more than two classes."""
+        """Return (n,) log-odds of scaled rows (n, p), positive for the class +1; (n, K) for more than two classes."""
         return log_odds(np.log(self.probabilities(rows)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -307,7 +309,7 @@ class TreeModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file."""
+        """Return the model in a file."""
         tree = Tree(arrays["column"], arrays["bin"], arrays["children"], arrays["counts"])
         return cls(tree, arrays["edges"])
 
@@ -361,7 +363,7 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         return TreeModel(model.tree, model.edges, report)
 
     def pooled(self, model: TreeModel, settings: TreeSettings, rows: EvaluationRows) -> Pooled:
-        """The tree that the same bins of all rows together grow."""
+        """Grow the tree from the same bins of all rows together."""
         train, labels = binned(rows.train.rows, model.edges), rows.train.labels
         of_class = members(one_against_rest(labels, len(rows.classes)))
         tree = grow(lambda tree, nodes: cross_tables(tree, nodes, train, of_class, settings.bins), settings)
@@ -373,5 +375,5 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         return WholeRunLeakage(found, found if settings.min_class_rows == 1 else None)
 
     def attacks(self, settings: TreeSettings) -> list[Attack]:
-        """On the tables."""
+        """Return the attacks on the tables."""
         return [CrossTables()]

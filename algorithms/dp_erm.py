@@ -55,6 +55,7 @@ from fedsvm.algorithms.privacy.accountant import Once, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
 from fedsvm.algorithms.settings import Natural, Positive, doc
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, linear_step, sampler
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
@@ -92,7 +93,7 @@ class Loss:
         return 0.25 if self.name == "logistic" else 1 / (2 * self.half_width)
 
     def __call__(self, margins: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Values, first and second derivatives, (n,) each."""
+        """Return values, first and second derivatives, (n,) each."""
         if self.name == "logistic":
             probability = 1 / (1 + np.exp(np.clip(margins, -500, 500)))
             return np.logaddexp(0.0, -margins), -probability, probability * (1 - probability)
@@ -105,7 +106,7 @@ class Loss:
 
 @dataclass
 class ErmSettings(BudgetSettings, FourierSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     regularisation: Annotated[
         Positive, doc("lambda of (1/n) sum of losses + lambda/2 |f|^2, without an intercept.")
@@ -132,7 +133,7 @@ class ErmSettings(BudgetSettings, FourierSettings):
     ] = "ovr"
 
     def is_joint(self, problems: int) -> bool:
-        """Whether so many weight vectors are of one problem; of two classes there is one vector."""
+        """Return whether the weight vectors belong to one problem; for two classes there is one vector."""
         return problems > 1 and self.multiclass == "joint"
 
     @property
@@ -142,7 +143,7 @@ class ErmSettings(BudgetSettings, FourierSettings):
 
     @property
     def is_private(self) -> bool:
-        """Whether anything is promised."""
+        """True if there is a privacy guarantee."""
         return self.perturbation != "none"
 
 
@@ -161,8 +162,14 @@ class ErmModel(Model):
     jointly: bool = False
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) for scaled rows (n, d), (n, K) of more than two classes."""
+        """Return (n,) decision values for scaled rows (n, d), (n, K) for more than two classes."""
         return scores_of(self.feature_map(rows) @ self.weights.T, jointly=self.jointly)
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        if self.jointly or not len(self.feature_map.rho):
+            raise NotExportable("scikit-learn has no part for joint decision values, or for rows cut to a length")
+        return [("features", sampler(self.feature_map.rho)), linear_step(self.weights, 0.0, classes)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the file.
@@ -190,17 +197,17 @@ class ErmModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file."""
+        """Return the model in a file."""
         feature_map = FeatureMap(arrays["rho"], float(arrays["longest"]), arrays["w"].shape[-1])
         return cls(feature_map, arrays["w"], jointly="scheme" in arrays)
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`coef_` (P, d), of the points that `feature_map_(rows)` makes of scaled rows."""
+        """Return `coef_` (P, d) for the points that `feature_map_(rows)` makes of scaled rows."""
         return {"coef_": np.atleast_2d(self.weights), "feature_map_": self.feature_map}
 
 
 def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
-    """(n,) or (n, K) decision values from w.x; of a joint problem log odds of each class against the others."""
+    """Return (n,) or (n, K) decision values from w.x; for a joint problem log odds of each class against the others."""
     return log_odds(values) if jointly else np.asarray(values)
 
 
@@ -244,7 +251,7 @@ class ErmSite(PubliclyScaledSite):
         }
     )
     def erm_sums(self, f: FloatArray, loss: LossName, half_width: float, problems: Sequence[int] = (0,)) -> FloatArray:
-        """(k, 1 + d + d^2): this site's part of the sum of losses, its gradient and its Hessian at f (k, d).
+        """Return the (k, 1 + d + d^2) this site's part of the sum of losses, its gradient and its Hessian at f (k, d).
 
         problems: whose points these are, each a class against the others.
         """
@@ -257,7 +264,8 @@ class ErmSite(PubliclyScaledSite):
         }
     )
     def joint_erm_sums(self, f: FloatArray) -> FloatArray:
-        """(1, 1 + K d + (K d)^2): the same of multinomial logistic loss of all K classes, at f (1, K d)."""
+        """Return the (1, 1 + K d + (K d)^2) same sums of the multinomial logistic loss of all K classes, at f (1, K
+        d)."""
         return joint_erm_sums(self.points, members(self.labels), f[0])[None]
 
 
@@ -271,17 +279,17 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
     multiclass = True
 
     def fit(self, federation: Federation, task: PublicTask, settings: ErmSettings) -> ErmModel:
-        """Columns, scale and features from public rows, then training on private ones, and noise."""
+        """Choose columns, scale and features from public rows, then train on private ones, and add noise."""
         task.prepare(federation)
         with federation.phase("train"):
             return train(federation, settings, task)
 
     def is_private(self, settings: ErmSettings) -> bool:
-        """With any perturbation."""
+        """Return True with any perturbation."""
         return settings.is_private
 
     def problems(self, settings: ErmSettings, outline: Outline) -> Iterator[str]:
-        """What the public rows and the budget do not allow."""
+        """Yield what the public rows and the budget do not allow."""
         if settings.multiclass == "joint" and settings.loss != "logistic":
             yield 'multiclass: "joint" needs loss = "logistic"'
         if settings.multiclass == "joint" and settings.perturbation == "objective":
@@ -290,12 +298,12 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         yield from settings.budget_problems(outline.models, 0.0, private=settings.is_private)
 
     def class_problems(self, settings: ErmSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """A joint problem of two classes."""
+        """Yield an error for a joint problem of two classes."""
         if settings.multiclass == "joint" and len(classes) == 2:
-            yield 'multiclass: "joint" is of more than two classes; leave it out'
+            yield 'multiclass: "joint" applies to more than two classes; remove it'
 
     def foreseen(self, settings: ErmSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
-        """Noise that moves f further than it can be long: lambda/2 |f|^2 <= J(0), lambda |f| <= 1; of each class.
+        """Yield a warning if noise exceeds the length of f: lambda/2 |f|^2 <= J(0), lambda |f| <= 1; for each class.
 
         Of a joint problem J(0) = log K, and its loss has a slope of sqrt(2).
         """
@@ -311,11 +319,11 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
             yield (
                 f"Noise for epsilon {settings.epsilon:g} over {rows} private rows moves {size} weights {by} {moved:.3g}"
                 f", and without it they are {longest:.3g} long at most: the model will hardly be better than a guess. "
-                "Have more rows, allow a larger epsilon, raise regularisation, or learn fewer weights."
+                "Use more rows, allow a larger epsilon, raise regularisation, or learn fewer weights."
             )
 
     def warnings(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows, fold: int) -> list[str]:
-        """How many rows were clipped; not of private ones, since no noise covers it."""
+        """Return how many rows were clipped, except private ones, which noise does not cover."""
         longer = model.feature_map.longer(rows.train.rows)
         if settings.is_private or not longer:
             return []
@@ -323,13 +331,13 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         return [f"{longer} of {count} rows were longer than the longest public one, and clipped to it."]
 
     def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
-        """The minimiser of J on all private rows together, without noise."""
+        """Return the minimizer of J on all private rows together, without noise."""
         minimiser, objective = _minimised(model, settings, rows.train, len(rows.classes))
         scores = scores_of(model.feature_map(rows.test.rows) @ minimiser.T, jointly=model.jointly)
         return Pooled(scores, objective)
 
     def public_baseline(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Baseline | None:
-        """The minimiser of J on the public rows."""
+        """Return the minimizer of J on the public rows."""
         if rows.public is None:
             return None
         minimiser, _ = _minimised(model, settings, rows.public, len(rows.classes))
@@ -338,7 +346,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
 
 
 def _minimised(model: ErmModel, settings: ErmSettings, rows: Labelled, classes: int) -> tuple[FloatArray, float]:
-    """Weights, (d,) or (K, d), and J of rows that are here, without noise, by L-BFGS; of several problems added up."""
+    """Return weights, (d,) or (K, d), and J of local rows, without noise, by L-BFGS; summed over several problems."""
     points, problems = model.feature_map(rows.rows), one_against_rest(rows.labels, classes)
     if model.jointly:
         of_classes = members(problems)
@@ -360,7 +368,7 @@ def _minimised(model: ErmModel, settings: ErmSettings, rows: Labelled, classes: 
 def _minimum(
     total: Callable[[FloatArray], tuple[float, FloatArray]], size: int, rows: int, settings: ErmSettings
 ) -> tuple[FloatArray, float]:
-    """Weights (size,) and J of one problem; total: its losses over all rows, added up, and their gradient."""
+    """Return weights (size,) and J of one problem; total: the sum of its losses over all rows, and their gradient."""
     from scipy.optimize import minimize
 
     lam = settings.regularisation
@@ -375,7 +383,7 @@ def _minimum(
 
 
 def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:
-    """Rows (n, d) of L2 norm at most 1. Raises StepRefused for longer ones, unless they are to be clipped."""
+    """Return rows (n, d) of L2 norm at most 1. Raises StepRefused for longer ones, unless they are clipped."""
     lengths = np.linalg.norm(rows, axis=1)
     if not clip and (lengths > 1 + _LENGTH_ROUNDING).any():
         raise StepRefused(
@@ -387,7 +395,8 @@ def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """How scaled rows become points of norm 1 at most; see `ErmSite.take_rows`. `size` is the points' own."""
+    """The map of scaled rows to points of norm at most 1; see `ErmSite.take_rows`. `size` is the dimension of
+    points."""
 
     rho: FloatArray
     longest: float
@@ -395,7 +404,7 @@ class FeatureMap:
 
     @classmethod
     def from_public(cls, public: FloatArray, settings: ErmSettings, seed: int) -> FeatureMap:
-        """Fourier features, chosen from public rows (m, d); of none, a division by the longest of these rows."""
+        """Return Fourier features chosen from public rows (m, d); without features, a division by the longest row."""
         if not settings.features:
             longest = float(np.linalg.norm(public, axis=1).max())
             return cls(np.zeros((0, public.shape[1])), longest or 1.0, public.shape[1])
@@ -404,29 +413,29 @@ class FeatureMap:
         return cls(frequencies.rho, 1.0, 2 * settings.features)
 
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """(n, size): rows (n, d) as points."""
+        """Return (n, size) rows (n, d) as points."""
         return paired_features(rows, self.rho) if len(self.rho) else at_most_one(rows / self.longest, clip=True)
 
     def longer(self, rows: FloatArray) -> int:
-        """How many rows are longer than the longest public one."""
+        """Return how many rows are longer than the longest public one."""
         return 0 if len(self.rho) else int((np.linalg.norm(rows, axis=1) > self.longest).sum())
 
 
 def erm_sums(points: FloatArray, labels: FloatArray, f: FloatArray, loss: Loss) -> FloatArray:
-    """(1 + d + d^2,): the sum of losses of rows (n, d) with labels (n,), its gradient and its Hessian."""
+    """Return (1 + d + d^2,) the sum of losses of rows (n, d) with labels (n,), its gradient and its Hessian."""
     values, slopes, curvatures = loss(labels * (points @ f))
     hessian = (points * curvatures[:, None]).T @ points
     return np.concatenate([[values.sum()], (slopes * labels) @ points, hessian.ravel()])
 
 
 def _softmax(points: FloatArray, classes: FloatArray, f: FloatArray) -> tuple[float, FloatArray]:
-    """Multinomial logistic loss of rows (n, d) of classes (K, n) at f (K d,), and its gradient (K d,)."""
+    """Return the multinomial logistic loss of rows (n, d) of classes (K, n) at f (K d,), and its gradient (K d,)."""
     value, slopes, _ = _softmax_terms(points, classes, f)
     return value, (slopes @ points).ravel()
 
 
 def _softmax_terms(points: FloatArray, classes: FloatArray, f: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """The loss, its slopes (K, n) in the scores of each row, and the rows' chances (K, n); 0 of rows of no class."""
+    """Return the loss, its slopes (K, n) in each row's scores, and probabilities (K, n); 0 for rows of no class."""
     named = classes.sum(axis=0) > 0
     scores = f.reshape(len(classes), -1) @ points.T
     logarithms = scores - np.logaddexp.reduce(scores, axis=0)
@@ -435,7 +444,7 @@ def _softmax_terms(points: FloatArray, classes: FloatArray, f: FloatArray) -> tu
 
 
 def joint_erm_sums(points: FloatArray, classes: FloatArray, f: FloatArray) -> FloatArray:
-    """(1 + K d + (K d)^2,): multinomial logistic loss of rows (n, d) of classes (K, n) at f (K d,), gradient, Hessian.
+    """Return (1 + K d + (K d)^2,) multinomial logistic loss of rows (n, d) of classes (K, n) at f, gradient, Hessian.
 
     A row of no class has no loss.
     """
@@ -505,7 +514,7 @@ class Plan:
 
 
 def _released(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray:
-    """Weights (K, d) with noise, which is drawn once: a run that is resumed releases the same."""
+    """Return weights (K, d) with noise, which is drawn once: a resumed run releases the same."""
     released: FloatArray = federation.drawn("the released weights", lambda: noise.released(f.ravel()))
     return released.reshape(f.shape)
 
@@ -513,7 +522,8 @@ def _released(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray
 def perturbed(
     settings: ErmSettings, size: int, rows: int, problems: int = 1, draw: Once = lambda purpose, draw: draw()
 ) -> Plan:
-    """What objective perturbation minimises, with its b drawn; without it, J itself. problems: that share epsilon.
+    """Return the objective of objective perturbation, with its b drawn, or J itself. problems: those that share
+    epsilon.
 
     draw: draws b, which stays the same in a run that is resumed.
     """
@@ -522,7 +532,7 @@ def perturbed(
 
 
 def _objective_terms(settings: ErmSettings, rows: int, problems: int) -> tuple[float, float | None]:
-    """The regularisation of what is minimised, and the scale of b's norm; None where there is no b."""
+    """Return the regularization of the objective, and the scale of b's norm; None without b."""
     c, lam, epsilon = settings.loss_function.curvature, settings.regularisation, settings.epsilon / problems
     if settings.perturbation != "objective":
         return lam, None
@@ -538,13 +548,13 @@ Total = Callable[[list[int], FloatArray], FloatArray]
 
 
 def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
-    """The minimiser (d,) of one problem; total: of its sums at a point (d,). See `minimised_together`."""
+    """Return the minimizer (d,) of one problem; total: its sums at a point (d,). See `minimised_together`."""
     (found,) = minimised_together(lambda active, points: total(points[0])[None], [plan], rows)
     return found
 
 
 def minimised_together(total: Total, plans: Sequence[Plan], rows: int) -> list[FloatArray]:
-    """The minimiser (d,) of each problem, all in the same rounds, which each leaves when it is done.
+    """Return the minimizer (d,) of each problem. All share rounds, which each leaves when it is solved.
 
     Raises FederationError if one is not reached.
     """
@@ -562,7 +572,7 @@ def minimised_together(total: Total, plans: Sequence[Plan], rows: int) -> list[F
 
 
 def _newton(plan: Plan, rows: int) -> Generator[FloatArray, FloatArray, FloatArray]:
-    """Newton's steps, halved where they go too far: asks for the sums at points (d,), and ends with the minimiser."""
+    """Run Newton's method with step halving: request the sums at points (d,), and return the minimizer."""
     f, length = np.zeros(len(plan.b)), 1.0
     value, gradient, hessian = _objective((yield f), plan, rows, f)
     for _ in range(_MAX_STEPS):
@@ -583,7 +593,7 @@ def _newton(plan: Plan, rows: int) -> Generator[FloatArray, FloatArray, FloatArr
 
 
 def _objective(total: FloatArray, plan: Plan, rows: int, f: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Value, gradient and Hessian of what is minimised, by the sums over all rows."""
+    """Return value, gradient and Hessian of the objective, from the sums over all rows."""
     size, lam, sums = len(f), plan.regularisation, total / rows
     return (
         float(sums[0] + 0.5 * lam * f @ f + plan.b @ f / rows),
@@ -595,7 +605,7 @@ def _objective(total: FloatArray, plan: Plan, rows: int, f: FloatArray) -> tuple
 def _summed(
     federation: Federation, loss: Loss, rows: int, problems: int, active: list[int], f: FloatArray
 ) -> FloatArray:
-    """One secure sum over all sites' rows, at points (k, d) of the problems that are not done."""
+    """Run one secure sum over all sites' rows, at points (k, d) of the unsolved problems."""
     size, told = f.shape[1], {"problems": active} if problems > 1 else {}
     bound = rows * (2.0 + max(float(np.linalg.norm(each)) for each in f) + loss.curvature)
     kind: dict[str, Any] = {"loss": loss.name, "half_width": loss.half_width, **told}
@@ -603,14 +613,15 @@ def _summed(
 
 
 def _summed_jointly(federation: Federation, rows: int, classes: int, active: list[int], f: FloatArray) -> FloatArray:
-    """One secure sum over all sites' rows, at the point (1, K d) of the joint problem of K classes."""
+    """Run one secure sum over all sites' rows, at the point (1, K d) of the joint problem of K classes."""
     size = f.shape[1]
     bound = rows * (2.0 + math.log(classes) + math.sqrt(2) * float(np.linalg.norm(f)))
     return np.asarray(federation.sum("joint_erm_sums", shape=(1, 1 + size + size**2), bound=bound, f=f))
 
 
 def _output_noise(settings: ErmSettings, size: int, rows: int, problems: int = 1) -> Noise | None:
-    """For the models of all problems together, each of which one row moves as far; or for a joint one."""
+    """Return the noise for the models of all problems together, each of which one row moves as far, or for a joint
+    one."""
     if settings.perturbation != "output":
         return None
     moved = 2 / (rows * settings.regularisation) + 2 * GRADIENT_TOLERANCE / settings.regularisation

@@ -98,7 +98,7 @@ ALONE_SHOWN = "a column that went by itself, up to its sign, by the difference o
 
 @dataclass
 class DppSelectionSettings(DppSettings):
-    """What a user decides, beside what DPP-SVM on the chosen columns is told."""
+    """The settings of a user, in addition to those of DPP-SVM on the selected columns."""
 
     _: KW_ONLY
     method: Annotated[
@@ -127,11 +127,12 @@ class ChosenDppModel(DppModel):
     ranking: Ranking | None = None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p) of all columns, positive for the class +1; (n, K) of more."""
+        """Return (n,) decision values of scaled rows (n, p) of all columns, positive for the class +1; (n, K) for
+        more."""
         return super().decision_function(rows if self.selected is None else rows[:, self.selected])
 
     def joined(self, rows: FloatArray, held: IntArray | None = None) -> ChosenDppModel:
-        """The whole model, for one who has all columns; see `VerticalModel.joined`."""
+        """Return the whole model, for a caller with all columns; see `VerticalModel.joined`."""
         selected = self.selected if held is None or self.selected is None else np.sort(held[self.selected])
         reference = rows[self.support_indices] if selected is None else rows[np.ix_(self.support_indices, selected)]
         return replace(self, reference=reference, selected=selected)
@@ -142,7 +143,7 @@ class ChosenDppModel(DppModel):
         return self.ranking
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """Those of the DPP-SVM, of the chosen columns, whose numbers are `selected_`."""
+        """Return the attributes of the DPP-SVM for the selected columns, whose numbers are `selected_`."""
         if self.selected is None:
             return super().attributes(scaling)
         scale = Scale(scaling.offset[self.selected], scaling.scale[self.selected])
@@ -194,7 +195,7 @@ class DppSelectionSite(DppSite):
         }
     )
     def keep_columns(self, columns: IntArray, first: Mapping[str, int]) -> None:
-        """From now on rows are these of all sites' columns. first: the number of each site's first one."""
+        """Keep only these of all sites' columns. first: the number of each site's first column."""
         own = columns - first[self.site]
         self.first, self.kept = first[self.site], own[(own >= 0) & (own < self.scaled.shape[1])]
         self.rows = self.scaled[:, self.kept]
@@ -211,7 +212,8 @@ class DppSelectionSite(DppSite):
         }
     )
     def shares_between(self, labels: FloatArray, classes: int, first: Mapping[str, int], columns: int) -> FloatArray:
-        """(p,): of own columns the share of the variance that is between the classes of records with labels (n,)."""
+        """Return the (p,) share of the variance of own columns that is between the classes of records with labels
+        (n,)."""
         rows = self.scaled[self.training]
         moments = ClassMoments.of(rows, members(one_against_rest(labels, classes)))
         whole = moments.total.scatter[0]
@@ -238,7 +240,7 @@ class DppSelectionSite(DppSite):
         }
     )
     def columns_below(self, thresholds: FloatArray) -> FloatArray:
-        """(q,) how many of own columns have weights of at most each threshold."""
+        """Return the (q,) number of own columns with weights of at most each threshold."""
         return np.asarray((self.strengths[:, None] <= thresholds).sum(axis=0), dtype=np.float64)
 
     @step(
@@ -248,7 +250,7 @@ class DppSelectionSite(DppSite):
         }
     )
     def which_below(self, thresholds: FloatArray, columns: int) -> FloatArray:
-        """(q, p) of 0 and 1: which of own columns have weights of at most each threshold."""
+        """Return the (q, p) of 0 and 1: which of own columns have weights of at most each threshold."""
         found = np.zeros((len(thresholds), columns))
         found[:, self.first + self.kept] = self.strengths <= thresholds[:, None]
         return found
@@ -294,33 +296,33 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         return ChosenDppModel(**known, selected=selected, ranking=ranking)
 
     def score(self, federation: Federation, model: ChosenDppModel, rows: int) -> FloatArray:
-        """As of DPP-SVM, in the chosen columns."""
+        """Return decision values as DPP-SVM does, in the selected columns."""
         return decision_values(federation, model, rows)
 
     def shown(self, settings: DppSelectionSettings) -> tuple[str, ...]:
-        """As of DPP-SVM."""
+        """Return the steps that DPP-SVM shows."""
         return DppSvm().shown(settings)
 
     def problems(self, settings: DppSelectionSettings, outline: Outline) -> Iterator[str]:
-        """Those of DPP-SVM, and what there is no curve for."""
+        """Yield the problems of DPP-SVM, and what has no curve."""
         yield from DppSvm().problems(settings, outline)
         if outline.needs_curve:
-            yield 'method: has no curve of accuracy against size here; have data.evaluation = "nested"'
+            yield 'method: has no curve of accuracy against size here; set data.evaluation = "nested"'
 
     def warnings(
         self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows, fold: int
     ) -> list[str]:
-        """As of DPP-SVM."""
+        """Return the warnings of DPP-SVM."""
         return DppSvm().warnings(model, settings, rows, fold)
 
     def pooled(self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows) -> Pooled:
-        """As of DPP-SVM on the same columns, which alone are in the rows."""
+        """Train DPP-SVM on the same columns, which alone are in the rows."""
         return DppSvm().pooled(model, settings, rows)
 
     def pooled_order(
         self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows
     ) -> IntArray | None:
-        """The same of all columns together; of elimination by LIBSVM's weights."""
+        """Return the same order for all columns together; for elimination by LIBSVM's weights."""
         train_rows, problems = rows.train.rows, one_against_rest(rows.train.labels, len(rows.classes))
         moments = ClassMoments.of(train_rows, members(problems))
         if settings.method == "filter":
@@ -336,7 +338,7 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         return np.concatenate([left, removed])
 
     def remarks(self, settings: DppSelectionSettings, coalition: Coalition) -> list[str]:
-        """As of DPP-SVM."""
+        """Return the remarks of DPP-SVM."""
         return DppSvm().remarks(settings, coalition)
 
     def whole_run(self, settings: DppSelectionSettings) -> WholeRunLeakage | None:
@@ -344,12 +346,12 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         return DppSvm().whole_run(settings)
 
     def attacks(self, settings: DppSelectionSettings) -> list[Attack]:
-        """As of DPP-SVM, on the matrix of the chosen columns."""
+        """Return the attacks on DPP-SVM, on the matrix of the selected columns."""
         return DppSvm().attacks(settings)
 
 
 def _reported(training: TrainingReport | None, count: int, of: int, rounds: int) -> TrainingReport:
-    """What is known of the training, and how many columns it was of."""
+    """Return the training report, with the number of columns."""
     if training is None:
         raise AssertionError("a model that was trained says nothing of it")
     figures = {"columns_selected": count, "select_rounds": rounds, **training.figures}
@@ -368,7 +370,7 @@ class _Columns:
         return len(self.names)
 
     def keep(self, federation: Federation, columns: IntArray) -> None:
-        """Have the sites go on with these."""
+        """Keep these columns at the sites."""
         federation.run("keep_columns", columns=columns, first=dict(self.first))
 
     def named(self, columns: IntArray) -> tuple[str, ...]:
@@ -376,7 +378,7 @@ class _Columns:
 
 
 def _columns_of(federation: Federation) -> _Columns:
-    """How many each site has, which they do not hide."""
+    """Return the number of columns of each site, which they do not hide."""
     first, names = dict[str, int](), list[str]()
     for site, count in federation.gather("column_count", shape=()).items():
         first[site] = len(names)
@@ -395,7 +397,7 @@ def _by_filter(
     settings: DppSelectionSettings,
     size: int,
 ) -> tuple[Ranking, IntArray]:
-    """The ranking by F, and the best."""
+    """Return the ranking by F, and the best columns."""
     summed = federation.sum(
         "shares_between",
         shape=(columns.count,),
@@ -427,7 +429,7 @@ def _by_filter(
 
 
 def going(remove: Remove, left: int, size: int) -> int:
-    """How many of the columns that are left go in a step, until there are `size`; one where the user says one.
+    """Return how many of the remaining columns to remove in a step, until `size` are left; one if the user says so.
 
     Else three or more, or all that are to go.
     """
@@ -445,7 +447,7 @@ def _by_elimination(
     settings: DppSelectionSettings,
     size: int,
 ) -> tuple[Ranking, IntArray]:
-    """The ranking in the reverse order of removal, equal within a step, and those that are left."""
+    """Return the ranking in reverse order of removal, equal within a step, and the remaining columns."""
     check_memory(len(records.labels))
     left, gone, steps = np.arange(columns.count), list[IntArray](), list[RankingStep]()
     problems = one_against_rest(records.labels, classes)
@@ -489,7 +491,8 @@ def _by_elimination(
 
 
 def _lowest_of_all(federation: Federation, columns: int, count: int, longest: float) -> IntArray:
-    """(count,) the columns with the smallest weights over all sites, in rising order; of equal ones the last go.
+    """Return (count,) the columns with the smallest weights over all sites, ascending; of equal ones the last are
+    removed.
 
     longest: no weight is larger. At most `count` are at or below `low`, and more than that at or below `high`.
     """

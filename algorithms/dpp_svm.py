@@ -91,7 +91,7 @@ OPENED_DISCLOSES = "kernel values of all columns together, between records held 
 
 @dataclass
 class DppSettings(KernelSettings, CuttingPlaneSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     C: Annotated[
         Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each record's hinge loss.")
@@ -132,13 +132,14 @@ class DppModel(VerticalModel):
     reference: FloatArray | None = None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p) of all columns, positive for the class +1; (n, K) of more."""
+        """Return (n,) decision values of scaled rows (n, p) of all columns, positive for the class +1; (n, K) for
+        more."""
         if self.reference is None:
             raise ValueError("the model must be joined with the sites' parts, got the coordinator's alone")
         return np.asarray(self.kernel(rows, self.reference) @ self.dual_coef.T + self.intercept)
 
     def joined(self, rows: FloatArray, held: IntArray | None = None) -> DppModel:
-        """The whole model, for one who has all columns; see `VerticalModel.joined`."""
+        """Return the whole model, for a caller with all columns; see `VerticalModel.joined`."""
         return replace(self, reference=rows[self.support_indices])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -160,14 +161,15 @@ class DppModel(VerticalModel):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in the coordinator's file and the sites'."""
+        """Return the model in the coordinator's file and the sites' files."""
         kernel, reference = Kernel.from_arrays(arrays), np.hstack([part["reference"] for part in parts])
         indices, weights, b = arrays["support_indices"], arrays["dual_coef"], arrays["b"]
         intercept = b if b.ndim else float(b)
         return cls(kernel, indices, weights, intercept, np.zeros(0), float("inf"), None, reference)
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`support_` (s,), `reference_` (s, p), scaled, `dual_coef_` (P, s), `intercept_` (P,), linear: `coef_`."""
+        """Return `support_` (s,), `reference_` (s, p), scaled, `dual_coef_` (P, s), `intercept_` (P,), linear:
+        `coef_`."""
         weights, intercept = np.atleast_2d(self.dual_coef), np.atleast_1d(self.intercept)
         shown: dict[str, Any] = {"support_": self.support_indices, "dual_coef_": weights, "intercept_": intercept}
         if self.reference is None:
@@ -330,33 +332,34 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
             return train(federation, settings, records.labels, task.seed, task.classes)
 
     def score(self, federation: Federation, model: DppModel, rows: int) -> FloatArray:
-        """(rows,) decision values of the records that the sites hold out, (rows, K) of more than two classes."""
+        """Return (rows,) decision values of the records that the sites hold out, (rows, K) for more than two
+        classes."""
         return decision_values(federation, model, rows)
 
     def shown(self, settings: DppSettings) -> tuple[str, ...]:
-        """Parts of the kernel, by the paper's own exchange."""
+        """Return the steps with parts of the kernel, which the paper's exchange shows."""
         return (EXCHANGED, "reference_kernel") if settings.kernel_exchange == "plain" else ()
 
     def problems(self, settings: DppSettings, outline: Outline) -> Iterator[str]:
-        """What only training with landmarks has a use for."""
+        """Yield settings that only training with landmarks uses."""
         default = DppSettings()
         for key in ("cut_groups", "tolerance", "max_iterations", "rank_tolerance"):
             if settings.landmarks is None and getattr(settings, key) != getattr(default, key):
-                yield f"{key}: is of training with landmarks, and {self.name} without them is exact; leave it out"
+                yield f"{key}: applies to training with landmarks, and {self.name} without them is exact; remove it"
 
     def warnings(self, model: DppModel, settings: DppSettings, rows: EvaluationRows, fold: int) -> list[str]:
-        """LIBSVM's kernel cache is too coarse to tell columns that follow from others apart."""
+        """Return a warning if LIBSVM's kernel cache is too coarse for nearly dependent columns."""
         training = model.training
         if training is None or training.converged:
             return []
         gap = f", {training.gap:.1e} short of a bound," if training.gap is not None else ""
         return [
             f"Training of fold {fold} stopped{gap} after {training.iterations} iterations. Where columns follow from "
-            "others, scale them otherwise or leave them out; else lower algorithm.C."
+            "others, change their scale or remove them; otherwise lower algorithm.C."
         ]
 
     def pooled(self, model: DppModel, settings: DppSettings, rows: EvaluationRows) -> Pooled:
-        """LIBSVM on all columns together: the same problem, by the exact kernel or in the same low-rank features.
+        """Train LIBSVM on all columns together: the same problem, by the exact kernel or in the same low-rank features.
 
         rows: in the order of the model's records.
         """
@@ -392,7 +395,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         return Pooled(scores, objective=total, exact=exact)
 
     def remarks(self, settings: DppSettings, coalition: Coalition) -> list[str]:
-        """What the site that opens sums has."""
+        """Return what the site that opens sums learns."""
         if settings.kernel == "linear" or not coalition.sites:
             return []
         return [
@@ -408,12 +411,12 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         return WholeRunLeakage(found, found)
 
     def attacks(self, settings: DppSettings) -> list[Attack]:
-        """What some known records make of the kernel matrices that a coalition has in the end."""
+        """Return the attack with known records on the kernel matrices that a coalition has in the end."""
         return [KernelMatrix(EXCHANGED, distances=Kernel(settings.kernel).of_distances, matrix=_last_matrix)]
 
 
 def _last_matrix(blocks: Sequence[FloatArray], rows: int) -> FloatArray:
-    """The (n, n) matrix that was exchanged last, from the blocks of all exchanges."""
+    """Return the (n, n) matrix that was exchanged last, from the blocks of all exchanges."""
     packed = np.concatenate(blocks)[-exchanged_elements(rows) :]
     matrix = np.empty((rows, rows))
     unpack(packed, 0, rows, matrix)
@@ -424,7 +427,7 @@ def _last_matrix(blocks: Sequence[FloatArray], rows: int) -> FloatArray:
 
 
 def train(federation: Federation, settings: DppSettings, labels: FloatArray, seed: int, classes: int = 2) -> DppModel:
-    """The model of the training records that the sites hold ready, with labels (n,) of so many classes.
+    """Return the model of the training records that the sites hold ready, with labels (n,) of this number of classes.
 
     Raises FederationError where the kernel matrix does not fit the memory at hand, before anything is exchanged.
     """
@@ -452,7 +455,7 @@ class KernelExchange:
     max_squared_norm: float
 
     def __call__(self, name: str, shape: Sequence[int], **terms: Any) -> FloatArray:
-        """The kernel values that `name` computes parts of, of `shape`."""
+        """Return the kernel values that `name` computes parts of, of `shape`."""
         kernel, federation = self.kernel, self.federation
         terms["distances"] = kernel.of_distances
         if self.how == "plain":
@@ -465,7 +468,7 @@ class KernelExchange:
 
 
 def exchange_kernel(exchange: KernelExchange, rows: int) -> FloatArray:
-    """The (n, n) kernel of the training records."""
+    """Return the (n, n) kernel of the training records."""
     matrix = np.empty((rows, rows))
     for first, last in row_blocks(rows):
         packed = exchange(EXCHANGED, (packed_size(rows, first, last),), first=first, last=last)
@@ -492,7 +495,7 @@ class Dual:
 
     @classmethod
     def of(cls, matrix: FloatArray, labels: FloatArray, C: float) -> Self:
-        """By LIBSVM, of a kernel matrix (n, n); of labels that are all alike nothing is to be solved."""
+        """Solve the dual by LIBSVM for a kernel matrix (n, n). Labels of one class need no solution."""
         if len(np.unique(labels)) < 2:
             return cls(np.zeros(0, dtype=np.int64), np.zeros(0), float(labels[0]), 0.0, 0.0, 0, converged=True)
         solver = libsvm.dual(matrix, labels, C)
@@ -506,7 +509,7 @@ class Dual:
 
 
 def _train_exactly(exchange: KernelExchange, settings: DppSettings, labels: FloatArray, classes: int) -> DppModel:
-    """The dual of each problem, by LIBSVM."""
+    """Solve the dual of each problem by LIBSVM."""
     federation, kernel = exchange.federation, exchange.kernel
     matrix = exchange_kernel(exchange, len(labels))
     duals = [Dual.of(matrix, signs, settings.C) for signs in one_against_rest(labels, classes)]
@@ -536,14 +539,14 @@ def _train_exactly(exchange: KernelExchange, settings: DppSettings, labels: Floa
 
 
 def _of_classes(weights: FloatArray, intercepts: Sequence[float]) -> tuple[FloatArray, float | FloatArray]:
-    """Weights (P, s) and intercepts as a model has them: of two classes (s,) and one number."""
+    """Return weights (P, s) and intercepts in the form of a model: for two classes (s,) and one number."""
     return (weights[0], float(intercepts[0])) if len(weights) == 1 else (weights, np.array(intercepts))
 
 
 def _train_low_rank(
     exchange: KernelExchange, settings: DppSettings, labels: FloatArray, seed: int, classes: int
 ) -> DppModel:
-    """The primal in the features that l shared records span, by cutting planes over rows that are all here."""
+    """Solve the primal in the features that l shared records span, by cutting planes over local rows."""
     federation, kernel = exchange.federation, exchange.kernel
     random = np.random.default_rng([seed, len(labels)])
     count = landmark_count(settings.landmarks or 1, len(labels))
@@ -583,7 +586,7 @@ def _train_low_rank(
 
 
 def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held_out: bool) -> FloatArray:
-    """(rows, columns): the kernel between records and those that they are compared with."""
+    """Return (rows, columns) the kernel between records and reference records."""
     blocks = [
         exchange("reference_kernel", (last - first, columns), first=first, last=last, held_out=held_out)
         for first, last in _blocks(rows, columns)
@@ -592,7 +595,7 @@ def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held
 
 
 def _blocks(rows: int, columns: int) -> list[tuple[int, int]]:
-    """Ranges of rows with at most so many elements as a block may have, or one row."""
+    """Return ranges of rows with at most the elements of a block, or one row."""
     height = max(1, BLOCK_ELEMENTS // max(1, columns))
     return [(first, min(rows, first + height)) for first in range(0, rows, height)]
 
@@ -608,7 +611,7 @@ def check_memory(rows: int) -> None:
 
 
 def kernel_bytes(rows: int) -> int:
-    """Memory that the exact dual of so many records takes at the coordinator."""
+    """Return the memory of the exact dual for this number of records at the coordinator."""
     return 8 * rows * rows + (libsvm.CACHE_MB << 20)
 
 
@@ -616,7 +619,7 @@ def kernel_bytes(rows: int) -> int:
 
 
 def decision_values(federation: Federation, model: DppModel, rows: int) -> FloatArray:
-    """(n,), or (n, K), for the records that the sites hold out. The coordinator learns the scores alone.
+    """Return (n,), or (n, K), for the records that the sites hold out. The coordinator learns only the scores.
 
     Of other kernels than the linear one somebody must see the sums over sites before they become kernel values: the
     first site does, and of less than three sites the coordinator, since a site would know the other's part.
@@ -629,17 +632,17 @@ def decision_values(federation: Federation, model: DppModel, rows: int) -> Float
 
 
 def _largest(model: DppModel) -> float:
-    """The largest sum of absolute coefficients of a class."""
+    """Return the largest sum of absolute coefficients of a class."""
     return float(np.abs(model.dual_coef).sum(axis=-1).max())
 
 
 def _of_rows(model: DppModel, rows: int) -> tuple[int, ...]:
-    """The shape of so many rows' scores."""
+    """Return the shape of the scores of this number of rows."""
     return (rows, *model.dual_coef.shape[:-1])
 
 
 def _scores(federation: Federation, model: DppModel, first: int, last: int) -> FloatArray:
-    """Scores of some records held out, without the intercept."""
+    """Return the scores of some held-out records, without the intercept."""
     shape, bound = (last - first, model.dual_coef.shape[-1]), 4.0 * model.max_squared_norm
     terms: dict[str, Any] = {"first": first, "last": last, "held_out": True, "distances": model.kernel.of_distances}
     if len(federation.sites) < MIN_SITES_TO_OPEN:

@@ -59,7 +59,7 @@ LONE_COUNTS = "the bin of a single row's column, where no other row of its class
 
 @dataclass
 class FilterSettings(SelectionSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     _: KW_ONLY
     statistic: Annotated[
@@ -112,7 +112,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
     multiclass = True
 
     def choose(self, selecting: Selecting, settings: FilterSettings) -> Choice:
-        """One sum over the classes, and what the score needs beside."""
+        """Select columns by one sum over the classes, and what the score needs in addition."""
         federation, columns = selecting.federation, selecting.prepared.columns
 
         def stage() -> tuple[ClassMoments, Scored]:
@@ -136,16 +136,16 @@ class Filter(SelectionAlgorithm[FilterSettings]):
         )
 
     def class_problems(self, settings: FilterSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """Those of PAN-SVM, and statistics of two classes where there are more."""
+        """Yield the problems of PAN-SVM, and statistics of two classes for more classes."""
         yield from super().class_problems(settings, classes)
         if len(classes) > 2 and settings.statistic in ("welch", "fisher"):
             yield (
-                f'statistic: "{settings.statistic}" is of two classes, and there are {len(classes)}; have "f", "mi" or '
+                f'statistic: "{settings.statistic}" is of two classes, and there are {len(classes)}; set "f", "mi" or '
                 '"mrmr"'
             )
 
     def problems(self, settings: FilterSettings, outline: Outline) -> Iterator[str]:
-        """Scores without p-values."""
+        """Yield scores without p-values."""
         yield from super().problems(settings, outline)
         if settings.size == "significant" and settings.statistic not in ("welch", "f"):
             yield (
@@ -154,7 +154,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
             )
 
     def pooled_order(self, model: SelectedModel, settings: FilterSettings, rows: EvaluationRows) -> IntArray:
-        """The same statistic of all rows together."""
+        """Return the order by the same statistic of all rows together."""
         of_class = members(one_against_rest(rows.train.labels, len(rows.classes)))
         moments = ClassMoments.of(rows.train.rows, of_class)
 
@@ -165,7 +165,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
 
 
 def _scored(federation: Federation, moments: ClassMoments, settings: FilterSettings) -> Scored:
-    """By the sums of the sites' rows."""
+    """Score columns by the sums of the sites' rows."""
     columns, rows = moments.sums.shape[1], float(moments.counts.sum())
 
     def bins(edges: FloatArray) -> FloatArray:
@@ -184,7 +184,7 @@ def _scored(federation: Federation, moments: ClassMoments, settings: FilterSetti
 def _by_score(
     moments: ClassMoments, settings: FilterSettings, bins: filters.Counted, products: filters.Products
 ) -> Scored:
-    """By sums, wherever they come from."""
+    """Score columns by sums from any source."""
     if settings.statistic == "mi":
         scores = filters.mutual_information(bins(filters.bin_edges(moments, settings.bins)))
         return Scored(filters.best_first(scores, moments.constant), scores)

@@ -45,7 +45,7 @@ from fedsvm.federation.site.terms import Terms
 
 @dataclass
 class FilterWrapperSettings(SelectionSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     _: KW_ONLY
     filter_p: Annotated[Share, doc("Maximum p-value of candidate columns by Welch's t and F.")] = 0.01
@@ -121,7 +121,7 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
 
 
 def candidates(moments: ClassMoments, settings: FilterWrapperSettings) -> IntArray:
-    """The columns that pass all filters; the best of them by Welch's t where none does."""
+    """Return the columns that pass all filters, or the best by Welch's t if none does."""
     welch, f, fisher = filters.welch(moments), filters.f_statistic(moments), filters.squared_fisher(moments)
     places = [
         np.argsort(filters.best_first(scores, moments.constant)) for scores in (welch.statistic, f.statistic, fisher)

@@ -74,6 +74,7 @@ from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.discrete_noise import gaussian_share, laplace_share
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
 from fedsvm.algorithms.settings import Dimension, Positive, Share, Tolerance, doc
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, linear_step, sampler
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
 from fedsvm.federation.errors import FederationError, MembershipChanged, OrderRefused, StepRefused
@@ -96,7 +97,7 @@ _NOISE_ROUNDING = 1e-9
 
 @dataclass
 class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     C: Annotated[Positive, doc("C of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.")] = 300.0
     _: KW_ONLY
@@ -131,12 +132,12 @@ class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
     ] = 1e-11
 
     def is_joint(self, problems: int) -> bool:
-        """Whether so many weight vectors are of one problem; of two classes there is one vector."""
+        """Return whether the weight vectors belong to one problem; for two classes there is one vector."""
         return problems > 1 and self.multiclass == "joint"
 
     @property
     def privacy(self) -> PrivacyParameters | None:
-        """What is promised of the model; None without noise."""
+        """The privacy guarantee of the model; None without noise."""
         if self.mechanism == "none":
             return None
         return PrivacyParameters(self.mechanism, self.epsilon, self.delta or 0.0)
@@ -144,7 +145,7 @@ class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
 
 @dataclass(frozen=True)
 class HybridModel(Model):
-    """What is released: rho (D, d) and weights (2 D,), and beside them the prior (2 D,), which public rows chose.
+    """The released model: rho (D, d) and weights (2 D,), with the prior (2 D,), which public rows chose.
 
     Of more than two classes weights and priors are (K, 2 D). jointly: whether they are those of one problem.
     training: how training ended depends on private rows, and is told without noise only.
@@ -158,12 +159,18 @@ class HybridModel(Model):
     jointly: bool = False
 
     def features(self, rows: FloatArray) -> FloatArray:
-        """(n, 2 D) features of scaled rows (n, d)."""
+        """Return (n, 2 D) features of scaled rows (n, d)."""
         return paired_features(rows, self.rho)
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) for scaled rows (n, d), (n, K) of more than two classes."""
+        """Return (n,) decision values for scaled rows (n, d), (n, K) for more than two classes."""
         return scores_of(self.features(rows) @ self.weights.T, jointly=self.jointly)
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        if self.jointly:
+            raise NotExportable("scikit-learn has no part for decision values of a joint problem")
+        return [("features", sampler(self.rho)), linear_step(self.weights, 0.0, classes)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the file.
@@ -186,16 +193,16 @@ class HybridModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file."""
+        """Return the model in a file."""
         return cls(arrays["rho"], arrays["w"], np.zeros_like(arrays["w"]), jointly="scheme" in arrays)
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`frequencies_` (D, p) and `coef_` (P, 2 D), of [cos, sin] of frequencies_ x, over √D."""
+        """Return `frequencies_` (D, p) and `coef_` (P, 2 D) of [cos, sin] of frequencies_ x, over √D."""
         return {"frequencies_": self.rho, "coef_": np.atleast_2d(self.weights)}
 
 
 def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
-    """(n,) or (n, K) decision values from w.f; of a joint problem each less the largest of the others."""
+    """Return (n,) or (n, K) decision values from w.f; for a joint problem each minus the largest of the others."""
     return above_others(values) if jointly else np.asarray(values)
 
 
@@ -273,7 +280,8 @@ class ModelRelease(SitePart):
         },
     )
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
-        """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
+        """Compute this site's own minimizer, weighted by its share of all rows. Raises StepRefused if it is not
+        reached."""
         self._check_prior(prior)
         own, priors = len(self._rows.features), np.atleast_2d(prior)
         self._priors, self._rows_of_all = priors, rows
@@ -295,7 +303,8 @@ class ModelRelease(SitePart):
         },
     )
     def own_part(self, joint: bool) -> FloatArray:
-        """(K 2 D,) this site's part of the model, without noise; of one that is joint, all of it at the first site.
+        """Return the (K 2 D,) this site's part of the model, without noise; of a joint one, all of it at the first
+        site.
 
         Raises StepRefused where that site was restarted, and has lost it, OrderRefused where it is not as agreed.
         """
@@ -332,7 +341,7 @@ class ModelRelease(SitePart):
         with_model: bool,
         joint: bool,
     ) -> FloatArray:
-        """(K 2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice.
+        """Return the (K 2 D,) share of the noise, added to this site's part of the model if requested, on the lattice.
 
         A release has one share, however often it is summed for it, and by whatever process of this site: who saw a sum
         that got lost, as the first site of a ring does, sees the same again. Of anything else, be it over other sites,
@@ -389,7 +398,7 @@ class ModelRelease(SitePart):
 
     @property
     def _agreed_models(self) -> int:
-        """How many models the run trains: one for each fold."""
+        """Return the number of models of the run: one for each fold."""
         return max(1, agreed_folds(self._site.terms.reading))
 
 
@@ -460,21 +469,21 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
     multiclass = True
 
     def fit(self, federation: Federation, task: PublicTask, settings: HybridSettings) -> HybridModel:
-        """Columns, scale and features from public rows, then training on private ones, and noise."""
+        """Choose columns, scale and features from public rows, then train on private ones, and add noise."""
         task.prepare(federation)
         with federation.phase("train"):
             return train(federation, settings, task)
 
     def is_private(self, settings: HybridSettings) -> bool:
-        """With any mechanism."""
+        """Return True with any mechanism."""
         return settings.privacy is not None
 
     def problems(self, settings: HybridSettings, outline: Outline) -> Iterator[str]:
-        """What the mechanism, the public rows and the budget do not allow."""
+        """Yield what the mechanism, the public rows and the budget do not allow."""
         if settings.mechanism == "gaussian" and settings.delta is None:
             yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
         if settings.mechanism != "gaussian" and settings.delta is not None:
-            yield f'delta: is what mechanism = "gaussian" needs, and no other, got {settings.delta!r}; leave it out'
+            yield f'delta: applies only to mechanism = "gaussian", got {settings.delta!r}; remove it'
         if settings.solver == "auto":
             yield 'solver: must be "interior-point" or "cutting-plane" here, since the promise says what they show'
         if settings.multiclass == "joint" and settings.solver != "cutting-plane":
@@ -485,7 +494,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         yield from settings.budget_problems(outline.models, settings.delta or 0.0, private=settings.privacy is not None)
 
     def pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
-        """The minimiser on all private rows together, in the same features and without noise, and the exact kernel."""
+        """Return the minimizer on all private rows together, in the same features and without noise, and the exact
+        kernel."""
         weights, objective = pooled_minimiser(model.rho, model.prior, settings, rows.train)
         sigma, classes = settings.sigma_of(model.rho.shape[1]), len(rows.classes)
         return Pooled(
@@ -495,17 +505,18 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         )
 
     def class_problems(self, settings: HybridSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """Cutting planes are of one problem here."""
+        """Yield an error for cutting planes with several problems."""
         if len(classes) > 2 and settings.solver == "cutting-plane" and settings.multiclass == "ovr":
             yield (
                 f'solver: must be "interior-point" for {len(classes)} classes; cutting planes train two here, or all '
                 'in one problem (multiclass = "joint")'
             )
         if len(classes) == 2 and settings.multiclass == "joint":
-            yield 'multiclass: "joint" is of more than two classes; leave it out'
+            yield 'multiclass: "joint" applies to more than two classes; remove it'
 
     def foreseen(self, settings: HybridSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
-        """Noise that is longer than w can be without a prior: 1/2 |w|^2 <= C, the objective at 0, for each class."""
+        """Yield a warning if noise exceeds the length of w without a prior: 1/2 |w|^2 <= C, the objective at 0, per
+        class."""
         problems = 1 if classes == 2 else classes
         noise = _noise(settings, np.zeros((problems, 2 * settings.features)), rows, shares=1)
         longest = math.sqrt(2 * settings.C * (1 if settings.is_joint(problems) else problems))
@@ -517,7 +528,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             )
 
     def public_baseline(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Baseline | None:
-        """An SVM of the public rows, with the exact kernel."""
+        """Train an SVM on the public rows, with the exact kernel."""
         if rows.public is None:
             return None
         sigma, classes = settings.sigma_of(model.rho.shape[1]), len(rows.classes)
@@ -527,7 +538,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
     def baselines(
         self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows, seed: int
     ) -> list[Baseline]:
-        """Public rows alone, the private SVM (random frequencies, no prior, the paper's noise), and no noise at all.
+        """Return public rows alone, the private SVM (random frequencies, no prior, the paper's noise), and no noise at
+        all.
 
         Only a simulation can have the last two beside the model: each would be a release of its own.
         """
@@ -556,7 +568,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
 def pooled_minimiser(
     rho: FloatArray, prior: FloatArray, settings: HybridSettings, train: Labelled
 ) -> tuple[FloatArray, float]:
-    """Weights, of the prior's shape, and objective on all rows together; of several problems it is added up."""
+    """Return weights, of the prior's shape, and objective on all rows together, summed over several problems."""
     features, labels = paired_features(train.rows, rho), train.labels
     stopping, C = Stopping(settings.tolerance, settings.max_iterations), settings.C / len(train.labels)
     if prior.ndim == 1:
@@ -617,7 +629,7 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
 def _report(
     frequencies: Frequencies, trained: _Trained | None, prior: FloatArray, sites: tuple[str, ...], *, jointly: bool
 ) -> TrainingReport:
-    """What a result says of it. trained: None where noise does not cover how training went."""
+    """Return the training report. trained: None if noise does not cover the course of training."""
     known = trained.certificates if trained is not None else ()
     of_classes = f", {len(prior)} problems, each class against the others" if prior.ndim > 1 else ""
     of_classes = f", 1 joint problem of {len(prior)} classes" if jointly else of_classes
@@ -640,7 +652,7 @@ def _report(
 
 @dataclass(frozen=True)
 class _Trained:
-    """What came of training.
+    """The result of training.
 
     certificates: one for each problem, none where each site has its own. weights (2 D,): None where only sites have
     them, each a part of its own or all of them the whole.
@@ -651,7 +663,7 @@ class _Trained:
 
 
 def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
-    """The minimiser over so many rows. Raises FederationError if it is not reached."""
+    """Return the minimizer over all rows. Raises FederationError if it is not reached."""
     if settings.variant == "one-shot":
         terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
         federation.run("train_alone", remember=True, prior=prior, **terms)
@@ -674,7 +686,7 @@ def _note(federation: Federation, settings: HybridSettings, iteration: int, foun
 
 
 def _by_interior_point(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
-    """The sites have the minimiser in the end, and the coordinator has not. C/n is of the sites counted."""
+    """Train so that the sites have the minimizer in the end, and the coordinator does not. C/n counts these sites."""
     counted, problems = federation.sites, len(np.atleast_2d(prior))
     path = FederatedPath(
         federation,
@@ -703,7 +715,7 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
 
 
 def _longest(prior: FloatArray) -> float:
-    """The length of the longest of the problems' priors."""
+    """Return the length of the longest of the problems' priors."""
     return max(float(np.linalg.norm(each)) for each in np.atleast_2d(prior))
 
 
@@ -732,7 +744,7 @@ def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: 
 def minimised_jointly(
     features: FloatArray, classes: FloatArray, prior: FloatArray, C: float, stopping: Stopping
 ) -> Solution:
-    """The same of the joint hinge of K classes, over V (K m,), by cutting planes, of rows that are here.
+    """Return the minimum for the joint hinge of K classes, over V (K m,), by cutting planes on local rows.
 
     features (n, m), classes (K, n) of 0 and 1, prior (K, m).
     """
@@ -753,7 +765,7 @@ def minimised_jointly(
 
 
 def minimised(features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: Stopping) -> Solution:
-    """The minimum over v of 1/2 |v|^2 + C sum of hinge losses at prior + v, without intercept, of rows that are here.
+    """Return the minimum over v of 1/2 |v|^2 + C sum of hinge losses at prior + v, without intercept, on local rows.
 
     features (n, m), labels (n,) of +1 and -1, prior (m,).
     """
@@ -781,7 +793,7 @@ class _Shifted:
 
 
 def _noise(settings: HybridSettings, prior: FloatArray, rows: int, shares: int) -> Noise | None:
-    """Noise for the weights.
+    """Return noise for the weights.
 
     The objective at the prior is at most C (1 + |w0|), so the tolerance bounds the gap, whatever the rows are. In
     `one-shot` it is the same at every site, and counts n_s/n there; the largest share counts as all.
@@ -804,7 +816,7 @@ def noise_of(
     *,
     jointly: bool = False,
 ) -> Noise:
-    """Noise for one model (m,) or for K of them together (K, m), which one row all moves.
+    """Return noise for one model (m,) or for K of them together (K, m), all of which one row moves.
 
     sensitivity, gap: of each; see `noise_for`. The sum of K 1-strongly convex objectives of different weights is so in
     all of them, and K times as far from its minimum at most; movements of K vectors by s are one by sqrt(K) s. jointly:
@@ -824,7 +836,7 @@ def _released(
     accountant: PrivacyAccountant,
     size: int,
 ) -> FloatArray:
-    """The model of so many weights with its noise.
+    """Return the model with its noise.
 
     Some site may have seen a sum that got lost, and summed again it shows nothing new: sites keep their shares of the
     noise. Where sites left or joined meanwhile, models and shares are others, and it is one more release.
@@ -870,7 +882,7 @@ def _release(settings: HybridSettings, noise: Noise, federation: Federation) -> 
 
 
 def _protected(settings: HybridSettings, noise: Noise, federation: Federation) -> Iterator[str]:
-    """Whom it protects private rows from beside those who get the model, and how far.
+    """Yield from whom, besides recipients of the model, the noise protects private rows, and how far.
 
     Who knows the shares of some sites has less of the noise against it, and who isolates a site's part has only that
     site's share.
@@ -900,7 +912,7 @@ def _alone(noise: Noise) -> str:
 
 
 def public_weights(features: FloatArray, labels: FloatArray, random: np.random.Generator) -> FloatArray:
-    """(2 D,) the model of public rows alone, with the penalty that cross-validation on them prefers."""
+    """Return (2 D,) the model of public rows alone, with the penalty chosen by cross-validation on them."""
     dealt = random.permutation(len(labels)) % _PRIOR_FOLDS
     losses = [
         sum(_held_out_loss(features, labels, dealt == fold, penalty) for fold in range(_PRIOR_FOLDS))

@@ -60,7 +60,7 @@ MOMENTS = (
 
 @dataclass
 class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
     intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
@@ -73,12 +73,12 @@ def moments_leakage(settings: FeatureSettings) -> WholeRunLeakage:
 
 
 def with_ones(features: FloatArray, *, intercept: bool) -> FloatArray:
-    """(n, d): features (n, m), and a column of ones for the intercept."""
+    """Return (n, d) features (n, m), and a column of ones for the intercept."""
     return np.column_stack([features, np.ones(len(features))]) if intercept else features
 
 
 def packed_moments(rows: FloatArray, labels: FloatArray, prices: FloatArray | float = 1.0) -> FloatArray:
-    """(d (d + 1)/2 + K d,): the upper triangle of Z^T P Z for rows Z (n, d), and Y P Z for labels Y (K, n).
+    """Return (d (d + 1)/2 + K d,) the upper triangle of Z^T P Z for rows Z (n, d), and Y P Z for labels Y (K, n).
 
     prices (n,): the diagonal of P, by which squared residuals are multiplied, or one number of all.
     """
@@ -88,7 +88,7 @@ def packed_moments(rows: FloatArray, labels: FloatArray, prices: FloatArray | fl
 
 
 def unpacked_moments(moments: FloatArray, d: int) -> tuple[FloatArray, FloatArray]:
-    """Z^T Z (d, d) and Y Z (K, d) of what `packed_moments` packs."""
+    """Return Z^T Z (d, d) and Y Z (K, d) from what `packed_moments` packs."""
     triangle = d * (d + 1) // 2
     gram = np.zeros((d, d))
     gram[np.triu_indices(d)] = moments[:triangle]
@@ -96,7 +96,7 @@ def unpacked_moments(moments: FloatArray, d: int) -> tuple[FloatArray, FloatArra
 
 
 def weights(gram: FloatArray, products: FloatArray, regularisation: float, *, intercept: bool) -> FloatArray:
-    """(K, d): the weights of least squares for Z^T Z (d, d) and Y Z (K, d); the intercept is not regularised."""
+    """Return (K, d) the weights of least squares for Z^T Z (d, d) and Y Z (K, d), without penalty on the intercept."""
     penalties = np.full(len(gram), regularisation)
     if intercept:
         penalties[-1] = 0.0
@@ -119,7 +119,7 @@ class LeastSquaresSite(MappedSite):
         }
     )
     def moments(self, intercept: bool, factors: Sequence[float] = ()) -> FloatArray:
-        """(d (d + 1)/2 + K d,): this site's part of the products of features with each other and with labels.
+        """Return the (d (d + 1)/2 + K d,) this site's part of the products of features with each other and with labels.
 
         factors: of the squared residuals of the classes; all 1 without. Raises OrderRefused for others than
         were agreed on.
@@ -164,7 +164,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
         return with_calibration(federation, task, model, settings)
 
     def pooled(self, model: PanModel, settings: LeastSquaresSettings, rows: EvaluationRows) -> Pooled:
-        """The same on all rows together, by a least squares solver that forms no products."""
+        """Solve the problem on all rows together, by a least squares solver that forms no products."""
         z = with_ones(model.features(rows.train.rows), intercept=settings.intercept)
         ridge = math.sqrt(settings.regularisation) * np.eye(z.shape[1])[: model.feature_map.dimensions]
         several, count = len(rows.classes) > 2, len(rows.classes)
@@ -181,5 +181,5 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
         return moments_leakage(settings)
 
     def attacks(self, settings: LeastSquaresSettings) -> list[Attack]:
-        """On landmarks, and on the moments."""
+        """Return the attacks on landmarks, and on the moments."""
         return [LandmarkCopies(), ClusterRounds(), SecondMoments()]

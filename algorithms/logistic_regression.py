@@ -69,7 +69,7 @@ NEWTON_SUMS = (
 
 @dataclass
 class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of losses + lambda/2 |w|^2.")] = 1.0
     intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
@@ -82,7 +82,7 @@ class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
 def newton_terms(
     rows: FloatArray, labels: FloatArray, point: FloatArray, prices: FloatArray | float = 1.0
 ) -> tuple[float, FloatArray, FloatArray]:
-    """The loss of rows Z (n, d) with labels (n,) at v (d,), its gradient (d,) and its Hessian (d, d).
+    """Return the loss of rows Z (n, d) with labels (n,) at v (d,), its gradient (d,) and its Hessian (d, d).
 
     prices (n,): by which each row's loss is multiplied, or one number of all.
     """
@@ -119,7 +119,8 @@ class LogisticSite(MappedSite):
         problems: Sequence[int] = (0,),
         factors: Sequence[float] = (),
     ) -> FloatArray:
-        """(k, 1 + d + d (d + 1)/2): loss, gradient and Hessian's upper triangle at points (k, d), over scales (3,).
+        """Return the (k, 1 + d + d (d + 1)/2) loss, gradient and Hessian's upper triangle at points (k, d), over scales
+        (3,).
 
         problems: whose points these are; of more than two classes, each against the others. factors: of the losses of
         the classes; all 1 without. Raises OrderRefused for others than were agreed on.
@@ -152,13 +153,13 @@ class _Trail:
         return self.best + self.step
 
     def restart(self) -> None:
-        """Other rows: where training stands is not given up, and what it is worth is asked for again."""
+        """Keep the point after rows changed, and request its value again."""
         self.step, self.objective, self.converged = np.zeros(len(self.best)), math.inf, False
 
     def take(
         self, loss: float, gradient: FloatArray, hessian: FloatArray, penalties: FloatArray, tolerance: float
     ) -> bool:
-        """Go to the point that was tried, or try half the step; whether it was better."""
+        """Move to the tried point, or try half the step. Return whether it was better."""
         point = self.point
         objective = loss + 0.5 * float(penalties @ point**2)
         if objective > self.objective:
@@ -173,7 +174,7 @@ class _Trail:
 
 @dataclass
 class _Newton:
-    """Where training stands: a trail for each problem, and how many rounds it took."""
+    """The state of training: a trail for each problem, and the number of rounds."""
 
     federation: Federation
     settings: LogisticSettings
@@ -193,7 +194,7 @@ class _Newton:
 
     @property
     def converged(self) -> bool:
-        """Whether every problem is."""
+        """True if every problem has converged."""
         return all(trail.converged for trail in self.trails)
 
     def stage(self) -> None:
@@ -218,7 +219,8 @@ class _Newton:
                 self.federation.log_metrics(iteration=self.iterations, objective=objective)
 
     def _sums(self, active: list[int], rows: float, squares: float) -> list[tuple[float, FloatArray, FloatArray]]:
-        """Loss, gradient and Hessian at the points tried, by one secure sum whose parts are scaled to at most 1."""
+        """Return loss, gradient and Hessian at the tried points, by one secure sum whose parts are scaled to at
+        most 1."""
         points = np.stack([self.trails[k].point for k in active])
         d, lengths = points.shape[1], math.sqrt(rows * squares)
         longest = max(float(np.linalg.norm(point)) for point in points)
@@ -275,7 +277,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         return with_calibration(federation, task, model, settings)
 
     def pooled(self, model: PanModel, settings: LogisticSettings, rows: EvaluationRows) -> Pooled:
-        """scikit-learn's on all rows together."""
+        """Train scikit-learn's logistic regression on all rows together."""
         from sklearn.linear_model import LogisticRegression as Reference
 
         features, test = model.features(rows.train.rows), model.features(rows.test.rows)
@@ -296,5 +298,5 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         return moments_leakage(settings)
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
-        """On landmarks, and on the first round's moments."""
+        """Return the attacks on landmarks, and on the first round's moments."""
         return [LandmarkCopies(), ClusterRounds(), SecondMoments()]

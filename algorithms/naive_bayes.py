@@ -47,7 +47,7 @@ MODEL_SHOWS = (
 
 @dataclass
 class NaiveBayesSettings:
-    """What a user decides."""
+    """The settings of a user."""
 
     var_smoothing: Annotated[Positive, doc("Share of the largest column variance added to every variance.")] = 1e-9
 
@@ -64,7 +64,7 @@ class Categories:
 
     @classmethod
     def of(cls, columns: Columns) -> Self:
-        """Of the columns that sites agreed on: categories stand behind numbers, and columns of gaps behind these.
+        """Return the categories of the agreed columns: categories follow numbers, and columns of gaps follow these.
 
         A column of 0 and 1 that says where there was a gap counts as one of numbers.
         """
@@ -81,11 +81,11 @@ class Categories:
         return np.asarray(self.column < 0)
 
     def members(self, rows: FloatArray) -> FloatArray:
-        """(n, p) of 0 and 1: which values scaled rows have; 0 of numbers."""
+        """Return (n, p) of 0 and 1: which values scaled rows have; 0 for numbers."""
         return np.asarray((rows > self.middle) & ~self.numeric, dtype=np.float64)
 
     def log_shares(self, counts: FloatArray) -> FloatArray:
-        """(K, p) log (count + 1) / (n + V) of counts (K, p) of each class and value; 0 of numbers."""
+        """Return (K, p) log (count + 1) / (n + V) of counts (K, p) of each class and value; 0 for numbers."""
         found = np.zeros(counts.shape)
         for column in range(self.column.max(initial=-1) + 1):
             values = self.column == column
@@ -112,7 +112,7 @@ class NaiveBayesModel(Model):
     def of_sums(
         cls, counts: FloatArray, sums: FloatArray, var_smoothing: float, columns: Columns, sites: tuple[str, ...]
     ) -> Self:
-        """From n (K,), and sum x and sum x^2 (2, K, p), of each class."""
+        """Return the model for n (K,), and sum x and sum x^2 (2, K, p), of each class."""
         (totals, squares), rows, categories = sums, counts.sum(), Categories.of(columns)
         means = totals / counts[:, None]
         of_all = squares.sum(axis=0) / rows - (totals.sum(axis=0) / rows) ** 2
@@ -126,7 +126,7 @@ class NaiveBayesModel(Model):
         return cls(counts, means, variances, categories.log_shares(of_values), categories, report)
 
     def joint_log_likelihood(self, rows: FloatArray) -> FloatArray:
-        """(n, K) of scaled rows (n, p) and the classes."""
+        """Return (n, K) for scaled rows (n, p) and the classes."""
         numeric, priors = self.categories.numeric, np.log(self.counts / self.counts.sum())
         variances = self.variances[:, numeric]
         apart = (rows[:, None, numeric] - self.means[:, numeric]) ** 2 / variances
@@ -134,7 +134,7 @@ class NaiveBayesModel(Model):
         return np.asarray(normal + self.categories.members(rows) @ self.log_shares.T)
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) log-odds of scaled rows (n, p), positive for the class +1; (n, K) of each of more than two classes."""
+        """Return (n,) log-odds of scaled rows (n, p), positive for the class +1; (n, K) for more than two classes."""
         return log_odds(self.joint_log_likelihood(rows))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -159,12 +159,12 @@ class NaiveBayesModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file."""
+        """Return the model in a file."""
         normal = arrays["counts"], arrays["means"], arrays["variances"]
         return cls(*normal, arrays["log_shares"], Categories(arrays["category"], arrays["middle"]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`class_count_` (K,), `class_prior_` (K,), `theta_` (K, p) and `var_` (K, p), of scaled columns."""
+        """Return `class_count_` (K,), `class_prior_` (K,), `theta_` (K, p) and `var_` (K, p), of scaled columns."""
         prior = self.counts / self.counts.sum()
         return {"class_count_": self.counts, "class_prior_": prior, "theta_": self.means, "var_": self.variances}
 
@@ -179,12 +179,12 @@ class NaiveBayesSite(HorizontalSite):
 
     @step
     def class_counts(self) -> FloatArray:
-        """(K,) training rows of each class."""
+        """Return the (K,) training rows of each class."""
         return np.asarray(members(self.labels).sum(axis=1))
 
     @step
     def class_sums(self) -> FloatArray:
-        """(2, K, p): sum x and sum x^2 of this site's training rows of each class."""
+        """Return the (2, K, p) sum x and sum x^2 of this site's training rows of each class."""
         of_class = members(self.labels)
         return np.stack([of_class @ self.rows, of_class @ self.rows**2])
 
@@ -215,7 +215,7 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
         return NaiveBayesModel.of_sums(counts, sums, settings.var_smoothing, task.columns, federation.sites)
 
     def pooled(self, model: NaiveBayesModel, settings: NaiveBayesSettings, rows: EvaluationRows) -> Pooled:
-        """scikit-learn's GaussianNB on all rows' numbers together, and its CategoricalNB on their categories."""
+        """Train scikit-learn's GaussianNB on all rows' numbers together, and its CategoricalNB on their categories."""
         from sklearn.naive_bayes import CategoricalNB, GaussianNB  # sites share this module, and need none of it
 
         categories, (train, labels), test = model.categories, rows.train, rows.test.rows
@@ -240,5 +240,5 @@ def _check_counts(counts: FloatArray, classes: Sequence[str]) -> None:
         name = classes[int(counts.argmin())]
         raise FederationError(
             f"A class must have {MIN_CLASS_ROWS} rows or more over all sites, got {smallest} of {name!r}: its means "
-            "and variances would show them. Have more rows, leave its rows out, or choose another data.positive."
+            "and variances would reveal them. Add rows, remove this class, or choose another data.positive."
         )

@@ -90,7 +90,7 @@ class Placements:
 
 
 def _below(ordered: FloatArray, values: FloatArray) -> FloatArray:
-    """(k,) the share of `ordered` (n,) that is below each value, equal ones as half."""
+    """Return (k,) the share of `ordered` (n,) below each value; equal ones count as half."""
     places = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
     return np.asarray(places / (2 * len(ordered)), dtype=np.float64)
 
@@ -130,7 +130,7 @@ class OwnCounts:
         return replace(counts, **dict(zip(_RANKED, (n, n * placed.auc, n * own_placed.auc, *variances), strict=True)))
 
     def to_array(self) -> FloatArray:
-        """(10,) the numbers, in the order of the fields."""
+        """Return (10,) the numbers, in the order of the fields."""
         return np.array(list(vars(self).values()))
 
 
@@ -139,8 +139,8 @@ _RANKED = ("ranked", "federated_auc", "own_auc", "federated_variance", "own_vari
 COUNTS = len(vars(OwnCounts()))
 
 
-def count_at_sites(federation: Federation, model: Model, classes: int) -> OwnCounts:
-    """Have each site train its own model and compare it with the federated one, in one secure sum. Opens no phase.
+def count_at_sites(federation: Federation, model: Model) -> OwnCounts:
+    """Compare own models of the sites with the federated one, in one secure sum. Opens no phase.
 
     Raises
     ------
@@ -154,7 +154,6 @@ def count_at_sites(federation: Federation, model: Model, classes: int) -> OwnCou
         model=packed(model),
         threshold=model.calibrated.threshold if model.calibrated is not None else 0.0,
         kept=model.kept_by_sites,
-        classes=classes,
     )
     whole = [*np.rint(found[:5]), *np.maximum(found[5:], 0.0)]
     return OwnCounts(*(float(each) for each in whole))

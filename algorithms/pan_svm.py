@@ -78,6 +78,7 @@ from fedsvm.algorithms.optimisation.linear_svm import (
 from fedsvm.algorithms.optimisation.path_sums import NewtonPath
 from fedsvm.algorithms.optimisation.weighting import Weighting
 from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, feature_steps, linear_step
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
@@ -89,7 +90,7 @@ from fedsvm.federation.site.terms import Terms
 
 @dataclass
 class PanSettings(FeatureSettings, LinearSvmSettings, ThresholdSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
 
 _SCHEMES: Mapping[str, Scheme] = {each: each for each in get_args(Scheme)}
@@ -102,7 +103,7 @@ _KINDS: Mapping[Scheme, str] = {
 
 
 def ranked(values: FloatArray, scheme: Scheme, classes: int) -> FloatArray:
-    """(n,) or (n, K) scores from the values (n,) or (n, P) of the problems."""
+    """Return (n,) or (n, K) scores from the values (n,) or (n, P) of the problems."""
     if classes == 2 or scheme == "ovr":
         return values
     return ranked_by_votes(values, classes) if scheme == "ovo" else above_others(values)
@@ -134,7 +135,7 @@ class PanModel(Model):
         scheme: Scheme = "ovr",
         classes: int = 2,
     ) -> Self:
-        """Of weights and intercepts (P, m + 1), which are of one problem where there are two classes."""
+        """Return a model with weights and intercepts (P, m + 1), of one problem for two classes."""
         if weights is None:
             return cls(feature_map, None, None, training, None, scheme, classes)
         if classes == 2:
@@ -143,15 +144,24 @@ class PanModel(Model):
         return cls(feature_map, weights[:, :-1].copy(), weights[:, -1].copy(), training, None, scheme, classes)
 
     def features(self, rows: FloatArray) -> FloatArray:
-        """(n, m) features of scaled rows (n, p)."""
+        """Return (n, m) features of scaled rows (n, p)."""
         return self.feature_map(rows)
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) of more than two classes."""
+        """Return (n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) for more than two
+        classes."""
         if self.w is None or self.b is None:
             raise ValueError("the model's weights are with the sites; read it together with one of their files")
         values = np.asarray(self.features(rows) @ self.w.T + self.b)
         return ranked(values, self.scheme, self.classes)
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        if self.w is None or self.b is None:
+            raise NotExportable("its weights are with the sites")
+        if self.classes > 2 and self.scheme != "ovr":
+            raise NotExportable(f'scikit-learn has no part for decision values by "{self.scheme}"')
+        return [*feature_steps(self.feature_map), linear_step(self.w, self.b, classes, self.calibration)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the file, with those of the feature map and of the calibration.
@@ -181,7 +191,7 @@ class PanModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file."""
+        """Return the model in a file."""
         feature_map = read_map(arrays)
         if "scheme" in arrays:
             w, b = (arrays["w"], arrays["b"]) if "w" in arrays else (parts[0]["w"], parts[0]["b"])
@@ -193,7 +203,7 @@ class PanModel(Model):
         return cls(feature_map, parts[0]["w"][0], float(parts[0]["b"][0]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """Those of the feature map."""
+        """Return the attributes of the feature map."""
         return {} if self.w is None or self.b is None else self.feature_map.attributes(self.w, self.b, scaling)
 
     @property
@@ -203,14 +213,14 @@ class PanModel(Model):
 
     @property
     def kept_by_sites(self) -> bool:
-        """Whether the weights are with the sites alone."""
+        """True if only the sites have the weights."""
         return self.w is None
 
 
 def with_calibration(
     federation: Federation, task: HorizontalTask, model: PanModel, settings: ThresholdSettings
 ) -> PanModel:
-    """The model with what rows set apart say of its decision values, where there are such and its weights are known.
+    """Return the model calibrated on rows set apart, if there are any and its weights are known.
 
     Raises FederationError where too few of them are of a class.
     """
@@ -261,7 +271,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
     multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: PanSettings) -> PanModel:
-        """Features from the sites' rows, then training on them; sites lost before training begin it all anew."""
+        """Choose features from the sites' rows, then train on them. Sites lost before training restart both."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
         model = train(
             federation,
@@ -279,21 +289,21 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         yield from settings.solver_problems()
 
     def takes_weights(self, settings: PanSettings) -> bool:
-        """Where the interior point trains."""
+        """Return whether the interior point trains."""
         return settings.solver != "cutting-plane"
 
     def can_calibrate(self, settings: PanSettings) -> bool:
-        """Where the coordinator has the weights, which it tells the sites."""
+        """Return whether the coordinator has the weights, which it sends to the sites."""
         return settings.release == "everyone"
 
     def class_problems(self, settings: PanSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """Weights of classes that there are not."""
+        """Yield weights of unknown classes."""
         yield from super().class_problems(settings, classes)
         if settings.multiclass == "joint" and len(classes) == 2:
-            yield 'multiclass: "joint" is of more than two classes; leave it out'
+            yield 'multiclass: "joint" applies to more than two classes; remove it'
 
     def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled | None:
-        """LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
+        """Train LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
 
         The first must give the same optimum as the federation; the second says what approximating the kernel costs.
         """
@@ -319,7 +329,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         return WholeRunLeakage(found, Recovery(copies) if copies else None, by_a_site, named)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
-        """On landmarks, on cuts, on Newton's systems and steps, and on what the trained point is made of."""
+        """Return the attacks on landmarks, cuts, Newton's systems and steps, and the trained point."""
         return [
             LandmarkCopies(),
             FoldDifferences(settings.min_cluster_size),
@@ -379,7 +389,7 @@ def _pooled_classes(
     features: tuple[FloatArray, FloatArray],
     prices: libsvm.Prices,
 ) -> Pooled:
-    """The same of more than two classes, problem by problem. features: of the rows trained on, and of those tested on.
+    """Train the problems of more than two classes on pooled rows. features: of training and of test rows.
 
     A problem without rows of two classes has their label as its decision value, and -1 without rows.
     """
@@ -408,7 +418,7 @@ def _pooled_classes(
 def _pooled_jointly(
     settings: PanSettings, rows: EvaluationRows, features: tuple[FloatArray, FloatArray]
 ) -> Pooled | None:
-    """LIBLINEAR's of the same problem; LIBSVM has none of the exact kernel. None where a class has no rows."""
+    """Train LIBLINEAR on the joint problem; LIBSVM has none with the exact kernel. None if a class has no rows."""
     classes = len(rows.classes)
     of_rows = numbers(one_against_rest(rows.train.labels, classes))
     if len(np.unique(of_rows)) < classes:
@@ -418,7 +428,7 @@ def _pooled_jointly(
 
 
 def _rows_told_by(feature_map: FeatureMap) -> RowsTold:
-    """What cuts of one group say of single rows, by inverting their differences and blocks."""
+    """Return what a group's cuts reveal of single rows, by inverting their differences and blocks."""
     if not isinstance(feature_map, NystromMap):
         return NOTHING_TOLD
     inverse = NystromInverse(feature_map.base_kernel, feature_map.landmarks, feature_map.mapping)

@@ -40,6 +40,7 @@ from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSetting
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, binarizer, linear_step
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
@@ -65,7 +66,7 @@ SUPPORT_NEEDED = "The support rows of every site are needed to score new ones, a
 
 @dataclass
 class PpSettings(KernelSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     C: Annotated[
         Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
@@ -76,7 +77,7 @@ class PpSettings(KernelSettings):
 
 
 def sets_of(rows: FloatArray) -> FloatArray:
-    """(n, p) of 0 and 1: in which columns scaled rows (n, p) are above 0."""
+    """Return (n, p) of 0 and 1: in which columns scaled rows (n, p) are above 0."""
     return np.asarray(rows > 0, dtype=np.float64)
 
 
@@ -96,16 +97,22 @@ class PpModel(Model):
 
     @property
     def kept_by_sites(self) -> bool:
-        """Whether support rows are with the sites alone."""
+        """True if only the sites have the support rows."""
         return self.w is None and self.support is None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p); positive for the class +1."""
+        """Return (n,) decision values of scaled rows (n, p); positive for the class +1."""
         if self.w is not None:
             return np.asarray(sets_of(rows) @ self.w + self.b)
         if self.support is None or self.dual_coef is None:
             raise ValueError("the model's support rows are with the sites; read it together with their files")
         return np.asarray(self.kernel(sets_of(rows), self.support) @ self.dual_coef + self.b)
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        if self.w is None:
+            raise NotExportable("its support rows are with the sites")
+        return [("sets", binarizer(len(self.w))), linear_step(self.w, self.b, classes)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of the file, with the kernel.
@@ -127,7 +134,7 @@ class PpModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file, or in this and those of the sites."""
+        """Return the model in a file, or in this file and those of the sites."""
         fields = {name: arrays[name].item() for name in ("gamma", "degree", "coef0") if name in arrays}
         kernel, b = Kernel(arrays["kernel"].item(), **fields), float(arrays["b"])
         if "w" in arrays:
@@ -154,12 +161,12 @@ class PpSite(HorizontalSite):
 
     @step(opens="value")
     def item_count(self) -> FloatArray:
-        """() number of items of all rows."""
+        """Return the () number of items of all rows."""
         return np.array(self.sets.sum())
 
     @step(opens="value")
     def class_labels(self) -> FloatArray:
-        """(K, most): the labels of the training rows, and zeros behind them."""
+        """Return the (K, most) labels of the training rows, padded with zeros."""
         return np.pad(self.labels, ((0, 0), (0, self.most - self.labels.shape[1])))
 
     @step(
@@ -177,7 +184,7 @@ class PpSite(HorizontalSite):
         }
     )
     def encrypt_records(self, records: dict[str, int], items: dict[str, int]) -> None:
-        """Help to encrypt all rows' items. records, items: of each site."""
+        """Take part in encrypting all rows' items. records, items: of each site."""
         salt = common_seed(self.channel).tobytes()
         held = [[str(column) for column in np.flatnonzero(row)] for row in self.sets]
         encrypt_records(self.channel, held, items, salt)
@@ -189,7 +196,7 @@ class PpSite(HorizontalSite):
         }
     )
     def coefficients(self, dual_coef: FloatArray, first: dict[str, int]) -> FloatArray:
-        """(p,): this site's part of sum alpha y x. dual_coef (n,) of all rows, of which its own begin at `first`."""
+        """Return the (p,) this site's part of sum alpha y x. dual_coef (n,) of all rows; its own begin at `first`."""
         own = dual_coef[first[self.site] :][: len(self.rows)]
         return np.asarray(own @ self.sets)
 
@@ -217,7 +224,7 @@ class PpSite(HorizontalSite):
         }
     )
     def partial_scores(self, rows: FloatArray) -> FloatArray:
-        """(n,): the part of this site's support rows in the decision values of scaled rows (n, p)."""
+        """Return the (n,) part of this site's support rows in the decision values of scaled rows (n, p)."""
         return np.asarray(self.kernel(sets_of(rows), self.support) @ self.dual_coef)
 
 
@@ -244,19 +251,19 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
         return federation.until_stable(stage)
 
     def score(self, federation: Federation, model: PpModel, rows: FloatArray) -> FloatArray | None:
-        """By the sites' parts, where they keep support rows."""
+        """Return decision values by the sites' parts, if they keep support rows."""
         if not model.kept_by_sites:
             return None
         federation.need_every_site(SUPPORT_NEEDED)
         return federation.sum("partial_scores", shape=(len(rows),), bound=math.inf, rows=rows) + model.b
 
     def pooled(self, model: PpModel, settings: PpSettings, rows: EvaluationRows) -> Pooled:
-        """LIBSVM on the sets of all rows."""
+        """Train LIBSVM on the sets of all rows."""
         svm = libsvm.kernel(model.kernel, sets_of(rows.train.rows), rows.train.labels, settings.C)
         return Pooled(svm.decision_function(sets_of(rows.test.rows)))
 
     def warnings(self, model: PpModel, settings: PpSettings, rows: EvaluationRows, fold: int) -> list[str]:
-        """That it is there to compare with."""
+        """Return the warning that this algorithm is for comparison."""
         return [] if fold else [FOR_COMPARISON]
 
     def whole_run(self, settings: PpSettings) -> WholeRunLeakage:
@@ -265,12 +272,12 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
         return WholeRunLeakage(Recovery("every row"), Recovery("every row", known))
 
     def attacks(self, settings: PpSettings) -> list[Attack]:
-        """On the encrypted items."""
+        """Return the attacks on the encrypted items."""
         return [KnownItems(), ItemFrequencies()]
 
 
 def _compared(federation: Federation, records: dict[str, int], columns: int) -> tuple[FloatArray, FloatArray]:
-    """(n, k) of 0 and 1, which encrypted items each row has, and labels (n,), in the sites' order."""
+    """Return (n, k) of 0 and 1, which encrypted items each row has, and labels (n,), in the sites' order."""
     items = {site: int(count) for site, count in federation.gather("item_count", shape=()).items()}
     federation.run("receive_size", most=max(records.values()))
     shape = (1, max(records.values()))
@@ -298,7 +305,7 @@ class _Dual:
 
 
 def _solved(matrix: FloatArray, labels: FloatArray, C: float) -> _Dual:
-    """Of a kernel matrix (n, n) and labels (n,); where these are all the same, the model is that."""
+    """Solve the dual for a kernel matrix (n, n) and labels (n,). If all labels are equal, the model is constant."""
     dual_coef = np.zeros(len(labels))
     if len(np.unique(labels)) < 2:
         return _Dual(dual_coef, float(labels[0]), True)
@@ -308,7 +315,7 @@ def _solved(matrix: FloatArray, labels: FloatArray, C: float) -> _Dual:
 
 
 def _released(federation: Federation, kernel: Kernel, dual: _Dual, prepared: Prepared, items: int) -> PpModel:
-    """The model, of which the sites make or keep their part."""
+    """Return the model, whose parts the sites compute or keep."""
     dual_coef, sites = dual.dual_coef, federation.sites
     firsts = np.cumsum([0, *(prepared.site_rows[site] for site in sites)])
     first = dict(zip(sites, firsts[:-1].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""What comes of selecting columns: their order, how it was decided, and how accurate the best of them are."""
+"""The result of selecting columns: their order, how it was decided, and the accuracy of the best of them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Ranking:
     stability: tuple[float, ...] = ()
 
     def renamed(self, names: Mapping[str, str]) -> Ranking:
-        """The same with other names of the columns."""
+        """Return the ranking with other names of the columns."""
 
         def told(columns: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(names[column] for column in columns)
@@ -91,5 +91,5 @@ class Ranking:
 
 
 def column_of(site: str, number: int) -> str:
-    """What a site's column is called by others, where the site alone knows its name. number: from 0."""
+    """Return the public name of a site's column, whose name only the site knows. number: from 0."""
     return f"{site}:{number}"

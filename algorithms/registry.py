@@ -52,7 +52,7 @@ def _own(place: str) -> Algorithm[Any, Any, Any]:
 
 
 def _accepted(offered: Any, name: str) -> Algorithm[Any, Any, Any] | None:
-    """Raises TypeError for a class that lacks a part, or has a setting that is none."""
+    """Raise TypeError for a class that lacks a part, or has an invalid setting."""
     if not (isinstance(offered, type) and issubclass(offered, Algorithm) and getattr(offered, "name", None) == name):
         return None
     if isabstract(getattr(offered, "Model", None)):

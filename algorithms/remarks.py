@@ -1,4 +1,4 @@
-"""What a result says in a line of its own."""
+"""The remarks that have a line of their own in a result."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ from fedsvm.federation.site.terms import Terms
 
 @dataclass
 class RfeSettings(SelectionSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     _: KW_ONLY
     remove: Annotated[
@@ -144,13 +144,13 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
         return Choice(order, scores, "|w| when it was removed", ranks, training, steps=tuple(steps))
 
     def class_problems(self, settings: RfeSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """Those of PAN-SVM, and scores of one kernel SVM."""
+        """Yield the problems of PAN-SVM, and scores of one kernel SVM."""
         yield from super().class_problems(settings, classes)
         if len(classes) > 2 and settings.weights != "linear":
-            yield f'weights: "{settings.weights}" is of two classes, and there are {len(classes)}; have "linear"'
+            yield f'weights: "{settings.weights}" is of two classes, and there are {len(classes)}; set "linear"'
 
     def problems(self, settings: RfeSettings, outline: Outline) -> Iterator[str]:
-        """Weights that the features, or the solver, do not have."""
+        """Yield weights that the features, or the solver, do not have."""
         yield from super().problems(settings, outline)
         if settings.weights != "linear" and settings.features != "landmarks":
             yield f'weights: "{settings.weights}" needs features = "landmarks", got "{settings.features}"'
@@ -163,7 +163,8 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
             )
 
     def pooled_order(self, model: SelectedModel, settings: RfeSettings, rows: EvaluationRows) -> IntArray | None:
-        """LIBSVM's weights of all rows together, with as many columns removed in each step."""
+        """Return the order by LIBSVM's weights on all rows together, with the same number of columns removed per
+        step."""
         if settings.weights != "linear":
             return None
         train, problems = rows.train.rows, one_against_rest(rows.train.labels, len(rows.classes))
@@ -185,7 +186,7 @@ SCORES = {
 
 
 def _by_kernel(selecting: Selecting, settings: RfeSettings) -> Choice:
-    """By what columns are worth to PAN-SVM, trained anew in each step, on landmarks that lose the other columns."""
+    """Rank by the scores of PAN-SVM, trained again in each step, on landmarks without the removed columns."""
     federation, names, prepared = selecting.federation, selecting.names, selecting.prepared
     moments = federation.until_stable(lambda: class_moments(federation, prepared.columns))
     features = federation.until_stable(lambda: choose_features(federation, settings, prepared, selecting.seed)).map

@@ -83,7 +83,7 @@ Natural = Annotated[int, Ge(0), Le(MAX_DIMENSION)]
 """A whole number from 0, of what arrays have as many entries as."""
 
 Seconds = Annotated[float, Ge(0.001), Le(MAX_SECONDS)]
-"""How long something may take or last."""
+"""The duration of something, in seconds."""
 
 Degree = Annotated[int, Ge(1), Le(MAX_DEGREE)]
 """The exponent of a power."""
@@ -119,7 +119,7 @@ class Setting:
 
     @property
     def requirement(self) -> str:
-        """What it must be, in words: 'a whole number from 1', '"grid" or "fixed-step"'."""
+        """The allowed values, in words: 'a whole number from 1', '"grid" or "fixed-step"'."""
         *others, last = _alternatives(self.annotation)
         return f"{', '.join(others)} or {last}" if others else last
 
@@ -133,7 +133,7 @@ class Setting:
             raise TypeError(f"the default of the setting {self.name} must be {self.requirement}")
 
     def checked(self, value: Any) -> Any:
-        """The value, as a plain one of Python's. Raises ValueError for one that it cannot be, and says what it can."""
+        """Return the value as a plain Python value. Raises ValueError, naming the allowed values."""
         plain = value.item() if isinstance(value, np.generic) else value
         if isinstance(plain, Mapping):
             plain = {str(key): each.item() if isinstance(each, np.generic) else each for key, each in plain.items()}
@@ -151,13 +151,13 @@ class Setting:
         return next((note.values for note in notes if isinstance(note, Renamed)), {})
 
     def _measured(self, value: Any) -> Any:
-        """A whole number as float where only such is known; anything else as it is."""
+        """Return a whole number as float if only floats are allowed, anything else unchanged."""
         is_measure = isinstance(value, int) and not isinstance(value, bool) and not _knows(self.annotation, int)
         return float(value) if is_measure else value
 
 
 def shown(value: Any) -> str:
-    """A value that will not do, as an error repeats it: of a long one the beginning, and how long it is."""
+    """Return an invalid value as an error repeats it: of a long one the beginning, and its length."""
     if isinstance(value, int) and value.bit_length() > _MAX_SHOWN:
         return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
     written = repr(value[: _MAX_SHOWN + 1] if isinstance(value, str) else value)
@@ -168,7 +168,7 @@ def shown(value: Any) -> str:
 
 
 def settings(kind: type[Any]) -> list[Setting]:
-    """The settings that a dataclass has: its own first, then those of the classes that it derives from."""
+    """Return the settings of a dataclass: its own first, then those of its base classes."""
     hints = get_type_hints(kind, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     names = dict.fromkeys(name for base in kind.__mro__ for name in inspect.get_annotations(base))
@@ -178,7 +178,7 @@ def settings(kind: type[Any]) -> list[Setting]:
 
 
 def checked(kind: type[Any], source: Any) -> Any:
-    """Settings of a kind from the attributes of an object. Raises ValueError, naming the setting that will not do."""
+    """Return settings of a kind from the attributes of an object. Raises ValueError, naming the invalid setting."""
     values = {}
     for setting in settings(kind):
         try:
@@ -203,7 +203,7 @@ def _sentence(annotation: Any) -> str:
 
 
 def _unknown(annotation: Any) -> Iterator[Any]:
-    """What of an annotation says nothing to a setting; bounds stand with the number that they are of."""
+    """Yield the parts of an annotation that no setting may have. Bounds belong to numbers."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         yield from _unknown(inner[0])
@@ -221,7 +221,7 @@ def _unknown(annotation: Any) -> Iterator[Any]:
 
 
 def _alternatives(annotation: Any) -> list[str]:
-    """Each kind of value that an annotation allows, in words; that nothing is said is no value."""
+    """Return each kind of value that an annotation allows, in words, without None."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return [_number(inner[0], _bounds(inner))] if inner[0] in (int, float) else _alternatives(inner[0])
@@ -255,12 +255,12 @@ def _number(kind: type, bounds: list[Any]) -> str:
 
 
 def _figure(bound: Any) -> str:
-    """A bound as a person writes it: 1e12 and not 1000000000000.0."""
+    """Return a bound in its usual form: 1e12 instead of 1000000000000.0."""
     return str(bound) if isinstance(bound, int) else f"{bound:g}".replace("e+", "e")
 
 
 def _fits(annotation: Any, value: Any) -> bool:
-    """Whether an annotation allows a value; true is no number, though Python calls it one."""
+    """Return whether an annotation allows a value. A bool is no number here."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _fits(inner[0], value) and all(_within(bound, value) for bound in _bounds(inner))
@@ -292,5 +292,5 @@ def _bounds(inner: tuple[Any, ...]) -> list[Any]:
 
 
 def _knows(annotation: Any, kind: type) -> bool:
-    """Whether a kind of value is among those that an annotation allows."""
+    """Return whether an annotation allows a kind of value."""
     return annotation is kind or any(_knows(each, kind) for each in get_args(annotation))

@@ -1,4 +1,4 @@
-"""What the processes of this installation's sites run: `python -m fedsvm.algorithms.site_process DESCRIPTOR`.
+"""The processes of this installation's sites: `python -m fedsvm.algorithms.site_process DESCRIPTOR`.
 
 It registers every program and secure sum that a coordinator may name here, and imports nothing that is of use to
 people only (no command line, no scikit-learn).
@@ -58,7 +58,7 @@ def _warm_up() -> None:
 
 
 def _train_and_tell() -> None:
-    """What a site does in most rounds, but for the sockets."""
+    """Run once what a site does in most rounds, without sockets."""
     half = PanSite("warm-up", _ROWS, {"seed": 0})
     half.encode([])
     half.totals.column_squares(half.totals.column_sums())
@@ -82,7 +82,7 @@ SETS = "sets"
 
 
 class _Programs(Mapping[str, type[SiteProgram]]):
-    """What a site can be asked to do: the site half of every algorithm that is installed here, and sets."""
+    """The programs of sites: the site half of every installed algorithm, and sets."""
 
     def __getitem__(self, name: str) -> type[SiteProgram]:
         return SetsSite if name == SETS else ALGORITHMS[name].Site

@@ -28,7 +28,7 @@ DISCLOSES = (
 
 @dataclass(frozen=True)
 class SiteScores:
-    """What the sites' held-out rows come to under a model.
+    """The counts of the sites' held-out rows, scored by a model.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class SiteScores:
 
     @property
     def rows(self) -> int:
-        """How many were scored."""
+        """The number of scored rows."""
         return int(self.positive.sum() + self.negative.sum())
 
     @property
@@ -62,13 +62,13 @@ class SiteScores:
 
     @property
     def auc_resolution(self) -> float | None:
-        """How far `auc` can be from that of the decision values themselves: half the share of pairs within a bin."""
+        """The maximum error of `auc` caused by binning: half the share of pairs within a bin."""
         return _resolution(self.positive, self.negative)
 
 
 @dataclass(frozen=True)
 class ClassScores:
-    """What the sites' held-out rows come to under a model of more than two classes.
+    """The counts of the sites' held-out rows, scored by a model of more than two classes.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class ClassScores:
 
     @property
     def rows(self) -> int:
-        """How many were scored."""
+        """The number of scored rows."""
         return int(self.table.sum())
 
     @property
@@ -99,12 +99,12 @@ class ClassScores:
 
     @property
     def auc_resolution(self) -> float | None:
-        """How far `auc` can be from that of the decision values themselves: the mean of how far each area can."""
+        """The maximum error of `auc` caused by binning: the mean of those of the areas."""
         return _mean([_resolution(*each) for each in zip(self.own, self.others, strict=True)])
 
 
 def _area(positive: IntArray, negative: IntArray) -> float | None:
-    """Under the ROC curve, of counts (bins,) by decision value; None where one of them is of no rows."""
+    """Return the area under the ROC curve from counts (bins,) by decision value; None if one of them has no rows."""
     if not (pairs := int(positive.sum()) * int(negative.sum())):
         return None
     below = np.cumsum(negative) - negative
@@ -112,7 +112,7 @@ def _area(positive: IntArray, negative: IntArray) -> float | None:
 
 
 def _resolution(positive: IntArray, negative: IntArray) -> float | None:
-    """Half the share of pairs within a bin."""
+    """Return half the share of pairs within a bin."""
     pairs = int(positive.sum()) * int(negative.sum())
     return float((positive * negative).sum() / 2 / pairs) if pairs else None
 
@@ -125,7 +125,7 @@ def _mean(values: list[float | None]) -> float | None:
 def score_at_sites(
     federation: Federation, model: Model, classes: int = 2, bins: int = MAX_BINS
 ) -> SiteScores | ClassScores:
-    """Have the sites score the rows that they hold out, in one secure sum. Opens no phase.
+    """Score the rows that sites hold out, at the sites, in one secure sum. Opens no phase.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def score_at_sites(
 
 
 def packed(model: Model) -> IntArray:
-    """The arrays of a model as the bytes of its file, (n,) uint8."""
+    """Return the arrays of a model as the bytes of its file, (n,) uint8."""
     file = io.BytesIO()
     np.savez(file, **model.to_arrays())  # type: ignore[arg-type]
     return np.frombuffer(file.getvalue(), dtype=np.uint8)

@@ -56,7 +56,7 @@ from fedsvm.federation.site.terms import Terms
 
 @dataclass
 class SparseSettings(SelectionSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     _: KW_ONLY
     select_solver: Annotated[
@@ -92,7 +92,7 @@ class Net:
 
 
 def path_of(moments: ClassMoments, C: float, steps: int, end: float) -> list[float]:
-    """Falling values of l1, below the one at which a model without columns is as good as any."""
+    """Return falling values of l1, below the one at which a model without columns is optimal."""
     fewer = float(moments.counts.min())
     largest = C * fewer * float(np.abs(moments.means[1] - moments.means[0]).max())
     return [largest * end ** (step / steps) for step in range(1, steps + 1)]
@@ -117,7 +117,7 @@ class SparseSvm(SelectionAlgorithm[SparseSettings]):
     figures = {"sparse_objective": "of the net that chose the columns", **SelectionAlgorithm.figures}
 
     def choose(self, selecting: Selecting, settings: SparseSettings) -> Choice:
-        """The nets, which of them is taken, and what half-samples say of it."""
+        """Train the nets, and choose one with its stability over half-samples."""
         federation = selecting.federation
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
         training = SubsetTraining(federation, moments, settings)
@@ -157,7 +157,7 @@ class SparseSvm(SelectionAlgorithm[SparseSettings]):
 
 
 def _nets(training: SubsetTraining, subsets: Sequence[Subset], l1: float, settings: SparseSettings) -> list[Net]:
-    """Nets of some rows each, at one l1. Raises MembershipChanged where sites leave or join."""
+    """Train nets of some rows each, at one l1. Raises MembershipChanged if sites leave or join."""
     training.refresh()
     oracle, penalty = training.oracle(subsets), Penalty(l1, settings.l2)
     bundles = [
@@ -175,7 +175,7 @@ def _nets(training: SubsetTraining, subsets: Sequence[Subset], l1: float, settin
 def _path(
     training: SubsetTraining, columns: IntArray, levels: Sequence[float], settings: SparseSettings
 ) -> tuple[list[Net], tuple[CurvePoint, ...]]:
-    """Nets of all rows at each l1, and the accuracy of the folds' nets; cuts go on from one to the next."""
+    """Return nets of all rows at each l1, and the accuracy of the folds' nets; cuts are kept from one to the next."""
     training.refresh()
     training.require_folds()
     subsets = [Subset(columns, fold) for fold in [*range(settings.inner_folds), ALL_ROWS]]
@@ -202,7 +202,7 @@ def _path(
 def _taken(
     nets: Sequence[Net], curve: Sequence[CurvePoint], settings: SparseSettings, columns: int
 ) -> tuple[Net, int, str]:
-    """The net of a size, that size, and the rule in a phrase."""
+    """Return the net of a size, that size, and the rule in a phrase."""
     if isinstance(settings.size, str):
         size, rule = size_of(curve, settings.size)
         of_size = [pair for pair in zip(nets, curve, strict=True) if pair[1].size == size]
@@ -216,7 +216,7 @@ def _taken(
 def _stability(
     training: SubsetTraining, columns: IntArray, l1: float, settings: SparseSettings, width: int
 ) -> tuple[float, ...]:
-    """Of each column the share of half-samples whose net has it, at half of l1, for half of the rows."""
+    """Return for each column the share of half-samples whose net has it, at half of l1, for half of the rows."""
     if not settings.stability:
         return ()
     subsets = [Subset(columns, half_sample(number)) for number in range(2 * settings.stability)]

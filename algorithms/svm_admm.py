@@ -77,7 +77,7 @@ _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
 
 _LOCAL = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
-"""How closely a site solves its own problem: as closely as float64 allows, whatever the consensus stops at."""
+"""The accuracy of a site's own problem: as high as float64 allows, whatever the tolerance of the consensus."""
 
 DUAL_POINT = (
     "the rows of all sites' last problems, weighted by their dual variables and added up, from which a bound on the "
@@ -87,7 +87,7 @@ DUAL_POINT = (
 
 @dataclass
 class AdmmSettings(FeatureSettings, ThresholdSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     C: Annotated[
         Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
@@ -114,7 +114,7 @@ class AdmmSettings(FeatureSettings, ThresholdSettings):
 def local_model(
     features: FloatArray, labels: FloatArray, centre: FloatArray, rho: float, start: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """The model that a site would have near a centre, and its dual variables.
+    """Return a site's own model near a center, and its dual variables.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class AdmmSite(MappedSite):
         reach: float,
         fresh: bool,
     ) -> FloatArray:
-        """(K, d + 2): this site's x^ + u, and the squared lengths of x and of x^ + u, at z = (w, b).
+        """Return the (K, d + 2) this site's x^ + u, and the squared lengths of x and of x^ + u, at z = (w, b).
 
         w (K, m), b (K,). reach: the lengths are given as shares of it. fresh: u is 0 again.
         """
@@ -222,7 +222,8 @@ class AdmmSite(MappedSite):
         }
     )
     def dual_sums(self, w: FloatArray, b: FloatArray, scales: FloatArray) -> FloatArray:
-        """(K, 3): the loss at w (K, m) and b (K,), and of each class the sum of lambda. scales (2,): of both, to 1."""
+        """Return the (K, 3) loss at w (K, m) and b (K,), and the sum of lambda of each class. scales (2,): of both, to
+        1."""
         losses = np.maximum(0.0, 1.0 - self.labels * (w @ self.mapped.features.T + b[:, None])).sum(axis=1)
         of_class = [(self.duals * (self.labels > 0)).sum(axis=1), (self.duals * (self.labels < 0)).sum(axis=1)]
         return np.column_stack([losses / scales[0], *(sums / scales[1] for sums in of_class)])
@@ -234,7 +235,7 @@ class AdmmSite(MappedSite):
         }
     )
     def dual_vector(self, theta: FloatArray, scale: float) -> FloatArray:
-        """(K, m): the sum of theta lambda y f, for theta (K, 2) of each class."""
+        """Return the (K, m) sum of theta lambda y f, for theta (K, 2) of each class."""
         weights = np.where(self.labels > 0, theta[:, :1], theta[:, 1:])
         return np.asarray((weights * self.duals * self.labels) @ self.mapped.features / scale)
 
@@ -244,7 +245,8 @@ class AdmmSite(MappedSite):
 
 @dataclass(frozen=True)
 class Residuals:
-    """How far an iteration is from its end, of each problem (K,): primal and dual residuals, and what they may be."""
+    """The distance of an iteration from its end, for each problem (K,): primal and dual residuals, and their
+    tolerances."""
 
     primal: FloatArray
     dual: FloatArray
@@ -253,13 +255,13 @@ class Residuals:
 
     @property
     def converged(self) -> bool:
-        """Whether every problem may stop."""
+        """True if every problem may stop."""
         return bool(((self.primal < self.primal_tolerance) & (self.dual < self.dual_tolerance)).all())
 
 
 @dataclass
 class Consensus:
-    """What the coordinator knows of K problems: z (K, d), the sum of the sites' u_i, and a bound on their lengths.
+    """The coordinator's state of K problems: z (K, d), the sum of the sites' u_i, and a bound on their lengths.
 
     lengths: no sum of |f~| over rows exceeds it.
     """
@@ -282,7 +284,7 @@ class Consensus:
         return (self.sites * longest + self._multiplier_bound + beside) * _ROOM
 
     def take(self, total: FloatArray) -> Residuals:
-        """Go on to the next z, by the sums (K, d + 2) of an iteration, which are not shares any more."""
+        """Compute the next z from the sums (K, d + 2) of an iteration."""
         settings, sites, before = self.settings, self.sites, self.z
         alpha, rho, d = settings.relaxation, settings.rho, self.z.shape[1]
         sent, x_squares, sent_squares = total[:, :d], total[:, d], total[:, d + 1]
@@ -308,7 +310,7 @@ class Consensus:
 
 
 def _root(squares: FloatArray) -> FloatArray:
-    """Of differences of sums, which rounding may leave a little below 0."""
+    """Return the root of differences of sums, which rounding may leave slightly below 0."""
     return np.sqrt(np.maximum(squares, 0.0))
 
 
@@ -326,11 +328,11 @@ class DualPoint:
 
     @staticmethod
     def theta(alphas: FloatArray) -> FloatArray:
-        """(K, 2), up to 1."""
+        """Return (K, 2) factors up to 1."""
         return np.asarray(alphas.min(axis=1, keepdims=True) / np.maximum(alphas, np.finfo(float).tiny))
 
     def certified(self, w: FloatArray, C: float) -> tuple[FloatArray, FloatArray]:
-        """(K,) objectives at w (K, m), and bounds that LIBSVM's problem cannot fall below.
+        """Return (K,) objectives at w (K, m), and lower bounds of LIBSVM's problem.
 
         1/2 |w|^2 + C loss; and, for alpha = C theta lambda, the largest s sum alpha - s^2/2 |sum alpha y f|^2 over s up
         to 1.
@@ -355,7 +357,8 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
     }
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: AdmmSettings) -> PanModel:
-        """Features from the sites' rows, then the consensus; sites lost meanwhile have the others go on from it."""
+        """Choose features from the sites' rows, then find the consensus. If sites are lost, the others continue from
+        it."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
         run = _Run(federation, settings, np.zeros((1, features.map.dimensions + 1)))
         with federation.phase("train"):
@@ -388,7 +391,8 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         return with_calibration(federation, task, model, settings)
 
     def pooled(self, model: PanModel, settings: AdmmSettings, rows: EvaluationRows) -> Pooled:
-        """LIBSVM on pooled, scaled rows: in the same features, whose optimum the gap is to, and the exact kernel."""
+        """Train LIBSVM on pooled, scaled rows: in the same features, whose optimum defines the gap, and the exact
+        kernel."""
         features, (_, labels) = model.features(rows.train.rows), rows.train
         svm = libsvm.linear(features, labels, settings.C)
         return Pooled(
@@ -405,7 +409,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         return WholeRunLeakage(with_site, alone)
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
-        """On landmarks, on the certificate, and on what the trained point is made of."""
+        """Return the attacks on landmarks, on the certificate, and on the trained point."""
         return [LandmarkCopies(), ClusterRounds(), DualPoints(), SupportRows(settings.C)]
 
 
@@ -458,7 +462,8 @@ class _Run:
         return residuals
 
     def _dual_point(self, rows: float, lengths: float) -> DualPoint:
-        """By two sums: the second opens one vector, which the classes' sums balance, and not one for each class."""
+        """Return the dual point by two sums. The second opens one vector, balanced by the classes' sums, not one per
+        class."""
         w, b = self.z[:, :-1], self.z[:, -1]
         longest = float(np.linalg.norm(self.z, axis=1).max())
         scales = np.array([rows + longest * lengths, rows]) * _ROOM

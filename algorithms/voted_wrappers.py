@@ -66,7 +66,7 @@ CRITERIA: tuple[Criterion, ...] = ("rfe", "rsvm", "svm-t")
 
 @dataclass
 class VotedSettings(SelectionSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     _: KW_ONLY
     criteria: Annotated[
@@ -92,7 +92,7 @@ class Lists:
     scores: Mapping[str, FloatArray]
 
     def order(self, criterion: str) -> IntArray:
-        """(m,) places, the lowest score first; of equal ones the last goes first."""
+        """Return (m,) places, the lowest score first; of equal ones the last is removed first."""
         scores = self.scores[criterion]
         return np.lexsort((-np.arange(len(scores)), in_grains(scores)))
 
@@ -169,25 +169,25 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         return found.with_rows_alone() if differs_by_few and "svm-t" in wanted(settings.criteria) else found
 
     def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
-        """On differences of support sums too."""
+        """Return also the attack on differences of support sums."""
         return [SupportDifferences(), *super().attacks(settings)]
 
     def problems(self, settings: VotedSettings, outline: Outline) -> Iterator[str]:
-        """Gaps that do not tell support rows."""
+        """Yield gaps that do not determine support rows."""
         yield from super().problems(settings, outline)
         if "svm-t" in wanted(settings.criteria) and settings.select_tolerance > 1e-5:
             yield "select_tolerance: must be 1e-5 or less for support rows to be told from others"
 
 
 def wanted(criteria: str) -> Sequence[Criterion]:
-    """The scores that are asked for."""
+    """Return the requested scores."""
     return CRITERIA if criteria == "vote" else [each for each in CRITERIA if each == criteria]
 
 
 def _lists(
     columns: IntArray, solution: Solution, training: SubsetTraining, support: SupportSums, criteria: str
 ) -> Lists:
-    """The scores of the columns that are left. Raises MembershipChanged where sites leave or join."""
+    """Return the scores of the remaining columns. Raises MembershipChanged if sites leave or join."""
     training.refresh()
     found: dict[str, FloatArray] = {}
     for criterion in wanted(criteria):
@@ -202,7 +202,7 @@ def _lists(
 
 
 def _removed(lists: Lists, count: int, svm: ShrinkingSvm, training: SubsetTraining) -> tuple[IntArray, DecidedBy]:
-    """The places that go, and by what that was decided."""
+    """Return the places to remove, and what decided."""
     if len(lists.scores) == 1:
         (criterion,) = lists.scores
         return lists.order(criterion)[:count], "score"
@@ -217,7 +217,7 @@ def _removed(lists: Lists, count: int, svm: ShrinkingSvm, training: SubsetTraini
 
 
 def _removed_together(lists: Lists, count: int) -> tuple[IntArray, DecidedBy]:
-    """Every place that is among the lowest of two lists, so many; else the one with the lowest sum of ranks."""
+    """Return every place among the lowest of two lists, or the one with the lowest sum of ranks."""
     times = np.zeros(len(lists.rank_sums))
     for criterion in lists.scores:
         times[lists.order(criterion)[:count]] += 1
@@ -231,7 +231,7 @@ def _removed_together(lists: Lists, count: int) -> tuple[IntArray, DecidedBy]:
 def _by_accuracy(
     places: Sequence[int], lists: Lists, svm: ShrinkingSvm, training: SubsetTraining
 ) -> tuple[IntArray, DecidedBy]:
-    """The place without which accuracy is highest."""
+    """Return the place without which accuracy is highest."""
     settings = training.settings
     columns = [np.delete(svm.columns, place) for place in places]
     right, loss = held_out(training, columns, settings.select_tolerance)

@@ -77,7 +77,7 @@ VOTES = "how many sites vote for +1, of each row that is asked about"
 
 @dataclass
 class EnsembleSettings(FeatureSettings):
-    """What a user decides."""
+    """The settings of a user."""
 
     C: Annotated[
         Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
@@ -100,7 +100,8 @@ class EnsembleModel(Model):
     classes: int = 2
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) mean votes for scaled rows (n, p); of more than two classes (n, K) shares of votes, less 1/2."""
+        """Return (n,) mean votes for scaled rows (n, p); for more than two classes (n, K) shares of votes, minus
+        1/2."""
         if self.models is None:
             raise ValueError("the models are with the sites; read them together with their files")
         features = self.feature_map(rows)
@@ -110,7 +111,7 @@ class EnsembleModel(Model):
 
     @property
     def kept_by_sites(self) -> bool:
-        """Whether the models are with the sites alone."""
+        """True if only the sites have the models."""
         return self.models is None
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -126,18 +127,18 @@ class EnsembleModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file, or in those of the sites."""
+        """Return the model in a file, or in those of the sites."""
         models = arrays["models"] if "models" in arrays else np.vstack([part["models"] for part in parts])
         return cls(read_map(arrays), models)
 
 
 def votes(models: FloatArray, features: FloatArray) -> FloatArray:
-    """(N, n) of +1 and -1 of models (N, m + 1) for features (n, m)."""
+    """Return (N, n) votes +1 and -1 of models (N, m + 1) for features (n, m)."""
     return np.where(models[:, :-1] @ features.T + models[:, -1:] >= 0, 1.0, -1.0)
 
 
 def ballots(models: FloatArray, features: FloatArray) -> FloatArray:
-    """(K, n) of 1 for the class of the largest value and 0 for others, by a site's models (K, m + 1)."""
+    """Return (K, n) 1 for the class of the largest value and 0 for others, by a site's models (K, m + 1)."""
     values = models[:, :-1] @ features.T + models[:, -1:]
     return np.asarray(np.equal.outer(np.arange(len(models)), values.argmax(axis=0)), dtype=np.float64)
 
@@ -174,7 +175,8 @@ class EnsembleSite(MappedSite):
 
     @step(bound=math.inf)
     def model_table(self) -> FloatArray:
-        """(N, K (m + 1) + 1): this site's models in a place that only the sites know, with a 1 that it is taken."""
+        """Return the (N, K (m + 1) + 1) this site's models in a place that only the sites know, with a 1 that marks
+        it."""
         sites = self.channel.sites
         table = np.zeros((len(sites), len(self.labels) * (self.mapped.features.shape[1] + 1) + 1))
         if self.models is not None:
@@ -199,7 +201,8 @@ class EnsembleSite(MappedSite):
         }
     )
     def cast_votes(self, rows: FloatArray) -> FloatArray:
-        """(K + 1, n): this site's votes for scaled rows (n, p), for +1 or each of more classes, and 1 if it has any."""
+        """Return the (K + 1, n) this site's votes for scaled rows (n, p), for +1 or each of more classes, and 1 if it
+        has any."""
         if self.models is None:
             return np.zeros((len(self.labels) + 1, len(rows)))
         cast = votes if len(self.models) == 1 else ballots
@@ -249,7 +252,7 @@ class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
         return EnsembleModel(features.map, models, report, len(task.classes))
 
     def score(self, federation: Federation, model: EnsembleModel, rows: FloatArray) -> FloatArray | None:
-        """The mean of the sites' votes by a secure sum, where they keep their models; None where nobody need ask."""
+        """Return the mean of the sites' votes by a secure sum, if they keep their models; otherwise None."""
         if not model.kept_by_sites:
             return None
         federation.disclose("coordinator", "cast_votes", VOTES, (len(rows),))
@@ -259,7 +262,7 @@ class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
         return np.asarray(cast[0] / voters if problems == 1 else (cast / voters).T - 0.5)
 
     def pooled(self, model: EnsembleModel, settings: EnsembleSettings, rows: EvaluationRows) -> Pooled:
-        """What one SVM of all rows would have given, in the same features and by the exact kernel."""
+        """Train one SVM on all rows, in the same features and with the exact kernel."""
         train, test, classes = model.feature_map(rows.train.rows), model.feature_map(rows.test.rows), len(rows.classes)
         scores = libsvm.against_others(
             lambda labels: libsvm.linear(train, labels, settings.C), rows.train.labels, classes, test
@@ -275,5 +278,5 @@ class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
         return WholeRunLeakage(Recovery(with_site), Recovery(alone)) if with_site and alone else None
 
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
-        """On landmarks, and on what each site's model is made of."""
+        """Return the attacks on landmarks, and on each site's model."""
         return [LandmarkCopies(), ClusterRounds(), SiteSupportRows(settings.C)]

@@ -60,7 +60,7 @@ COMPARISONS: dict[str, dict[str, list[str]]] = {
 
 
 def measures(result: RunResult) -> dict[str, float]:
-    """What a run is compared by. Raises RuntimeError for a run that did not complete."""
+    """Return the measures for comparing runs. Raises RuntimeError for a run that did not complete."""
     if result.status != "completed" or result.cost is None:
         raise RuntimeError(f"the run must complete, got {result.status}: {result.error}")
     return {
@@ -74,7 +74,7 @@ def measures(result: RunResult) -> dict[str, float]:
 
 
 def measure(changes: list[str]) -> dict[str, float]:
-    """The measures of one run of the quickstart."""
+    """Return the measures of one run of the quickstart."""
     scenario, base = spec.read("quickstart", overrides=changes)
     with tempfile.TemporaryDirectory() as folder:
         return measures(runner.run(scenario, dataset.prepare(scenario, base), Path(folder), _ignore).result)

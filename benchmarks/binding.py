@@ -1,4 +1,4 @@
-"""What binding masks and messages to the chain of orders costs in rounds of a ring sum, over real processes.
+"""The cost of binding masks and messages to the chain of orders, in rounds of a ring sum over real processes.
 
 `python -m benchmarks.binding [SITES] [ROUNDS]` prints the processor time of all sites with the chain, as a ratio to
 that of sites without it. Both kinds run at the same time and take turns, so that the load of the machine is the same.
@@ -26,7 +26,7 @@ def seconds_of(federation: Federation) -> float:
 
 
 def run_rounds(federation: Federation, count: int) -> None:
-    """Have so many sums computed."""
+    """Compute this number of sums."""
     for _ in range(count):
         federation.sum("total", shape=(3,), bound=1e3, factor=1.0)
 

@@ -1,4 +1,4 @@
-"""What a site costs on the nodes of a Ray cluster beside one on this machine: the same run, by both launchers.
+"""The cost of a site on the nodes of a Ray cluster and on this machine: the same run, by both launchers.
 
 `python -m benchmarks.cluster [SITES]` prints a table. The cluster has three nodes on this machine, by Ray's own means,
 so that what differs is the launcher and not the machine. Needs `fedsvm[ray]`.
@@ -28,7 +28,7 @@ _MIB = 1 << 20
 
 @contextmanager
 def nodes() -> Iterator[None]:
-    """A cluster of three nodes, and a head without CPUs, at `RAY_ADDRESS`."""
+    """Start a cluster of three nodes, and a head without CPUs, at `RAY_ADDRESS`."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": str(ROOT)}
     import ray
     from ray.cluster_utils import Cluster
@@ -45,7 +45,7 @@ def nodes() -> Iterator[None]:
 
 
 def carried_out(launcher: str, sites: int) -> RunResult:
-    """A run of PAN-SVM over so many sites."""
+    """Run PAN-SVM over this number of sites."""
     scenario = spec.validate(
         {
             "name": "cluster",
@@ -62,7 +62,7 @@ def carried_out(launcher: str, sites: int) -> RunResult:
 
 
 def row(launcher: str, result: RunResult) -> str:
-    """A line of the table. Raises RuntimeError for a run that failed."""
+    """Return a line of the table. Raises RuntimeError for a run that failed."""
     if result.status != "completed" or result.cost is None:
         raise RuntimeError(result.error)
     cpu = statistics.mean(site.cpu_s or 0.0 for site in result.sites)

@@ -75,7 +75,7 @@ class Line:
 
 
 def methods(svm: Mapping[str, float], landmarks: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each method by name, and its [algorithm] table."""
+    """Yield each method by name, and its [algorithm] table."""
     common = {**svm, "landmarks": landmarks}
     yield "PAN-SVM, interior point", {"name": "pan-svm", **common}
     yield "PAN-SVM, cutting planes", {"name": "pan-svm", "solver": "cutting-plane", **common}
@@ -88,7 +88,8 @@ def methods(svm: Mapping[str, float], landmarks: float) -> Iterator[tuple[str, d
 
 
 def scenario_of(name: str, algorithm: Mapping[str, Any], *, listed: bool) -> Scenario:
-    """A run of one method on one data set, against a coordinator. listed: one that has all records of the source."""
+    """Return a scenario of one method on one data set, with an attacking coordinator. listed: it has all records of the
+    source."""
     known = {"candidates": "source"} if listed else {}
     return spec.validate(
         {
@@ -104,7 +105,7 @@ def scenario_of(name: str, algorithm: Mapping[str, Any], *, listed: bool) -> Sce
 
 
 def measured(name: str, folder: Path) -> Iterator[Line]:
-    """Every method on one data set."""
+    """Yield the results of every method on one data set."""
     _, svm, landmarks = DATA[name]
     for method, algorithm in methods(svm, landmarks):
         scenario = scenario_of(name, algorithm, listed=False)
@@ -138,7 +139,7 @@ def _line(data: str, method: str, result: RunResult) -> Line:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """The lines as a table in Markdown."""
+    """Return the lines as a table in Markdown."""
     heads = "data | method | accuracy | iterations | gap | rounds | payload | seconds | rows recovered"
     body = [
         f"| {each.data} | {each.method} | {100 * each.accuracy:.1f} % | {_or_dash(each.iterations)} | "

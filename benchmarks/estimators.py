@@ -1,4 +1,4 @@
-"""What an estimator costs in scikit-learn's tools: `python -m benchmarks.estimators`.
+"""The cost of an estimator in scikit-learn's tools: `python -m benchmarks.estimators`.
 
 Seconds of `PanSVC.fit` on scikit-learn's breast cancer set (569 rows, 30 columns, standardised): of the first in a
 process, which loads libraries and starts the process that sites are forked from; of those that follow; of ten folds.
@@ -21,7 +21,7 @@ FOLDS = 10
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """What it takes."""
+    """Return the seconds that work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

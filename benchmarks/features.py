@@ -1,4 +1,4 @@
-"""What features that show no record cost in accuracy, on the data sets of table 3.2 of the PAN-SVM dissertation.
+"""The accuracy of features that reveal no record, on the data sets of table 3.2 of the PAN-SVM dissertation.
 
 `python -m benchmarks.features FOLDER` needs FEDSVM_DATA, takes some minutes, and writes features.json and features.md.
 
@@ -43,7 +43,7 @@ WAYS = ("local", "global", "fourier")
 
 
 def pooled_map(settings: FeatureSettings, held: Mapping[str, FloatArray], seed: int) -> FeatureMap:
-    """The map that a federation agrees on whose sites hold these scaled rows, by the same code, in this process."""
+    """Return the map that a federation with these scaled rows agrees on, by the same code in this process."""
     rows = np.vstack(list(held.values()))
     kernel = settings.kernel_of(rows.shape[1])
     if settings.features == "identity":
@@ -68,7 +68,7 @@ def _local(held: Mapping[str, FloatArray], count: int, least: int, seed: int) ->
 
 
 def measure(name: str) -> Iterator[dict[str, Any]]:
-    """The accuracy of every way with every number of features, of every fold of every deal of one data set."""
+    """Yield the accuracy of every way and number of features, for every fold and split of one data set."""
     for seed in SEEDS:
         scenario, base = spec.read(name, overrides=[f"seed={seed}"])
         prepared = dataset.prepare(scenario, base)
@@ -96,7 +96,7 @@ def _settings(way: str, gamma: float, count: int) -> FeatureSettings:
 
 
 def _scaled(prepared: FederatedDataset, scenario: Scenario, fold: int) -> tuple[dict[str, Labelled], Labelled]:
-    """What each site trains on while a fold is held out, and the fold, on the scale of all training rows."""
+    """Return each site's training rows while a fold is held out, and the fold, on the scale of all training rows."""
     pooled = prepared.rows.take(prepared.training(fold, prepared.names))
     columns = public_columns(prepared.schema, pooled.numeric, pooled.categorical, scenario.data.scale, {})
 
@@ -108,7 +108,7 @@ def _scaled(prepared: FederatedDataset, scenario: Scenario, fold: int) -> tuple[
 
 
 def table(points: list[dict[str, Any]]) -> str:
-    """Mean accuracy and its deviation over folds, a line for each data set and share, in Markdown."""
+    """Return mean accuracy and its deviation over folds, a line for each data set and share, in Markdown."""
     ways = list(dict.fromkeys(each["way"] for each in points))
     lines = [f"| data set | share | {' | '.join(ways)} |", f"|---|---|{'---|' * len(ways)}"]
     for name in dict.fromkeys(each["data"] for each in points):

@@ -1,4 +1,4 @@
-"""What nothing but the sockets cost: processes that pass bytes on, with ZeroMQ and CURVE, and do nothing with them.
+"""The cost of sockets alone: processes that forward bytes, with ZeroMQ and CURVE, and do nothing with them.
 
 A round is the least that any round of a federation is: the coordinator says a word to every site (the star), a vector
 goes round the ring of sites and from the first of them to the coordinator, and every site says a word back. Long
@@ -70,7 +70,7 @@ def _site(pipe: Connection, first: bool) -> None:
 
 @contextmanager
 def bare_ring(sites: int) -> Iterator[_Ring]:
-    """A ring of so many processes, all of which end with the context."""
+    """Start a ring of processes, all of which end with the context."""
     fork = multiprocessing.get_context("fork")
     pipes = [fork.Pipe() for _ in range(sites)]
     processes = [
@@ -98,7 +98,7 @@ class _Ring:
         self._answers, self._sites = answers, sites
 
     def round(self, numbers: int) -> float:
-        """Seconds of one round of a vector of so many numbers of 8 bytes."""
+        """Return the seconds of one round of a vector of `numbers` numbers of 8 bytes."""
         whole, rest = divmod(8 * numbers, CHUNK_BYTES)
         lengths = [CHUNK_BYTES] * whole + [rest] * (rest > 0)
         began = time.perf_counter()
@@ -110,7 +110,7 @@ class _Ring:
 
 
 def median_round_s(sites: int, numbers: Sequence[int], rounds: int) -> list[float]:
-    """The median seconds of a round for each length, after one that opens the connections."""
+    """Return the median seconds of a round for each length, after one that opens the connections."""
     with bare_ring(sites) as ring:
         ring.round(1)
         return [statistics.median(ring.round(each) for _ in range(rounds)) for each in numbers]

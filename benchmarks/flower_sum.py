@@ -19,7 +19,7 @@ SHARES, THRESHOLD = 3, 2
 
 
 def median_round_s(sites: int, length: int, rounds: int) -> float:
-    """The median seconds of a round, after one in which clients are started."""
+    """Return the median seconds of a round, after one in which clients are started."""
     from flwr.client import ClientApp, NumPyClient
     from flwr.client.mod import secaggplus_mod
     from flwr.common import Context, ndarrays_to_parameters

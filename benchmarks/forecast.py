@@ -1,4 +1,4 @@
-"""What `fedsvm predict-cost` says of 100, 300 and 1,000 sites beside what runs of so many took.
+"""The forecasts of `fedsvm predict-cost` for 100, 300 and 1,000 sites, and the cost of such runs.
 
 `python -m benchmarks.forecast [SUM]`, the ring unless told, takes some minutes. It is Gaussian naive Bayes over made
 rows: its rounds do not depend on the rows, so that counts and bytes must agree, and seconds should.

@@ -1,4 +1,4 @@
-"""What landmarks that tell of no row cost in accuracy, with the explained share, on six data sets.
+"""The cost in accuracy of landmarks that reveal no row, with the explained share, on six data sets.
 
 `python -m benchmarks.landmarks FOLDER [--splits N]` needs FEDSVM_DATA, and writes landmarks.json and landmarks.md.
 
@@ -90,7 +90,7 @@ class PooledFederation:
         """Write nothing down."""
 
     def run(self, step: str, *, remember: bool = False, **params: Any) -> None:
-        """Have each site carry out a step."""
+        """Order each site to carry out a step."""
         if step == "agree_secret":
             for site in self._sites:
                 site._secret = np.arange(4, dtype=np.uint64)

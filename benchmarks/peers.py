@@ -1,4 +1,4 @@
-"""What a secure sum costs beside bare sockets and beside other frameworks, as ratios within one run.
+"""The cost of a secure sum relative to bare sockets and to other frameworks, as ratios within one run.
 
 `python -m benchmarks.peers FOLDER` writes peers.json, peers.md and peers.svg; `python -m benchmarks.peers FOLDER 5,20
 ring,masked` measures these numbers of sites and these sums alone, and keeps what the folder has of other numbers. 1,000
@@ -59,14 +59,14 @@ class Measured:
 
 
 def floors(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
-    """Of the floor."""
+    """Yield the measurements of bare sockets."""
     rounds = min(_rounds(sites, length) for length in lengths)
     for length, seconds in zip(lengths, median_round_s(sites, lengths, rounds), strict=True):
         yield Measured(FLOOR, sites, length, 1e3 * seconds)
 
 
 def sums(name: str, sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
-    """Of one of our sums."""
+    """Yield the measurements of one of our sums."""
     SPARE.close()  # so that what starting takes is counted in every row
     nothing = Partition(arrays={"rows": np.zeros((1, 1))})
     began = time.perf_counter()
@@ -94,7 +94,7 @@ def _rounds(sites: int, length: int) -> int:
 
 
 def mpyc_sums(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
-    """Of MPyC's sum, where it is installed."""
+    """Yield the measurements of MPyC's sum, if it is installed."""
     if importlib.util.find_spec("mpyc") is None or sites > PEER_SITES:
         return
     for length in (length for length in lengths if sites * length <= 5 * PEER_NUMBERS):
@@ -104,7 +104,7 @@ def mpyc_sums(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
 
 
 def flower_sums(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
-    """Of Flower's SecAgg+, where a Python is named that has it."""
+    """Yield the measurements of Flower's SecAgg+, if a Python with Flower is named."""
     python = os.environ.get("FLOWER_PYTHON", "")
     for length in lengths if python and sites <= PEER_SITES else ():
         command = [python, "-m", "benchmarks.flower_sum", str(sites), str(length), str(PEER_ROUNDS)]
@@ -113,13 +113,13 @@ def flower_sums(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
 
 
 def machine() -> str:
-    """Which machine this is, in words."""
+    """Return a description of this machine."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{cpus} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
 
 
 def table(measured: list[Measured]) -> str:
-    """Markdown: a row for each way and number of sites, milliseconds and how many times the floor's."""
+    """Return Markdown: a row for each way and number of sites, milliseconds and multiples of the floor's."""
     of_floor = {(each.sites, each.numbers): each.milliseconds for each in measured if each.way == FLOOR}
     lines = ["| sites | numbers | way | milliseconds a round | times the floor | assembled, s | own MiB a site |"]
     lines.append("|---|---|---|---|---|---|---|")
@@ -135,7 +135,7 @@ def table(measured: list[Measured]) -> str:
 
 
 def plot(measured: list[Measured], numbers: int) -> Chart:
-    """Milliseconds of a round of so many numbers against sites, a line for each way."""
+    """Plot milliseconds of a round of `numbers` numbers by sites, a line for each way."""
     ways = list(dict.fromkeys(each.way for each in measured))
     series = [
         Series(

@@ -1,4 +1,4 @@
-"""What privacy costs on UCI Adult: AUC against epsilon for the hybrid SVM, as printed and as it can be.
+"""The cost of privacy on UCI Adult: AUC by epsilon for the hybrid SVM, as printed and as improved.
 
 `python -m benchmarks.privacy FOLDER` needs FEDSVM_DATA, takes some minutes, and writes privacy.json and privacy.svg.
 27,000 private rows, 5,200 test rows, mean over 20 releases: 4 for each of 5 draws of the public rows. Training is the
@@ -38,7 +38,7 @@ FREQUENCIES, SIGMA, TOLERANCE, DELTA = 60, 8.0, 1e-11, 1e-6
 
 
 def census(count: int, seed: int) -> tuple[Labelled, Labelled, Labelled]:
-    """`count` public rows, private and test rows, scaled by the public ones, with labels."""
+    """Return `count` public rows, private and test rows, scaled by the public ones, with labels."""
     scenario, base = spec.read("hybrid-better", overrides=[f"data.public={count}", f"seed={seed}"])
     prepared = dataset.prepare(scenario, base)
     public = prepared.rows.take(prepared.public)
@@ -56,7 +56,8 @@ def census(count: int, seed: int) -> tuple[Labelled, Labelled, Labelled]:
 def curve(
     name: str, public: int, fit: FitName, mechanism: MechanismName, sensitivity: float, *, prior: bool
 ) -> Iterator[dict[str, Any]]:
-    """Mean AUC without noise and at every epsilon, over draws of the public rows, at the C that is best on average."""
+    """Yield mean AUC without noise and at every epsilon, over draws of the public rows, at the C that is best on
+    average."""
     exact: dict[float, list[float]] = defaultdict(list)
     noisy: dict[float, dict[float, list[float]]] = {epsilon: defaultdict(list) for epsilon in EPSILONS}
     for seed in SEEDS:
@@ -87,7 +88,7 @@ def _point(name: str, public: int, epsilon: float | None, found: dict[float, lis
 
 
 def public_alone(public: int) -> dict[str, Any]:
-    """An RBF SVM of the public rows only."""
+    """Train an RBF SVM on the public rows only."""
     found: dict[float, list[float]] = defaultdict(list)
     for seed in SEEDS:
         given, _, test = census(public, seed)
@@ -98,7 +99,7 @@ def public_alone(public: int) -> dict[str, Any]:
 
 
 def measure() -> Iterator[dict[str, Any]]:
-    """Every point of the figure."""
+    """Yield every point of the figure."""
     yield from (public_alone(count) for count in PUBLIC)
     yield from curve("paper's hybrid", 20, "paper", "laplace", 4.0, prior=False)
     yield from curve("private", 20, "random", "laplace", 4.0, prior=False)
@@ -113,7 +114,7 @@ COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e44ad")
 
 
 def figure(points: list[dict[str, Any]]) -> str:
-    """AUC against epsilon as an SVG: a line for each private method, dashes for those without noise."""
+    """Draw AUC by epsilon as an SVG: a line for each private method, dashes for those without noise."""
     lines = list(dict.fromkeys(each["name"] for each in points if each["epsilon"] is not None))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH + 320}" height="{HEIGHT}" font-family="sans-serif" '

@@ -1,4 +1,4 @@
-"""Where the time of a round goes: `python -m benchmarks.profile [SITES] [SUM]`, 20 sites and the ring unless told.
+"""The parts of a round's time: `python -m benchmarks.profile [SITES] [SUM]`, by default 20 sites and the ring.
 
 Three tables. The first has processor time a round by process and thread, ours beside the floor's (`benchmarks.floor`),
 which has the same messages and does nothing with them: what its I/O threads take is ZeroMQ, CURVE and the kernel, and
@@ -46,21 +46,21 @@ OBJECTS, STATICS, LIBRARIES = "objects, and what libraries allocate", "data of t
 
 
 def floor_us(sites: int) -> dict[str, float]:
-    """Microseconds of processor time a round, by kind of thread: of a site, and of the coordinator."""
+    """Return microseconds of processor time per round, by kind of thread: of a site, and of the coordinator."""
     with bare_ring(sites) as ring:
         parties = [process.pid for process in multiprocessing.active_children() if process.pid is not None]
         return _spent_us(parties, lambda: ring.round(NUMBERS))
 
 
 def ours_us(sites: int, name: str) -> dict[str, float]:
-    """The same of one of our sums."""
+    """Return the same for one of our sums."""
     with _federation(sites, name) as run:
         return _spent_us(run.pids.values(), lambda: _sum(run))
 
 
 def shares(sites: int, name: str) -> tuple[dict[str, float], float]:
-    """Of the main thread of the second site, by part of the program, microseconds of a round, waiting left out, and how
-    many functions it calls in one."""
+    """Return the microseconds of a round in the main thread of the second site, by part of the program, without
+    waiting, and the number of its function calls."""
     with tempfile.TemporaryDirectory() as folder, _federation(sites, name) as run:
         path = str(Path(folder) / "site.prof")
         run.run("profile", path="", site="site-2")
@@ -77,7 +77,7 @@ def shares(sites: int, name: str) -> tuple[dict[str, float], float]:
 
 
 def memory_kib(sites: int, name: str) -> list[dict[str, int]]:
-    """Of the last site, KiB that are its own, by what they hold: as it is assembled, and after `ROUNDS` rounds."""
+    """Return the own KiB of the last site, by content: after assembly, and after `ROUNDS` rounds."""
     with _federation(sites, name) as run:
         pid = run.pids[f"site-{sites}"]
         assembled = _own_kib(pid)
@@ -87,7 +87,7 @@ def memory_kib(sites: int, name: str) -> list[dict[str, int]]:
 
 
 def _own_kib(pid: int) -> dict[str, int]:
-    """By what is mapped: memory of no file is Python's objects, and what libraries allocate."""
+    """Return own KiB by mapping: memory of no file holds Python's objects and allocations of libraries."""
     own, holds = Counter[str](), OBJECTS
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
         words = line.split()
@@ -124,7 +124,7 @@ def _spent_us(sites: Iterable[int], round_: Callable[[], object]) -> dict[str, f
 
 
 def _threads_us(pid: int) -> dict[str, float]:
-    """Processor time of a process so far, of the thread that runs Python and of those that ZeroMQ has (Linux)."""
+    """Return the processor time of a process so far, of the thread that runs Python and of ZeroMQ's (Linux)."""
     spent = {"main": 0.0, "I/O": 0.0}
     for thread in Path(f"/proc/{pid}/task").iterdir():
         of_zeromq = (thread / "comm").read_text().startswith("ZMQ")

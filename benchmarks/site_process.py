@@ -27,12 +27,12 @@ class Numbers(SiteProgram):
 
     @step
     def numbers(self, length: int) -> FloatArray:
-        """(length,) of ones."""
+        """Return the (length,) ones."""
         return np.ones(length)
 
     @step
     def profile(self, path: str, site: str) -> None:
-        """Have this process profiled from now on, or with a path no longer, and the profile written there."""
+        """Start profiling this process, or with a path stop it and write the profile there."""
         if site != self.site:
             return
         if not path:
@@ -44,7 +44,7 @@ class Numbers(SiteProgram):
 
 
 def warm_up() -> None:
-    """What sites share because it is done before they are forked, as in `fedsvm.algorithms.site_process`."""
+    """Run what sites share because it is done before they are forked, as in `fedsvm.algorithms.site_process`."""
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
     keys = round_keys(one.pair_key("one", "other", other.public, "warm-up"), 1)
     keystreams([unseal(keys, seal(keys, bytes(SECRET_BYTES), by_lower=True), by_lower=True)] * 2, (1, 3))

@@ -85,14 +85,14 @@ class Line:
 
 
 def features_of(data: str, landmarks: int, gamma: float) -> tuple[FloatArray, FloatArray]:
-    """(n, m) Nystroem features of all rows of a data set, of landmarks by k-means, and (n,) labels."""
+    """Return (n, m) Nystroem features of all rows of a data set, with landmarks by k-means, and (n,) labels."""
     rows, labels = _table(data)
     points = np.unique(k_means.pooled_centres(rows, landmarks, 1, 1), axis=0)
     return NystromMap.spanned(Kernel("rbf", gamma), points, 1e-10)(rows), labels
 
 
 def _table(data: str) -> tuple[FloatArray, FloatArray]:
-    """Rows and labels: a9a as it is in its file, the others on the scale of their scenarios."""
+    """Return rows and labels: a9a as in its file, the others on the scale of their scenarios."""
     if data in SCENARIOS:
         scenario, base = spec.read(SCENARIOS[data])
         prepared = dataset.prepare(scenario, base)
@@ -105,7 +105,7 @@ def _table(data: str) -> tuple[FloatArray, FloatArray]:
 
 
 def measure(data: str, landmarks: int, C: float, gamma: float) -> Iterator[Line]:
-    """Every solver to every gap. Raises AssertionError for one that claims a gap it has not reached."""
+    """Yield every solver's time to every gap. Raises AssertionError for one that claims a gap it has not reached."""
     features, labels = features_of(data, landmarks, gamma)
     problem = Problem.of(features, labels, C, lever=math.sqrt((features**2).sum() / len(features)))
     (best,) = interior_point.solve_pooled([problem], Stopping(REFERENCE_GAP, MOST))
@@ -123,7 +123,8 @@ def measure(data: str, landmarks: int, C: float, gamma: float) -> Iterator[Line]
 
 
 def _ours(problem: Problem) -> dict[str, Callable[[Stopping], tuple[Certificate, int]]]:
-    """The interior point alone, as a federation goes it without and with noise on its steps, and the cutting plane."""
+    """Return the interior point alone, as a federation runs it without and with noise on its steps, and the cutting
+    plane."""
 
     def pooled(stopping: Stopping) -> tuple[Certificate, int]:
         (found,) = interior_point.solve_pooled([problem], stopping)
@@ -172,11 +173,11 @@ class SitesInMemory:
         self.rounds = 0
 
     def extent(self) -> Extent:
-        """Of all rows."""
+        """Return the bounds of all rows."""
         return self._whole.extent()
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
-        """One round."""
+        """Run one round."""
         (term,), rows, size = terms, self.extent().rows, self._layout
         self.rounds += 1
         if term.step.any():
@@ -218,7 +219,7 @@ PEERS: dict[str, Peer] = {"LIBLINEAR": _liblinear, "LIBSVM": _libsvm}
 
 
 def _seconds_to(peer: Peer, features: FloatArray, labels: FloatArray, C: float, objective: float) -> float | None:
-    """How long a peer takes to a primal objective, at the first of its tolerances that gets there."""
+    """Return the seconds of a peer to a primal objective, at the first of its tolerances that reaches it."""
     for tolerance in PEER_TOLERANCES:
         began = time.perf_counter()
         with warnings.catch_warnings():
@@ -234,7 +235,7 @@ def _seconds_to(peer: Peer, features: FloatArray, labels: FloatArray, C: float, 
 
 
 def table(lines: Sequence[Line]) -> str:
-    """Seconds as ratios to LIBLINEAR's, and rounds, a line for each problem and gap, in Markdown."""
+    """Return seconds as ratios to LIBLINEAR's, and rounds, a line for each problem and gap, in Markdown."""
     solvers = list(dict.fromkeys(line.solver for line in lines))
     head = ["data set", "landmarks", "C", "gamma", "gap", *solvers]
     rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]

@@ -32,7 +32,7 @@ except ScenarioError as error:
     sys.exit(f"{error}")  # one sentence for each mistake, with the key and what to change
 if result.status != "completed":
     sys.exit(result.error)
-print(f"accuracy {result.metrics.accuracy:.3f}, {result.metrics.majority_accuracy:.3f} by the majority class alone")
+print(f"accuracy {result.metrics.accuracy:.3f}, {result.metrics.majority_accuracy:.3f} for the majority class")
 print(f"LIBSVM on pooled rows {result.centralised.accuracy:.3f}, certified gap {result.model.gap:.0e}")
 print(f"{result.cost.rounds} rounds, {result.cost.payload_bytes / 1e6:.1f} MB")
 print("study/report.html")

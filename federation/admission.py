@@ -1,4 +1,4 @@
-"""How sites come to take part: at launch, when they are restarted, when they are waited for, and when they come back.
+"""Admission of sites to a run: at launch, after a restart, during a wait, and on return.
 
 Whoever joins is told the roster first and then, step by step, the public state: what earlier steps left at every site.
 """
@@ -87,7 +87,7 @@ class Admission:
         self._completed.append((round_number, replace(order, after=self.last_completed)))
 
     def remember(self, order: Order) -> None:
-        """Have a site that joins from now on carry out this order first.
+        """Keep an order that sites which join from now on carry out first.
 
         A step that comes again, as in the next fold, replaces itself and all that was built on it.
         """
@@ -98,7 +98,8 @@ class Admission:
         self._public_state[order.step] = order
 
     def assemble(self, work_s: float = 0.0) -> dict[str, str]:
-        """Tell everybody the roster; every site takes in its partition and answers, `work_s` later than else.
+        """Send the roster to every site and wait for answers. Sites load their partition first; allow `work_s` more for
+        that.
 
         The sites that do not, and why. Raises EndpointError if that is for lack of descriptors.
         """
@@ -137,7 +138,7 @@ class Admission:
         return Replaced(stayed, joined)
 
     def readmit(self) -> tuple[str, ...]:
-        """Let in the sites that answer again, ask those that do not, and say who came in."""
+        """Admit the dropped sites that answer again, probe the others, and return the admitted ones."""
         if self._membership.why_needed:
             return ()
         back = tuple(
@@ -167,7 +168,7 @@ class Admission:
         return True
 
     def _wait_for(self, late: Sequence[str], round_: Exchange, seconds: float) -> tuple[str, ...]:
-        """The sites that answer to the round after all. One whose connection broke is told again to leave it."""
+        """Wait for late sites and return those that answer. Repeat the abort for a site whose connection broke."""
         dispatcher = self._dispatcher
         interrupted = dispatcher.mailbox.endpoint.interrupted
         untold = {site for site in late if site not in round_.answers}
@@ -185,7 +186,7 @@ class Admission:
         return tuple(site for site in late if site in round_.answers and not self._membership.how_ended(site))
 
     def catch_up(self, site: str) -> bool:
-        """Tell a site who takes part and all that the public state consists of. Whether it took it in."""
+        """Send a site the roster and the orders of the public state. Return whether it carried them out."""
         deadline = Deadline(self._round_timeout_s)
         if not isinstance(self._introduce((site,), deadline).answers.get(site), Done):
             return False
@@ -223,7 +224,7 @@ class Admission:
         return isinstance(exchange.answers.get(site), Done)
 
     def _introduce(self, sites: tuple[str, ...], deadline: Deadline) -> Exchange:
-        """Tell sites who takes part, each with the addresses that it reaches the others by, and wait for answers."""
+        """Send sites the roster, with the addresses at which each reaches the others, and wait for answers."""
         exchange = Exchange(self._dispatcher, sites)
         for roster, alike in itertools.groupby(sites, lambda site: self._views(site, self._roster)):
             exchange.say(RosterUpdate(roster), Deadline(self._round_timeout_s), tuple(alike))

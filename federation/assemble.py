@@ -39,7 +39,7 @@ from fedsvm.federation.transport.wire import RUN_ID_BYTES
 
 @dataclass(frozen=True)
 class SiteSetup:
-    """What is one site's own when it is started.
+    """Everything that only one site is started with.
 
     Parameters
     ----------
@@ -57,6 +57,10 @@ class SiteSetup:
         What the site's own policy allows.
     journal_path : str, default ""
         Where it writes its journal; empty for none.
+    receipt_path : str, default ""
+        Where it keeps its receipt; empty for none.
+    version : str, default ""
+        Of the installation, for the receipt.
     """
 
     write_partition: Callable[[Path], None]
@@ -66,11 +70,13 @@ class SiteSetup:
     colludes: bool = False
     rules: SiteRules = ANYTHING
     journal_path: str = ""
+    receipt_path: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Which sites there are to be, and how they are to speak to each other.
+    """The sites to start, and how they communicate.
 
     Parameters
     ----------
@@ -111,7 +117,7 @@ class Deployment:
     log_level: str = "warning"
 
     def address(self, party: str, workspace: Path, host: str) -> str:
-        """Where a party listens, on a machine of this address."""
+        """Return the address at which a party listens, on a machine of this host address."""
         number = 0 if party == COORDINATOR else 1 + self.sites.index(party)
         if self.transport == "ipc":
             return f"ipc://{workspace}/{number}.sock"
@@ -119,7 +125,7 @@ class Deployment:
 
     @functools.cached_property
     def site_policy(self) -> SitePolicy:
-        """What every site takes part in."""
+        """Return the policy that every site applies."""
         protocol, policy = self.sum_protocol, self.policy
         fewest = max(policy.min_sites, protocol.min_sites, protocol.min_remaining(len(self.sites)))
         return SitePolicy(self.sites, replace(self.terms, min_sites=fewest, restartable=policy.restartable))
@@ -127,7 +133,8 @@ class Deployment:
     def assignment(
         self, site: str, run: bytes, coordinator: Party, workspace: Path, host: str, journal: Journal | None
     ) -> Assignment:
-        """What the process of a site is told as it starts; its partition is in a file that only it reads."""
+        """Return the parameters that the process of a site is started with. Its partition is in a file that only it
+        reads."""
         setup, path = self.setup(site), workspace / f"{site}.partition"
         path.unlink(missing_ok=True)  # of a process that was killed before it read it
         setup.write_partition(path)
@@ -149,6 +156,8 @@ class Deployment:
             needs_pairwise_keys=self.sum_protocol.needs_pairwise_keys,
             via_coordinator=self.via_coordinator,
             journal_path=setup.journal_path,
+            receipt_path=setup.receipt_path,
+            version=setup.version,
             journal_until=journal.last_round if journal is not None else 0,
             journal_has=journal.last_round_of(site) if journal is not None else 0,
             log_level=self.log_level,
@@ -226,7 +235,7 @@ def local_federation(
     round_timeout_s: float = 30.0,
     observer: RunObserver | None = None,
 ) -> Iterator[Federation]:
-    """Sites in processes of their own, on encrypted sockets, ready for the first verb; all are gone afterwards.
+    """Start sites in processes of their own on encrypted sockets, ready for the first verb. End them afterwards.
 
     The server that they are forked from waits two seconds for a federation that follows, see `processes.spare`.
 
@@ -257,7 +266,7 @@ def local_federation(
     if len(partitions) < sum_protocol.min_sites:
         raise FederationError(
             f"A {sum_protocol.name} sum needs {sum_protocol.min_sites} sites or more and there are "
-            f"{len(partitions)}; with fewer it hides nothing. Have more sites, or another sum."
+            f"{len(partitions)}; with fewer it hides nothing. Add sites, or choose another sum."
         )
 
     def setup(site: str) -> SiteSetup:

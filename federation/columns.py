@@ -13,7 +13,7 @@ _MAX_SHOWN = 500
 """Letters of a name that are shown."""
 
 _Holders = Mapping[tuple[str, bool], Sequence[str]]
-"""Which sites have a column, by its name and whether it is categorical."""
+"""The sites that have each column, by its name and whether it is categorical."""
 
 
 def deviations(held: Mapping[str, Mapping[str, bool]]) -> dict[str, str]:

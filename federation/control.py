@@ -42,7 +42,7 @@ from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Roster
 from fedsvm.federation.transport.wire import Array, Message, decode
 
 LedgerRows = list[list[Any]]
-"""What `Ledger.take` gives: the four parts of a link, then the four of its traffic."""
+"""The rows that `Ledger.take` returns: the four parts of a link, then the four of its traffic."""
 
 MAX_LOG_TEXT = 500
 """Characters of a log record's text, and of the reason why a run failed."""
@@ -61,15 +61,16 @@ _ROWS = frozenset(itertools.product(*_ROW))
 
 @dataclass(frozen=True)
 class RosterUpdate:
-    """Who takes part, with the addresses that the receiving site reaches them by."""
+    """The parties of a run, with the addresses at which the receiving site reaches them."""
 
     kind: ClassVar[str] = "roster"
 
     parties: Roster
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: names, addresses, each a text with a line for every party; arrays: public_keys, agreement_keys, of 32
-        bytes a party, zeros where it has none, or empty where nobody has one."""
+        """Encode with fields names and addresses, a text with a line per party, and arrays public_keys and
+        agreement_keys. These have 32 bytes per party, zeros for a party without a key; they are empty if no party has
+        one."""
         names, addresses, public_keys, agreement_keys = self.parties.to_columns()
         fields = {"names": names, "addresses": addresses}
         arrays = {"public_keys": public_keys, "agreement_keys": agreement_keys}
@@ -78,7 +79,7 @@ class RosterUpdate:
 
     @classmethod
     def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate:
-        """all_sites: those of the run, as the reader knows them. Raises Malformed."""
+        """Decode a message. all_sites: the sites of the run, as the reader knows them. Raises Malformed."""
         fields = read_fields(message, names=(str,), addresses=(str,))
         names, addresses = fields["names"], fields["addresses"]
         parties, reachable = (column.count("\n") + 1 for column in (names, addresses))
@@ -121,7 +122,7 @@ class Missed:
 
     @classmethod
     def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> Missed:
-        """all_sites: those of the run, as the reader knows them. Raises Malformed."""
+        """Decode a message. all_sites: the sites of the run, as the reader knows them. Raises Malformed."""
         read_fields(message)
         if message.arrays.keys() != {"frames", "lengths"}:
             raise Malformed(f"{cls.kind} must have frames and lengths, and nothing else")
@@ -143,8 +144,8 @@ class Missed:
 
 @dataclass(frozen=True)
 class SumTerms:
-    """What every party must know of a secure sum: the shape of a value, the bound of the sum, the protocol's options,
-    and the party that learns the sum."""
+    """The terms of a secure sum that every party must know: shape of a value, bound of the sum, options of the
+    protocol, and the party that learns the sum."""
 
     shape: tuple[int, ...]
     bound: float
@@ -154,14 +155,14 @@ class SumTerms:
 
 @dataclass(frozen=True)
 class GatherTerms:
-    """What is known of a value that goes to the coordinator in the clear."""
+    """The terms of a value that goes to the coordinator in the clear."""
 
     shape: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Order:
-    """What all sites of a round are to do together, and where in the run this is.
+    """The joint work of all sites in a round, and its place in the run.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ class Order:
 
     @property
     def verb(self) -> str:
-        """What a ledger and a log call the order: "run", "gather", "sum", or "sum-at" where a site opens the sum."""
+        """The name of the order in ledger and log: "run", "gather", "sum", or "sum-at" if a site opens the sum."""
         if self.terms is None:
             return "run"
         if isinstance(self.terms, GatherTerms):
@@ -215,13 +216,13 @@ class Order:
 
     @property
     def reveals(self) -> bool:
-        """Whether it is complete once the coordinator has a value; otherwise when every site has done its part."""
+        """True if the order is complete once the coordinator has a value, not only when every site has finished."""
         return isinstance(self.terms, GatherTerms) or (
             isinstance(self.terms, SumTerms) and self.terms.receiver == COORDINATOR
         )
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: verb, step, protocol, phase, phase_round, sites (missing for everyone), parameters, timeout_s, after.
+        """Encode with fields verb, step, protocol, phase, phase_round, sites, parameters, timeout_s, after.
 
         With a sum also shape, bound, options, opened_by; with a gather, shape.
         """
@@ -240,7 +241,7 @@ class Order:
 
     @classmethod
     def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> Order:
-        """all_sites: those of the run, as the reader knows them. Raises Malformed."""
+        """Decode a message. all_sites: the sites of the run, as the reader knows them. Raises Malformed."""
         verb = message.fields.get("verb")
         if verb not in ("run", "gather", "sum", "sum-at"):
             raise Malformed(f"the verb of an order must be run, gather, sum or sum-at, got {verb!r}")
@@ -291,7 +292,7 @@ class Order:
         return found.digest()
 
     def described(self) -> dict[str, Any]:
-        """How a secure sum was made, in the plain values that a transcript keeps."""
+        """Return the properties of a secure sum as plain values for a transcript."""
         return {
             **_terms_to_fields(self.terms),
             "step": self.step,
@@ -307,7 +308,7 @@ class Abort:
     kind: ClassVar[str] = "abort"
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """No fields."""
+        """Encode without fields."""
         return Message(self.kind, run, round_number)
 
 
@@ -329,12 +330,12 @@ class Stop:
     resumable: bool = False
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: failure, resumable."""
+        """Encode with fields failure and resumable."""
         return Message(self.kind, run, round_number, fields=dict(vars(self)))
 
     @classmethod
     def from_message(cls, message: Message) -> Stop:
-        """Raises Malformed."""
+        """Decode a message. Raises Malformed."""
         fields = read_fields(message, failure=(str,), resumable=(bool,))
         _check_text(cls.kind, "failure", fields["failure"], MAX_LOG_TEXT)
         return cls(**fields)
@@ -345,8 +346,8 @@ class Stop:
 
 @dataclass(slots=True)
 class Standing:
-    """How far a site came in a round's protocol: the longest chain of messages that ended there, the peer that it
-    waited for last, and how many messages it sent to the coordinator."""
+    """The progress of a site in a round's protocol: the longest chain of messages that ended there, the peer that it
+    last waited for, and the number of messages it sent to the coordinator."""
 
     hop: int = 0
     waiting: str = ""
@@ -363,12 +364,12 @@ class Done:
     standing: Standing | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: ledger; and where a protocol could run hop, waiting, sent_to_coordinator."""
+        """Encode with field ledger and, if a protocol could run, hop, waiting and sent_to_coordinator."""
         return Message(self.kind, run, round_number, fields=_answer_fields(self))
 
     @classmethod
     def from_message(cls, message: Message) -> Done:
-        """Raises Malformed."""
+        """Decode a message. Raises Malformed."""
         fields, standing = _answer(message)
         return cls(fields["ledger"], standing)
 
@@ -383,12 +384,12 @@ class Aborted:
     standing: Standing | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields as of Done."""
+        """Encode with the fields of Done."""
         return Message(self.kind, run, round_number, fields=_answer_fields(self))
 
     @classmethod
     def from_message(cls, message: Message) -> Aborted:
-        """Raises Malformed."""
+        """Decode a message. Raises Malformed."""
         fields, standing = _answer(message)
         return cls(fields["ledger"], standing)
 
@@ -406,21 +407,21 @@ class Failed:
     cut_off: bool
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields as of Done, and reason, traceback, cut_off."""
+        """Encode with the fields of Done, and reason, traceback and cut_off."""
         own = {"reason": self.reason, "traceback": self.traceback, "cut_off": self.cut_off}
         return Message(self.kind, run, round_number, fields=own | _answer_fields(self))
 
     @classmethod
     def from_message(cls, message: Message) -> Failed:
-        """Raises Malformed."""
+        """Decode a message. Raises Malformed."""
         fields, standing = _answer(message, reason=(str,), traceback=(str,), cut_off=(bool,))
         return cls(fields["ledger"], standing, fields["reason"], fields["traceback"], fields["cut_off"])
 
 
 @dataclass(frozen=True)
 class FinalReport:
-    """What a site says of itself in the end: CPU seconds, memory that is its own alone in bytes (None where the system
-    does not say), and how many messages it refused, by reason."""
+    """The final report of a site: CPU seconds, memory of its own in bytes (None if the system does not measure it), and
+    the number of messages that it refused, by reason."""
 
     kind: ClassVar[str] = "final_report"
 
@@ -430,7 +431,7 @@ class FinalReport:
     refused: Mapping[str, int]
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: ledger, cpu_s, unique_memory_bytes, refused."""
+        """Encode with fields ledger, cpu_s, unique_memory_bytes and refused."""
         fields = {
             "cpu_s": self.cpu_s,
             "unique_memory_bytes": self.unique_memory_bytes,
@@ -441,7 +442,7 @@ class FinalReport:
 
     @classmethod
     def from_message(cls, message: Message) -> FinalReport:
-        """Raises Malformed."""
+        """Decode a message. Raises Malformed."""
         fields = read_fields(
             message, ledger=(list,), cpu_s=(float,), unique_memory_bytes=(int, type(None)), refused=(dict,)
         )
@@ -470,12 +471,12 @@ class LogRecord:
     text: str
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: level, logger, text."""
+        """Encode with fields level, logger and text."""
         return Message(self.kind, run, round_number, fields=dict(vars(self)))
 
     @classmethod
     def from_message(cls, message: Message) -> LogRecord:
-        """Raises Malformed."""
+        """Decode a message. Raises Malformed."""
         fields = read_fields(message, level=(str,), logger=(str,), text=(str,))
         if fields["level"] not in LOG_LEVELS:
             raise Malformed(f"level of {cls.kind} must be one of {', '.join(LOG_LEVELS)}, got {fields['level']!r:.80}")
@@ -485,10 +486,10 @@ class LogRecord:
 
 
 ControlMessage = RosterUpdate | Missed | Order | Abort | Stop
-"""What a coordinator sends."""
+"""The messages that a coordinator sends."""
 
 Outcome = Done | Aborted | Failed
-"""How an order ended at a site."""
+"""The results of an order at a site."""
 
 
 _ANSWERS: Mapping[str, type[Done | Aborted | Failed | FinalReport | LogRecord]] = {
@@ -497,7 +498,7 @@ _ANSWERS: Mapping[str, type[Done | Aborted | Failed | FinalReport | LogRecord]] 
 
 
 def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | Missed | Order:
-    """What a coordinator orders. all_sites: those of the run, as the reader knows them. Raises Malformed."""
+    """Decode a message of the coordinator. all_sites: the sites of the run that the reader knows. Raises Malformed."""
     if message.kind == RosterUpdate.kind:
         return RosterUpdate.from_message(message, all_sites)
     if message.kind == Missed.kind:
@@ -508,7 +509,7 @@ def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdat
 
 
 def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:
-    """What a site answers or says; None for a kind of message that no site may send. Raises Malformed."""
+    """Decode a message of a site. Return None for a kind that no site may send. Raises Malformed."""
     kind = _ANSWERS.get(message.kind)
     return None if kind is None else kind.from_message(message)
 
@@ -550,7 +551,7 @@ def _answer_fields(answer: Outcome) -> dict[str, Any]:
 
 
 def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], Standing | None]:
-    """The fields of an answer, and its standing if it has one."""
+    """Return the fields of an answer, and its standing if it has one."""
     stands = "hop" in message.fields
     fields = read_fields(message, ledger=(list,), **own, **(_OF_STANDING if stands else {}))
     _check_ledger(fields["ledger"])
@@ -559,7 +560,7 @@ def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], 
 
 
 def read_fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:
-    """The fields of a message, which must be these and of these types. Raises Malformed."""
+    """Return the fields of a message, which must have these names and types. Raises Malformed."""
     fields = message.fields
     if fields.keys() != types.keys():
         raise Malformed(f"the fields of {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")

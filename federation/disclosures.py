@@ -1,4 +1,4 @@
-"""What leaves its site and is not masked, and what is revealed by design: to whom, from which step, how often."""
+"""The values that leave a site unmasked or that a protocol reveals: to whom, from which step, how often."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Disclosure:
 
     @property
     def form(self) -> str:
-        """What is shown, in words."""
+        """Return in words what is disclosed."""
         if self.kind == "parameter":
             return f"parameter {self.detail}"
         return self.detail or self.kind
@@ -92,7 +92,7 @@ class Disclosures:
 
 
 def _digest(params: Mapping[str, Any]) -> bytes:
-    """What tells the parameters of two rounds apart."""
+    """Return a digest that distinguishes the parameters of rounds."""
     digest = hashlib.sha256()
     for name, value in sorted(params.items()):
         content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()

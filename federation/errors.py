@@ -33,7 +33,7 @@ class PeerDropped(Transient):
 
 
 class PeerLate(Transient):
-    """What a peer owes did not come in time."""
+    """A peer did not send in time."""
 
 
 class ProtocolError(Fatal):
@@ -145,7 +145,7 @@ class Malformed(Exception):
 
 
 class DeadlineExpired(Exception):
-    """What was waited for did not come in time."""
+    """A deadline passed."""
 
 
 class NothingDue(BaseException):

@@ -27,7 +27,7 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.wire import Message
 
 LAST_WORDS_S = 1.0
-"""How long what ended sites said may take to arrive, where their host cannot say that it ends."""
+"""Maximum time for final answers of ended sites to arrive, if their host cannot announce the end."""
 
 
 class Dispatcher:
@@ -72,14 +72,14 @@ class Dispatcher:
         return f"round {self.record.round} ({self.record.phase}, step {self.record.step})"
 
     def begin(self, record: RoundRecord) -> None:
-        """From now on messages are about this round."""
+        """Assign the following messages to this round."""
         self.record = record
         self.accounts.rounds[record.round] = record
         self._told.clear()
         self.mailbox.enter(record.round)
 
     def wired(self, message: ControlMessage) -> Message:
-        """A message of the round under way."""
+        """Return a control message encoded for the current round."""
         return message.to_message(self.mailbox.run, self.record.round)
 
     def send(self, site: str, message: Message, deadline: Deadline) -> None:
@@ -96,7 +96,8 @@ class Dispatcher:
         self.mailbox.endpoint.send(site, message, deadline, check_process)
 
     def tell(self, sites: Iterable[str], message: Abort | Stop) -> set[str]:
-        """Say a word to those of the sites that can be reached without waiting, once a round. Those that were told."""
+        """Send a message to every site that can be reached without waiting, at most once per round. Return the sites
+        reached."""
         kind, told, wired = type(message), set(), self.wired(message)
         for site in sorted(set(sites)):
             if (kind, site) not in self._told:
@@ -109,11 +110,11 @@ class Dispatcher:
         return told
 
     def forget_told(self, site: str) -> None:
-        """Say again to a site what it was told in this round: it may be lost, with the connection that broke."""
+        """Allow repeating the messages of this round to a site: they may be lost with its broken connection."""
         self._told = {(kind, told) for kind, told in self._told if told != site}
 
     def next_answer(self) -> tuple[str, Outcome] | None:
-        """The next answer in the round under way that came in, or None. Raises SiteFailed for one that is malformed."""
+        """Return the next answer in the current round, or None. Raises SiteFailed for a malformed one."""
         while (received := self.mailbox.next_control()) is not None:
             site, message, is_answer = received
             if site not in self.membership or not is_answer:
@@ -160,7 +161,7 @@ class Exchange:
     """
 
     can_be_aborted = False
-    """Whether `Aborted` answers it; otherwise that answers the round before, and is late."""
+    """True if `Aborted` may answer this exchange. Otherwise it is a late answer to the round before."""
 
     def __init__(self, dispatcher: Dispatcher, sites: tuple[str, ...]) -> None:
         self.sites = sites
@@ -171,7 +172,7 @@ class Exchange:
         self._aborting = False
 
     def say(self, message: ControlMessage, deadline: Deadline, to: tuple[str, ...] | None = None) -> None:
-        """Say the same to all of the sites, or to some of them; that one cannot be reached is noted."""
+        """Send one message to all of the sites, or to some. Note sites that cannot be reached."""
         wired = self._dispatcher.wired(message)
         for site in self.sites if to is None else to:
             try:
@@ -180,7 +181,7 @@ class Exchange:
                 self.unreachable[site] = str(error).rstrip(".")
 
     def unanswered(self) -> set[str]:
-        """Sites whose answer is still to come: those without one, and with a process."""
+        """Return the sites with a running process whose answer is still missing."""
         return self._silent - self._dispatcher.membership.ended
 
     def wait_until(self, condition: Callable[[], object], deadline: Deadline) -> None:
@@ -203,7 +204,7 @@ class Exchange:
                 self.unreachable[site] = answer.reason
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:
-        """The sites that dropped, and why: those that did not answer, and those whose process ended.
+        """Return the sites that dropped, with reasons: those that did not answer, and those whose process ended.
 
         What these said last is taken in first. Raises SiteFailed when a site failed.
         """
@@ -215,12 +216,12 @@ class Exchange:
         return {**silent, **self._ended()}
 
     def _ended(self) -> dict[str, str]:
-        """Of the sites, those whose process ended, and how."""
+        """Return the sites whose process ended, and how."""
         membership = self._dispatcher.membership
         gone = membership.ended.intersection(self.sites)
         return {site: membership.how_ended(site) for site in (self.sites if gone else ()) if site in gone}
 
     def waiting(self) -> dict[str, str]:
-        """For whom each site waited last, of those that answered and waited for somebody; in ring order."""
+        """Return for each site that answered the peer that it last waited for, in ring order."""
         standings = {site: answer.standing for site, answer in self.answers.items() if answer.standing is not None}
         return {site: standings[site].waiting for site in self.sites if site in standings and standings[site].waiting}

@@ -143,7 +143,7 @@ class Federation:
 
     @property
     def disclosures(self) -> list[Disclosure]:
-        """What parties learned, in the order in which it first happened."""
+        """The disclosures to parties, in the order in which they first happened."""
         return self._disclosures.entries
 
     @property
@@ -153,7 +153,7 @@ class Federation:
 
     @property
     def shows_inputs(self) -> bool:
-        """Whether the sum in use is not secure, and shows the coordinator each site's own value."""
+        """True if the sum in use is not secure, and shows the coordinator each site's own value."""
         return self._protocol.discloses == "value"
 
     @property
@@ -181,7 +181,7 @@ class Federation:
         over_others: Revision | None = None,
         **params: Any,
     ) -> FloatArray | None:
-        """The sum over all live sites of what `step` returns there.
+        """Return the sum over all live sites of what `step` returns there.
 
         Parameters
         ----------
@@ -236,7 +236,7 @@ class Federation:
                 return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
-        """Every live site's value in the clear, by site. Raises FederationError."""
+        """Return every live site's value in the clear, by site. Raises FederationError."""
         self._disclosures.add(COORDINATOR, step, "value", shape)
 
         def collect(channel: SocketChannel) -> dict[str, FloatArray]:
@@ -282,7 +282,7 @@ class Federation:
         return value
 
     def drawn(self, purpose: str, draw: Callable[[], T]) -> T:
-        """What the coordinator draws at random, which a resumed run must not draw anew.
+        """Draw at random for the coordinator, or return the journaled draw in a resumed run.
 
         Parameters
         ----------
@@ -344,7 +344,7 @@ class Federation:
                 return stage()
 
     def need_every_site(self, why: str) -> None:
-        """From now on, wait one more round timeout for a late site, end the run without it, and readmit none.
+        """Require all sites from now on: wait one more round timeout for a late site, then end the run. Readmit none.
 
         why: a sentence that says what the others cannot do without.
         """
@@ -357,7 +357,7 @@ class Federation:
     # Start and end.
 
     def assemble(self, *, need_all: bool = True) -> None:
-        """Introduce the sites to each other. Raises SitesDropped, naming the sites, when some do not answer.
+        """Introduce the sites to each other. Raises SitesDropped, naming the sites, if some do not answer.
 
         Sites of a resumed run repeat their steps, so they have as many seconds more as its rounds took. need_all:
         whether the run ends without one of them, or goes on with those that its policy demands.

@@ -1,4 +1,4 @@
-"""What a coordinator writes down so that a run can be resumed by replay: every verb, with what it revealed.
+"""The journal of a coordinator, from which a run is resumed by replay: every verb, and what it revealed.
 
 A resumed run calls the algorithm's `fit` again from its start. Verbs answer from the journal until it ends, and then go
 live: no algorithm knows of it. What is asked must be what was asked before, bit for bit, which a digest tells.
@@ -130,7 +130,7 @@ class Journal:
             records = self._read(tell)
             if records and records[0].get("version") != VERSION:
                 raise FederationError(
-                    f"{path} was written by another version of fedsvm; resume the run with that one, or start it anew."
+                    f"{path} was written by another version of fedsvm; resume with that one, or start a new run."
                 )
         except BaseException:
             os.close(self._file)
@@ -160,7 +160,7 @@ class Journal:
 
     @property
     def replays(self) -> bool:
-        """Whether verbs are still answered from it."""
+        """Return whether verbs are still answered from the journal."""
         return self._replayed < len(self.earlier)
 
     @property
@@ -169,13 +169,13 @@ class Journal:
         return max((each["record"]["round"] for each in self._attempts()), default=0)
 
     def last_round_of(self, site: str) -> int:
-        """The number of the last complete round that a site took part in; 0 for none."""
+        """Return the number of the last complete round that a site took part in; 0 for none."""
         complete = (each for each in self._attempts() if each["complete"] and site in each["contributed"])
         return max((each["record"]["round"] for each in complete), default=0)
 
     @property
     def seconds(self) -> float:
-        """How long its rounds took."""
+        """Return how long its rounds took."""
         return float(sum(each["record"]["seconds"] for each in self._attempts()))
 
     @property
@@ -194,7 +194,7 @@ class Journal:
         return tuple(self._returning)
 
     def goes_live(self) -> bool:
-        """Whether a resumed run is about to do what it did not do before, for the first time."""
+        """Return whether a resumed run is about to do something new, for the first time."""
         is_first, self._is_to_go_live = self._is_to_go_live and not self.replays, False
         return is_first
 
@@ -233,7 +233,7 @@ class Journal:
         self._append({**record, "returned": returned, "changed": changed, "value": value})
 
     def drawn(self, purpose: str, draw: Callable[[], Any]) -> Any:
-        """What the coordinator drew at random before; drawn now, and written down, where the journal has ended."""
+        """Return what the coordinator drew before, or draw and record it at the end of the journal."""
         record = self._next("drawn", purpose.encode, f"what was drawn for {purpose}")
         if record is not None:
             return record["value"]
@@ -294,7 +294,7 @@ class Journal:
         if _has_record_behind(content, place, progress):
             raise FederationError(
                 f"The journal {self._path} is damaged behind its record {len(records)}, and others follow: what they "
-                "say was revealed must not be asked for again. Put it back from a copy, or start the run anew."
+                "say was revealed must not be asked for again. Put it back from a copy, or start a new run."
             )
         os.ftruncate(self._file, place)
         return records
@@ -309,14 +309,14 @@ class _ReadingProgress:
         self._due = time.monotonic() + READING_SHOWN_EVERY_S
 
     def show(self, place: int) -> None:
-        """Say how many bytes have been read, if that is due."""
+        """Report how many bytes have been read, if a report is due."""
         if (now := time.monotonic()) >= self._due:
             self._due = now + READING_SHOWN_EVERY_S
             self._tell(f"reading the journal: {place / 1e6:.0f} of {self._total / 1e6:.0f} MB")
 
 
 def _end_of(content: memoryview, place: int) -> int | None:
-    """Where the record ends that begins at `place`; None where none does, whole."""
+    """Return the end of the record that begins at `place`, or None if it is incomplete."""
     start = place + _LENGTH.size + _CHECKSUM_BYTES
     if start > len(content):
         return None
@@ -335,14 +335,14 @@ def _has_record_behind(content: memoryview, place: int, progress: _ReadingProgre
 
 
 def digest_of(order: Order) -> bytes:
-    """What tells an order from every other that an algorithm may give."""
+    """Return a digest that distinguishes an order from every other that an algorithm may give."""
     message = order.to_message(bytes(8), 0)
     arrays = [[name, array.dtype.str, list(array.shape), array.tobytes()] for name, array in message.arrays.items()]
     return hashlib.sha256(msgpack.packb([message.fields, arrays], default=_packed)).digest()
 
 
 def _taken_apart(value: Any) -> Any:
-    """Tuples are not lists; msgpack would make them such."""
+    """Return the value with tuples marked, which msgpack would turn into lists."""
     if isinstance(value, tuple):
         return msgpack.ExtType(_TUPLE, msgpack.packb([_taken_apart(each) for each in value], default=_packed))
     if isinstance(value, list):

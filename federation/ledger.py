@@ -23,7 +23,7 @@ class Link(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over a link. `wire_bytes` is the kernel's count, None where the kernel has none."""
+    """The traffic of a link. `wire_bytes` is the kernel's count, None if the kernel has none."""
 
     messages: int = 0
     payload_bytes: int = 0
@@ -31,7 +31,7 @@ class Traffic:
     wire_bytes: int | None = 0
 
     def to_row(self) -> list[int | None]:
-        """The four, in this order."""
+        """Return the four counts, in this order."""
         return [self.messages, self.payload_bytes, self.predicted_wire_bytes, self.wire_bytes]
 
     def add(self, other: Traffic) -> None:
@@ -44,20 +44,20 @@ class Traffic:
 
 
 class Ledger:
-    """What one party sent and received, by link and round."""
+    """The messages that one party sent and received, by link and round."""
 
     def __init__(self) -> None:
         self._traffic: dict[tuple[int, bool, str, str], Traffic] = {}
 
     def traffic(self, round_number: int, control: bool, sender: str, receiver: str) -> Traffic:
-        """What went over a link in a round since the last `take`, for the caller to add to."""
+        """Return the traffic of a link in a round since the last `take`, for the caller to add to."""
         link = (round_number, control, sender, receiver)
         if (known := self._traffic.get(link)) is None:
             known = self._traffic[link] = Traffic()
         return known
 
     def take(self) -> list[list[Any]]:
-        """Everything entered since the last call, as plain values for a message."""
+        """Return all entries since the last call as plain values for a message."""
         rows = [[*link, *traffic.to_row()] for link, traffic in self._traffic.items()]
         self._traffic = {}
         return rows
@@ -104,7 +104,7 @@ class RoundRecord:
 
 
 CONTROL = "control"
-"""What orders and answers are counted under, beside the protocols."""
+"""The name under which orders and answers are counted."""
 
 LAUNCH = RoundRecord(0, "launch", "run", "join", "roster")
 
@@ -150,7 +150,7 @@ class Accounts:
 
     @property
     def payload_bytes(self) -> int:
-        """What protocols carried so far."""
+        """The bytes that protocols carried so far."""
         self._put_together()
         return self._payload_bytes
 
@@ -174,15 +174,15 @@ class Accounts:
                     entry.sent = _sum(entry.sent, traffic)
 
     def select(self, *, control: bool) -> Iterator[tuple[Link, Traffic]]:
-        """Every link of protocols, or of control, with its agreed traffic."""
+        """Yield every link of protocols, or of control, with its agreed traffic."""
         return ((link, entry.agreed) for link, entry in self.entries.items() if link.control == control)
 
     def record_of(self, link: Link) -> RoundRecord:
-        """The round that a link belongs to; before the first round it is the launch."""
+        """Return the round of a link; before the first round, the launch."""
         return self.rounds.get(link.round, LAUNCH)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The ledger as a table: one row per round and link, with both witnesses."""
+        """Return the ledger as a table: one row per round and link, as counted by both ends."""
         return [self._row(link, entry) for link, entry in sorted(self.entries.items(), key=operator.itemgetter(0))]
 
     def _row(self, link: Link, entry: Entry) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who takes part: the one place that knows of every site whether it is in, whether its process lives, and why not.
+"""The membership of a run: for every site whether it takes part, whether its process lives, and why not.
 
 A site without which the others went on has *dropped*. If its process still lives and answers again, it is let in when
 the next phase begins; if it can be *restarted*, it takes part from the next round. What has to be said to sites for
@@ -16,7 +16,7 @@ from fedsvm.federation.errors import SitesDropped
 
 @dataclass(frozen=True)
 class DropoutPolicy:
-    """What a run does when sites drop.
+    """The behavior of a run when sites drop out.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ class Change:
 
 @dataclass
 class _Status:
-    """What is known of one site: whether it takes part, how its process ended ("" while it lives), and whether it
-    answered since it dropped."""
+    """The status of one site: whether it takes part, how its process ended ("" while it lives), and whether it answered
+    since it dropped."""
 
     takes_part: bool = True
     ended: str = ""
@@ -91,7 +91,7 @@ class Membership:
         self._status = {site: _Status() for site in all_sites}
 
     def __contains__(self, site: object) -> bool:
-        """Whether there ever was such a site."""
+        """Return whether a site belongs to the run."""
         return site in self._status
 
     @property
@@ -120,21 +120,21 @@ class Membership:
         return {site for site in self.with_process if self._status[site].takes_part or self._status[site].answered}
 
     def how_ended(self, site: str) -> str:
-        """How the process of a site ended, in words; "" while it lives."""
+        """Return in words how the process of a site ended, or "" while it lives."""
         return self._status[site].ended
 
     def note_ended(self, site: str, how: str) -> None:
-        """The process of a site ended."""
+        """Record that the process of a site ended."""
         self._status[site].ended = f"its process {how}"
         self.ended.add(site)
 
     def note_restarted(self, site: str) -> None:
-        """A site has a process again."""
+        """Record that a site has a process again."""
         self._status[site].ended = ""
         self.ended.discard(site)
 
     def note_answer(self, site: str) -> None:
-        """A site answered: if it dropped, it shows by this that it is back."""
+        """Record that a site answered. A dropped site thereby shows that it is back."""
         if not self._status[site].takes_part:
             self._status[site].answered = True
 

@@ -1,4 +1,4 @@
-"""What other packages offer by entry points: looked for when it is asked for, loaded when it is used."""
+"""The registries of extensions that other packages offer by entry points. They are loaded on use."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self._accept = accept
 
     def __getitem__(self, name: str) -> T:
-        """The entry of this name. Raises KeyError where there is none, FederationError where it cannot be loaded."""
+        """Return the entry of this name. Raises KeyError if there is none, FederationError if it cannot be loaded."""
         if name in self._own:
             return self._own[name]()
         return self._loaded(self._offered[name])
@@ -50,7 +50,7 @@ class Registry(Mapping[str, T], Generic[T]):
         return name in self._own or name in self._offered
 
     def loadable(self) -> Iterator[tuple[str, T]]:
-        """Names and entries, without those that cannot be loaded: for hints, which a broken package must not hide."""
+        """Yield names and entries that can be loaded, for hints, which a broken package must not hide."""
         for name in self:
             with suppress(FederationError):
                 yield name, self[name]

@@ -1,4 +1,4 @@
-"""What a federation says of itself afterwards: what it cost, who took part, what was disclosed."""
+"""The reports of a federation after a run: its cost, who took part, and what was disclosed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TrafficReport:
 
 @dataclass(frozen=True, kw_only=True)
 class ProtocolCost(TrafficReport):
-    """What one protocol cost, over all of its rounds."""
+    """The cost of one protocol over all of its rounds."""
 
     rounds: int
     hops: int
@@ -47,7 +47,7 @@ class ProtocolCost(TrafficReport):
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseCost(ProtocolCost):
-    """What one phase cost.
+    """The cost of one phase.
 
     rounds_s: of its seconds, those in rounds; in the others the coordinator computes. None where that was not counted.
     """
@@ -58,7 +58,7 @@ class PhaseCost(ProtocolCost):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkCost(TrafficReport):
-    """What went from one party to another."""
+    """The traffic from one party to another."""
 
     sender: str
     receiver: str
@@ -66,7 +66,7 @@ class LinkCost(TrafficReport):
 
 @dataclass(frozen=True, kw_only=True)
 class CostReport(TrafficReport):
-    """What a run cost.
+    """The cost of a run.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class CostReport(TrafficReport):
 
 
 def cost(federation: Federation) -> CostReport:
-    """Rounds, hops, messages and bytes, by phase, protocol and link; control apart."""
+    """Return rounds, hops, messages and bytes, by phase, protocol and link, with control separate."""
     accounts, seconds = federation.accounts, federation.record.phase_seconds
     protocols = list(accounts.select(control=False))
     rounds = list(accounts.rounds.values())
@@ -145,7 +145,7 @@ def _grouped(links: list[tuple[Link, Traffic]], key: Callable[[Link], str]) -> d
 
 
 def _total(traffic: Iterable[Traffic]) -> dict[str, Any]:
-    """The fields of a TrafficReport."""
+    """Return the fields of a TrafficReport."""
     counts = list(traffic)
     measured = [each.wire_bytes for each in counts if each.wire_bytes is not None]
     return {
@@ -186,7 +186,7 @@ class DisclosureReport:
 
 
 def disclosures(federation: Federation) -> tuple[DisclosureReport, ...]:
-    """What left its site unmasked, or was revealed by design: to whom, from which step, how often."""
+    """Return what left its site unmasked or was revealed by design: to whom, from which step, how often."""
     return tuple(
         DisclosureReport(each.to, each.step, each.kind, each.detail, each.shape, each.times)
         for each in federation.disclosures
@@ -195,7 +195,7 @@ def disclosures(federation: Federation) -> tuple[DisclosureReport, ...]:
 
 @dataclass(frozen=True)
 class ProgressReport:
-    """How far a run came, with the algorithm's latest figures."""
+    """The progress of a run, with the algorithm's latest figures."""
 
     phase: str
     round: int
@@ -203,14 +203,14 @@ class ProgressReport:
 
 
 def progress(federation: Federation) -> ProgressReport:
-    """How far the run came."""
+    """Return the progress of the run."""
     now = federation.progress
     return ProgressReport(now.phase, now.round, dict(now.figures))
 
 
 @dataclass(frozen=True)
 class MembershipReport:
-    """Who left, and why, or joined, in a round; `sites` are those that take part from then on."""
+    """The sites that left, with reasons, or joined in a round; `sites` take part from then on."""
 
     round: int
     phase: str
@@ -220,7 +220,7 @@ class MembershipReport:
 
 
 def memberships(federation: Federation) -> tuple[MembershipReport, ...]:
-    """Who took part from when on, and why sites left."""
+    """Return who took part from which round on, and why sites left."""
     first = MembershipReport(0, "launch", {}, (), tuple(federation.membership.all_sites))
     changes = federation.membership.changes
     return (first, *(MembershipReport(c.round, c.phase, dict(c.left), c.joined, c.sites) for c in changes))
@@ -244,7 +244,7 @@ class SiteReport:
 
 
 def sites(federation: Federation) -> tuple[SiteReport, ...]:
-    """Each site's process, what became of it, and what it says of itself in the end."""
+    """Return each site's process, its status, and its final report."""
     return tuple(_site(name, federation) for name in federation.membership.all_sites)
 
 

@@ -19,12 +19,12 @@ from fedsvm.federation.exchange import Dispatcher, Exchange
 from fedsvm.federation.transport.deadline import Deadline
 
 GRACE_S = 2.0
-"""How long sites may stay silent at least when a round is aborted, or the run is over."""
+"""Minimum silence to allow sites when a round is aborted or the run is over."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """How a round ended: whether it is complete, what it revealed, and the sites that dropped in it, with reasons."""
+    """The end of a round: whether it is complete, what it revealed, and the sites that dropped in it, with reasons."""
 
     complete: bool
     value: Any
@@ -105,7 +105,7 @@ class Round(Exchange):
         return Attempt(revealed and (done or self._order.reveals), value, dropped)
 
     def unanswered(self) -> set[str]:
-        """Sites whose answer is still to come; the protocol went on without those that it left out."""
+        """Return the sites whose answer is missing, except those that the protocol continued without."""
         return super().unanswered() - self.channel.left_out.keys()
 
     def notice(self) -> None:
@@ -118,7 +118,7 @@ class Round(Exchange):
         self._tell_channel()
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:
-        """The sites that dropped in this round, and why."""
+        """Return the sites that dropped in this round, with reasons."""
         return {**self.channel.left_out, **super().dropped(deadline)}
 
     def _tell_channel(self) -> None:
@@ -126,7 +126,7 @@ class Round(Exchange):
             self.channel.drop(site, why)
 
     def _take_part(self, take_part: Callable[[SocketChannel], Any], channel: SocketChannel) -> Any:
-        """The coordinator's part. Raises SiteFailed for an array that the protocol does not have there."""
+        """Run the coordinator's part. Raises SiteFailed for an array that does not fit the protocol."""
         try:
             return take_part(channel)
         except ProtocolError as error:
@@ -148,13 +148,13 @@ class Round(Exchange):
         )
 
     def _is_stalled(self) -> bool:
-        """Whether sites may wait for one that dropped, or for a message that is lost. A revealed sum is over."""
+        """Return whether sites may wait for a dropped site or a lost message. A revealed sum is over."""
         if self._order.reveals:
             return False
         return bool(self.unreachable) or not self._dispatcher.mailbox.endpoint.interrupted.isdisjoint(self.sites)
 
     def _abort(self, deadline: Deadline) -> None:
-        """Somebody waits in vain: a site that waits for another answers, one that hangs does not.
+        """Abort the round: a waiting site answers, a hanging one does not.
 
         Who is only late may still answer within the round's deadline.
         """
@@ -170,7 +170,7 @@ class Round(Exchange):
         self._aborting = False
 
     def _recover_revealed_sum(self, take_part: Callable[[SocketChannel], Any]) -> tuple[Any, bool]:
-        """A sum that a site sent before the round was aborted stands; it must not be revealed for others too."""
+        """Complete a sum that a site sent before the abort, since it must not be revealed for other sites too."""
         sent = (answer.standing.sent_to_coordinator for answer in self.answers.values() if answer.standing is not None)
         if any(sent):  # what came in is there for a channel that has not heard of those who dropped since
             with suppress(DeadlineExpired, Transient):

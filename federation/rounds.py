@@ -93,7 +93,7 @@ class RoundRunner:
         self.is_fixed = False
 
     def begin_phase(self) -> None:
-        """Before the next round, admit the sites that dropped and came back."""
+        """Readmit the sites that dropped and came back, before the next round."""
         self._phase_is_new = True
 
     @contextmanager

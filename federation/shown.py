@@ -1,4 +1,4 @@
-"""What a round showed: the parameters that every site was sent, and what the coordinator opened.
+"""The values that a round disclosed: the parameters sent to every site, and what the coordinator opened.
 
 A run as a sequence of these is what its parties can look at afterwards: see `fedsvm.protocols.analysis.views`.
 """

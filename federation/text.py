@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 
 def visible(text: str, keep: str = "") -> str:
-    """The text, with what would not be printed as itself escaped as Python escapes it; letters in `keep` stay."""
+    """Return the text with unprintable characters escaped as in Python, except the letters in `keep`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in keep else _escaped(each) for each in text)

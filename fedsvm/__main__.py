@@ -12,7 +12,7 @@ import fedsvm
 
 WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.commands.exits
 _WITH_SITES = (["run"], ["audit"])
-"""How the commands begin that start site processes of their own."""
+"""The commands that start site processes."""
 
 _POOLS = 2
 """Libraries for linear algebra that every command loads: numpy's and scipy's."""
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _start_server() -> None:
-    """Have the process that sites are forked from load what they need, while this one loads what it needs."""
+    """Start the server that sites are forked from, which loads its modules while this process loads others."""
     from fedsvm.algorithms import SITE_MODULE
     from fedsvm.federation.processes.spare import SPARE
 
@@ -62,7 +62,7 @@ def _start_server() -> None:
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Nothing was started: leave at once, since what an exception in the middle of an import becomes is uncertain."""
+    """Exit at once, since nothing was started and an exception during an import has unpredictable effects."""
     os._exit(_sentence("Interrupted before anything was started.", INTERRUPTED))
 
 

@@ -21,7 +21,7 @@ SHAPE = (1, 4)
 
 
 def common_seed(channel: Channel) -> Residues:
-    """A site's part; the coordinator has none.
+    """Run a site's part; the coordinator has none.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ from fedsvm.federation.channel.contract import Channel
 def pass_on(
     channel: Channel, origin: str, array: NDArray[Any] | None, shape: Sequence[int], dtype: Any = np.uint64
 ) -> NDArray[Any]:
-    """A site's part; the coordinator has none.
+    """Run a site's part; the coordinator has none.
 
     Parameters
     ----------

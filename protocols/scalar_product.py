@@ -47,7 +47,7 @@ Integers = NDArray[np.object_]
 
 
 def fraction_bits(length: int, bound: float) -> int:
-    """How many bits are behind the point of an entry.
+    """Return the number of bits behind the point of an entry.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def fraction_bits(length: int, bound: float) -> int:
 
 
 def scalar_product(channel: Channel, vector: FloatArray, bound: float) -> None:
-    """A site's part; the sites are the channel's first two.
+    """Run a site's part; the sites are the channel's first two.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def scalar_product(channel: Channel, vector: FloatArray, bound: float) -> None:
 
 
 def deal_and_reveal(channel: Channel, length: int, bound: float) -> float:
-    """The coordinator's part: deal the randomness, and add the shares of the product.
+    """Run the coordinator's part: deal the randomness, and add the shares of the product.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from fedsvm.federation.arrays import IntArray, Residues
 
 
 def secret_order(seed: Residues, purpose: str, count: int) -> IntArray:
-    """A permutation that depends on the common seed and on what it is for.
+    """Return a permutation that depends on the common seed and on its purpose.
 
     SHAKE-256 of both gives each position 64 bits, and the positions are sorted by them: uniform over all
     permutations but for ties, which have a chance below count^2 / 2^65.

@@ -23,7 +23,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 @dataclass(frozen=True)
 class RunProgress:
-    """How far a run is.
+    """The progress of a run.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class RunProgress:
 
     @classmethod
     def of(cls, federation: Federation, faults: Sequence[str], seconds: float) -> RunProgress:
-        """How far a federation is."""
+        """Return the progress of a federation."""
         now = federation.progress
         payload = federation.accounts.payload_bytes
         return cls(now.phase, now.round, federation.sites, payload, dict(now.figures), tuple(faults), seconds)

@@ -22,9 +22,9 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.commands.run": ("run", "audit", "check-sum"),
     "fedsvm.scenarios.hosts.commands": ("coordinate", "site", "keys", "policy"),
-    "fedsvm.scenarios.oversight.commands": ("explain",),
+    "fedsvm.scenarios.oversight.commands": ("explain", "receipt"),
     "fedsvm.scenarios.hub.commands": ("hub", "join"),
-    "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict"),
+    "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict", "export"),
     "fedsvm.scenarios.sweep.commands": ("sweep",),
     "fedsvm.scenarios.reproduction.commands": ("reproduce",),
     "fedsvm.scenarios.commands.files": ("schema", "scenarios"),
@@ -70,7 +70,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Federated support vector machines: run a protocol over real processes and see what it costs and reveals."""
+    """Train federated support vector machines over real processes, and see what a protocol costs and reveals."""
 
 
 def main(app: typer.Typer, began: float) -> None:

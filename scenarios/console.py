@@ -60,7 +60,7 @@ def _open_null(descriptor: int, flags: int = os.O_WRONLY) -> None:
 
 
 def guard_streams() -> None:
-    """Have every way of printing notice a standard output that takes nothing, and survive such a standard error.
+    """Make all printing detect a closed standard output, and survive a closed standard error.
 
     Streams that are closed from the start are opened in a way that takes nothing, so that no file or socket of a run
     gets their numbers.
@@ -80,7 +80,7 @@ def _text(raw: io.FileIO, encoding: str) -> io.TextIOWrapper:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that takes text as it is."""
+    """Return a console that prints text as it is."""
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
@@ -89,7 +89,7 @@ out = console()
 
 
 def complain(sentence: str) -> None:
-    """Say on standard error what is wrong."""
+    """Print an error on standard error."""
     errors.print(f"fedsvm: {visible(sentence)}", soft_wrap=True, style="red")
 
 

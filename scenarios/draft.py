@@ -43,7 +43,7 @@ class Draft:
 def draft(
     path: Path, source: str | Mapping[str, str], label: str, *, site: str | None = None, positive: str | None = None
 ) -> Draft:
-    """A scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
+    """Return a scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
 
     source: one table, or the table of each site by its name. label: the column of the classes. site: of the names of
     sites; without it one that is called so, if there is one. positive: which class is +1; without it the one that is
@@ -55,7 +55,7 @@ def draft(
         raise ScenarioError([f"{path}: the name of the file, which becomes the scenario's, {error}."]) from None
     places = {} if isinstance(source, str) else source
     if places and site is not None:
-        raise ScenarioError(["--site: each file of --data is a site's already; leave it out."])
+        raise ScenarioError(["--site: each file of --data is a site's already; remove it."])
     table, apart = (sources.read(source, Path()), {}) if isinstance(source, str) else _of_sites(source, label)
     if label not in table.columns:
         raise ScenarioError([f"--label: {sources.lacks(table, label)}"])
@@ -97,7 +97,7 @@ def draft(
 
 
 def _of_sites(places: Mapping[str, str], label: str) -> tuple[Table, dict[str, str]]:
-    """The rows of all sites, and the columns that not all of them have, with the reason to leave them out."""
+    """Return the rows of all sites, and the columns that some sites lack, with the reason to ignore them."""
     for name in places:
         try:
             require_name(name)
@@ -111,7 +111,7 @@ def _of_sites(places: Mapping[str, str], label: str) -> tuple[Table, dict[str, s
 
 
 def _site_column(table: Table, label: str) -> str | None:
-    """The column that is called as one that names sites, and has as many values."""
+    """Return the column whose name and number of values suggest that it names sites."""
     for name, values in table.columns.items():
         if name != label and _SITE_NAME.fullmatch(name):
             count = len(np.unique(values[~gaps(values)]))
@@ -121,7 +121,7 @@ def _site_column(table: Table, label: str) -> str | None:
 
 
 def _sites(table: Table, by: str | None) -> int:
-    """How many there are."""
+    """Return the number of sites."""
     if len(table.sites):
         return len(np.unique(table.sites))
     if by is not None:
@@ -165,7 +165,7 @@ def _data(
     if reasons := _left_out(data, apart):
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
-    yield from (f"# to be mended first: {mistake}" for mistake in categories.mistakes(data))
+    yield from (f"# to be fixed first: {mistake}" for mistake in categories.mistakes(data))
     if data.unlabeled:
         yield f'unlabeled = "drop"         # rows without a label are removed: {data.unlabeled}'
     used = [feature for feature in data.features if feature.name not in reasons]
@@ -199,7 +199,7 @@ def _classes(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
 
 
 def _place(path: Path, source: str) -> str:
-    """What the scenario at `path` calls a source by."""
+    """Return the path of a source relative to the scenario at `path`."""
     return os.path.relpath(source, path.resolve().parent) if Path(source).is_file() else source
 
 
@@ -211,12 +211,12 @@ def _sources(path: Path, places: Mapping[str, str]) -> Iterator[str]:
 
 
 def _key(name: str) -> str:
-    """As a key of TOML, in quotes where it has a dot."""
+    """Return a name as a key of TOML, in quotes if it has a dot."""
     return _text(name) if "." in name else name
 
 
 def _left_out(data: Dataset, apart: Mapping[str, str]) -> dict[str, str]:
-    """Columns that are no measurements, or that not all sites have, each with the reason."""
+    """Return columns that are no measurements, or that some sites lack, each with the reason."""
     reasons = dict(apart)
     for feature in data.features:
         if gaps(feature.values).all():

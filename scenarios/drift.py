@@ -29,7 +29,7 @@ HEAD = ("column", "range", "outside", "missing", "unknown", "shift")
 
 @dataclass(frozen=True)
 class ColumnDrift:
-    """How a column of new rows differs from the training rows.
+    """The difference of a column of new rows from the training rows.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a scenario would cost with more sites than a machine holds: small runs of it, carried on by formulas.
+"""A forecast of a scenario's cost with more sites than a machine holds: small runs of it, extrapolated by formulas.
 
 Of the rounds of secure sums, messages, hops and bytes follow from the protocol's own formula, with vectors as long as
 in the largest small run. Of everything else, parameters in orders and the list of sites that all are sent among it,
@@ -51,7 +51,7 @@ class RoundCost:
 
 
 class Total(NamedTuple):
-    """What a run costs: rounds, hops, messages, bytes and seconds.
+    """The cost of a run: rounds, hops, messages, bytes and seconds.
 
     launch_s: until the sites were up and introduced. own_s: of the coordinator between rounds. site_bytes: own memory
     of a site.
@@ -140,13 +140,13 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> Measured:
 
 
 def secure_sum_of(scenario: str, changes: Sequence[str] = ()) -> SecureSum:
-    """The sum that a scenario names. Raises ScenarioError."""
+    """Return the sum that a scenario names. Raises ScenarioError."""
     chosen, _ = spec.read(scenario, overrides=changes)
     return chosen.protocol.secure_sum
 
 
 def predict(runs: Sequence[Measured], secure_sum: SecureSum, sites: int) -> Total:
-    """What a run with so many sites costs, by runs with fewer, at least three different numbers of them.
+    """Return the cost of a run with this number of sites, from runs with fewer, of at least three different sizes.
 
     As many rounds as in the largest of these: how many iterations training takes depends on the rows, and little on
     how many sites hold them.
@@ -202,13 +202,13 @@ def _carried_on(
 
 
 def _mean(run: Measured, known: RoundCost, name: str) -> float:
-    """Of the rounds of the same step in a run; not a number where there are none."""
+    """Return the mean over the rounds of one step in a run, or NaN without any."""
     found = [getattr(each, name) for each in run.rounds if each.step == known.step]
     return float(np.mean(found)) if found else float("nan")
 
 
 def _continued(runs: Sequence[Measured], value: Callable[[Measured], float], sites: int) -> float:
-    """A value of runs as a polynomial in the sites of at most the second degree, and never below 0."""
+    """Extrapolate a value of runs as a polynomial of at most the second degree in the sites, never below 0."""
     known = [(run.sites, value(run)) for run in runs if not np.isnan(value(run))]
     places, values = np.array(known, dtype=float).T
     line = np.polynomial.Polynomial.fit(places, values, min(2, len(known) - 1))
@@ -216,7 +216,7 @@ def _continued(runs: Sequence[Measured], value: Callable[[Measured], float], sit
 
 
 def _fitted(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
-    """What one of each term takes, none less than nothing, by terms and the seconds that they took together."""
+    """Return the nonnegative cost of one of each term, from terms and their total seconds."""
     from scipy.optimize import nnls
 
     terms, seconds = np.array([each for each, _ in told]), np.array([each for _, each in told])

@@ -61,7 +61,7 @@ class Interrupts:
 
     @property
     def has_raised(self) -> bool:
-        """Whether this process was interrupted."""
+        """True if this process was interrupted."""
         return self._raised_s > -math.inf
 
     def listen(self, *numbers: int) -> None:

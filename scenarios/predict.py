@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.contract import Model
 from fedsvm.algorithms.data.classes import called as called_classes
 from fedsvm.algorithms.data.columns import INDICATED
 from fedsvm.algorithms.data.scaling import Scale
@@ -51,7 +52,7 @@ class Predictions:
     version: str = ""
 
     def lines(self) -> Iterator[str]:
-        """As comma-separated text."""
+        """Yield the predictions as lines of comma-separated text."""
         head, names = self.called
         if self.decisions.ndim == 2:
             yield ",".join([_quoted(head), *(_quoted(f"decision {each}") for each in self.classes), "predicted"])
@@ -71,33 +72,63 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
-Unknown = Literal["refuse", "missing"]
-"""What becomes of categories that the model does not know."""
+@dataclass(frozen=True)
+class SavedModel:
+    """A model in a run's folder, with what it takes to apply it to new rows.
 
-
-def predict(
-    folder: Path, source: str, identifier: str | None = None, *, unknown: Unknown = "missing", judge: bool = False
-) -> Predictions:
-    """Return what the model in a run's folder predicts for the rows of `source`, a path or the name of a data set.
-
-    Parameters
+    Attributes
     ----------
-    folder : Path
-        The run's.
-    source : str
-        The rows.
-    identifier : str, optional
-        The column that rows are told apart by; without it they are numbered from 1.
-    unknown : {"missing", "refuse"}
-        What becomes of a category that the model does not know.
-    judge : bool
-        Whether to measure the predictions against the labels of the rows.
-
-    Raises
-    ------
-    ScenarioError
-        The folder has no model, the rows do not have the model's columns, or they have no labels to judge by.
+    result : RunResult
+        The run's result.
+    model : Model
+        The model.
+    columns : list of str
+        Its columns.
+    scale : Scale
+        Of these.
+    classes : (K,) array of str
+        Names of the classes.
+    filled : dict of str to float
+        What replaces missing numbers, by column.
+    left_out : list of str
+        Columns that the run knew and the model does not use.
+    scaling : str
+        Kind of the scale, as `data.scale` names it.
+    ranges : dict of str to sequence of float
+        Declared ranges of columns.
+    version : str
+        Of fedsvm that trained it.
+    complete : bool
+        Whether the coordinator's file has all of the model, with its columns.
     """
+
+    result: RunResult
+    model: Model
+    columns: list[str]
+    scale: Scale
+    classes: NDArray[np.str_]
+    filled: dict[str, float]
+    left_out: list[str]
+    scaling: str
+    ranges: dict[str, Sequence[float]]
+    version: str
+    complete: bool
+
+    def rows(
+        self,
+        source: str,
+        table: dict[str, NDArray[Any]],
+        *,
+        spare: Collection[str] = (),
+        takes_unknown: bool = False,
+    ) -> TableRows:
+        """Return a table that was read as rows for the model. spare: more columns that it may have."""
+        beside = _spare(self.result) | set(spare)
+        return TableRows(source, table, beside, self.filled, self.left_out, takes_unknown)
+
+
+def read_model(folder: Path) -> SavedModel:
+    """Return the model in a run's folder. Raises ScenarioError if there is none that can be read."""
     result = read_result(folder)
     if result.model is None:
         raise ScenarioError([f"The run in {folder} has no model: {result.error}"])
@@ -115,19 +146,62 @@ def predict(
         model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
     except KeyError:
         raise ScenarioError([earlier]) from None
-    form, filling = _form(result), arrays.get("filling")
-    table = sources.read(source, Path(), form=form)
-    numeric = arrays.get("filled")
+    filling, numeric = arrays.get("filling"), arrays.get("filled")
     of = columns if numeric is None else numeric.tolist()
-    filled = {} if filling is None else dict(zip(of, filling.tolist(), strict=False))
-    others = [name for each in [arrays, *parts] if "left_out" in each for name in each["left_out"].tolist()]
-    read = {column: _without_text(values) if column in columns else values for column, values in table.columns.items()}
-    taken = _Rows(source, read, _spare(result) | {identifier or ""}, filled, others, unknown == "missing")
-    rows = taken.take(columns)
-    kind = str(arrays["scaling"]) if "scaling" in arrays else result.scenario["data"]["scale"]
-    ranges = dict(zip(arrays["ranged"].tolist(), arrays["ranges"].tolist(), strict=True)) if "ranged" in arrays else {}
-    drifted = drift(read, columns, taken.origins(columns), scale, kind, ranges, taken.categories(columns))
-    decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
+    ranged = zip(arrays["ranged"].tolist(), arrays["ranges"].tolist(), strict=True) if "ranged" in arrays else ()
+    return SavedModel(
+        result,
+        model,
+        columns,
+        scale,
+        arrays["classes"],
+        filled={} if filling is None else dict(zip(of, filling.tolist(), strict=False)),
+        left_out=[column for each in [arrays, *parts] if "left_out" in each for column in each["left_out"].tolist()],
+        scaling=str(arrays["scaling"]) if "scaling" in arrays else result.scenario["data"]["scale"],
+        ranges=dict(ranged),
+        version=str(arrays.get("version", result.environment.fedsvm)),
+        complete="columns" in arrays,
+    )
+
+
+Unknown = Literal["refuse", "missing"]
+"""The treatment of categories that the model does not know."""
+
+
+def predict(
+    folder: Path, source: str, identifier: str | None = None, *, unknown: Unknown = "missing", judge: bool = False
+) -> Predictions:
+    """Return the predictions of the model in a run's folder for the rows of `source`, a path or the name of a data set.
+
+    Parameters
+    ----------
+    folder : Path
+        The run's.
+    source : str
+        The rows.
+    identifier : str, optional
+        The column that rows are told apart by; without it they are numbered from 1.
+    unknown : {"missing", "refuse"}
+        The treatment of a category that the model does not know.
+    judge : bool
+        True to measure the predictions against the labels of the rows.
+
+    Raises
+    ------
+    ScenarioError
+        The folder has no model, the rows do not have the model's columns, or they have no labels to judge by.
+    """
+    saved = read_model(folder)
+    form = _form(saved.result)
+    table = sources.read(source, Path(), form=form)
+    read = {
+        column: _without_text(values) if column in saved.columns else values for column, values in table.columns.items()
+    }
+    columns, scale, model, classes = saved.columns, saved.scale, saved.model, saved.classes
+    taken = saved.rows(source, read, spare={identifier or ""}, takes_unknown=unknown == "missing")
+    origins, categories = taken.origins(columns), taken.categories(columns)
+    drifted = drift(read, columns, origins, scale, saved.scaling, saved.ranges, categories)
+    decisions = model.decision_function(scale(taken.take(columns)))
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
     predicted = classes[called_classes(decisions, threshold)]
@@ -144,12 +218,13 @@ def predict(
     names = tuple(classes.tolist())
     measured = None
     if judge:
-        labels = _labels(source, read, result.scenario["data"]["label"], names)
+        labels = _labels(source, read, saved.result.scenario["data"]["label"], names)
         measured = metrics.mean_metrics(
             [metrics.evaluate(decisions, labels, threshold=threshold, probabilities=chances)]
         )
-    version = str(arrays.get("version", result.environment.fedsvm))
-    return Predictions(decisions, predicted, called, chances, names, doubts, threshold, drifted, measured, version)
+    return Predictions(
+        decisions, predicted, called, chances, names, doubts, threshold, drifted, measured, saved.version
+    )
 
 
 def _labels(source: str, table: Mapping[str, NDArray[Any]], label: str, classes: tuple[str, ...]) -> FloatArray:
@@ -181,12 +256,12 @@ def _is_number(text: str) -> bool:
 
 
 def _without_text(values: NDArray[Any]) -> NDArray[Any]:
-    """NaN for a column that has no value in any row, such as of one patient with a gap: nothing tells what it holds."""
+    """Return NaN for a column without any value, such as for one patient with a gap, since its type is unknown."""
     return np.full(len(values), np.nan) if values.dtype.kind == "U" and not (values != "").any() else values
 
 
 def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
-    """What stands in a column, as it is written. Raises ScenarioError if there is no such.
+    """Return the values of a column as they are written. Raises ScenarioError if there is no such column.
 
     The source is read once more for it, since the model may have the same column as numbers, and 007 is not 7.
     """
@@ -206,27 +281,27 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _parts(folder: Path, result: RunResult) -> list[Path]:
-    """The sites' own parts of a model, where they keep some."""
+    """Return the files of the sites' own parts of a model, if sites keep some."""
     if result.model is None or not (folder / SITE_MODELS).is_dir():
         return []
     return [folder / SITE_MODELS / f"{site}.npz" for site in result.model.sites]
 
 
 def _spare(result: RunResult) -> set[str]:
-    """Columns that rows may have though the model does not: the label, the identifier and what the run left out."""
+    """Return columns that rows may have though the model does not: label, identifier and ignored columns."""
     data = result.scenario["data"]
     beside = [data[name] for name in ("identifier", "site", "weight") if data.get(name)]
     return {data["label"], *data["ignore"], *beside}
 
 
 def _form(result: RunResult) -> TextForm:
-    """What the run was told of how text is written."""
+    """Return the form of text that the run declared."""
     data = result.scenario["data"]
     return TextForm(*(data.get(name) for name in ("separator", "decimal", "encoding")))
 
 
 @dataclass(frozen=True)
-class _Rows:
+class TableRows:
     """A table that was read: float64 with NaN, or text with "" for missing values, by column.
 
     filled: what stands for missing numbers, by column, where the run filled them; text may then be missing too.
@@ -254,16 +329,20 @@ class _Rows:
         return found
 
     def take(self, wanted: list[str]) -> FloatArray:
-        """(n, p) the model's columns, 0/1 for "column=value" where the table has no column of that whole name."""
+        """Return (n, p) the model's columns, 0/1 for "column=value" if the table has no column of that whole name."""
         if problems := list(self._misfits(self.origins(wanted))):
             raise ScenarioError(problems)
         return np.column_stack([self._column(name) for name in wanted]).astype(np.float64)
 
     def _origin(self, name: str) -> str:
-        """The column that the model's column comes from."""
+        """Return the column that the model's column comes from."""
         if name in self.table:
             return name
         return name.removesuffix(INDICATED) if self._is_indicator(name) else name.partition("=")[0]
+
+    def indicator_of(self, name: str) -> str:
+        """Return the name of the 0/1 column that marks missing values of a column."""
+        return f"{name}{INDICATED}"
 
     def _is_indicator(self, name: str) -> bool:
         return name.endswith(INDICATED) and name.removesuffix(INDICATED) in self.filled

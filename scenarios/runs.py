@@ -20,7 +20,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 _UNFINISHED = "unfinished"
 _OF_RUNS = ("run", "status")
-"""What a filter can look at beside the keys of scenarios."""
+"""The filters besides the keys of scenarios."""
 
 app = typer.Typer()
 runs_app = typer.Typer(
@@ -43,7 +43,8 @@ class Found:
         return _UNFINISHED if self.result is None else self.result.status
 
     def value(self, key: str) -> Any:
-        """What a filter looks at: the run's name, its status, or a key of its scenario by its path; None without it."""
+        """Return the value that a filter compares: name, status, or a key of the scenario by its path; None without
+        it."""
         if key in _OF_RUNS:
             return self.folder.name if key == "run" else self.status
         found: Any = self.result.scenario if self.result is not None else {}
@@ -67,11 +68,11 @@ ORDERS: Mapping[str, Callable[[RunResult], Any]] = {
     "time": lambda result: result.timing.total_s,
     "rounds": lambda result: result.cost.rounds if result.cost else None,
 }
-"""What runs can be sorted by, beside their names."""
+"""The sort keys of runs besides their names."""
 
 
 def find(folder: Path) -> list[Found]:
-    """The runs in a folder, by name. Raises ScenarioError if it is none."""
+    """Return the runs in a folder, by name. Raises ScenarioError if there is no such folder."""
     if not folder.is_dir():
         raise ScenarioError([f"There is no folder {folder}; name the one that your runs are in by --in."])
     return [_found(path) for path in sorted(folder.iterdir()) if _is_run(path)]
@@ -86,7 +87,7 @@ def _found(path: Path) -> Found:
 
 
 def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
-    """Those runs that keep every condition "key=value".
+    """Return the runs that satisfy every condition "key=value".
 
     Raises ScenarioError for what is no condition, and for a key that is neither a run's nor a scenario's.
     """
@@ -107,7 +108,7 @@ def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
 
 
 def _meant(key: str, known: Sequence[str]) -> str:
-    """A hint for an unknown key: the same in its table, or a like one."""
+    """Return a hint for an unknown key: the same key in its table, or a similar one."""
     within = [path for path in known if path.endswith(f".{key}")]
     return f" Did you mean {within[0]!r}?" if within else nearest(key, known)
 
@@ -117,7 +118,7 @@ def _told(value: Any) -> str:
 
 
 def ordered(runs: Sequence[Found], by: str) -> list[Found]:
-    """Runs with the least first; those of which it is not known come last. Raises ScenarioError for another order."""
+    """Return runs in ascending order; runs without the value come last. Raises ScenarioError for an unknown order."""
     if by == "run":
         return sorted(runs, key=lambda run: run.folder.name)
     if by not in ORDERS:

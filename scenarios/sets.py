@@ -160,7 +160,7 @@ def scalar_product(
 
 
 def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) -> tuple[T, str]:
-    """What the coordinator learns, and a line of what it cost. Ends with status 3 where the run fails."""
+    """Return what the coordinator learns, and a line on the cost. Ends with status 3 if the run fails."""
     from fedsvm.federation import report
     from fedsvm.federation.assemble import local_federation
     from fedsvm.protocols.sums.plain import PLAIN
@@ -184,7 +184,8 @@ def _partitions(items: Sequence[list[str]]) -> dict[str, Partition]:
 
 
 def _items(files: Sequence[str], column: str) -> list[list[str]]:
-    """The column of every file as it is written. Raises ScenarioError, for all files at once, unless it is a set."""
+    """Return the column of every file as it is written. Raises ScenarioError, for all files at once, unless it is a
+    set."""
     if len(files) < 2:
         raise ScenarioError([f"There must be two files or more, got {len(files)}."])
     items: list[list[str]] = []
@@ -211,7 +212,7 @@ def _items(files: Sequence[str], column: str) -> list[list[str]]:
 
 
 def _numbers(file: str, column: str) -> FloatArray:
-    """The column of a file as numbers. Raises ScenarioError where one is missing, infinite, or text."""
+    """Return the column of a file as numbers. Raises ScenarioError if one is missing, infinite, or text."""
     values = _column(file, column, text=False)
     if values.dtype.kind != "f":
         raise ScenarioError([f"{file}: column {column!r} must be of numbers, got text such as {str(values[0])!r}."])

@@ -33,7 +33,7 @@ def check(tracker: str) -> None:
 
 
 def _client() -> Any:
-    """Of the store that MLFLOW_TRACKING_URI names, or of files in ./mlruns."""
+    """Return the client of the store in MLFLOW_TRACKING_URI, or of files in ./mlruns."""
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # or it wants a data base from version 3.7 on
     from mlflow.tracking import MlflowClient
 
@@ -68,7 +68,7 @@ def track(folder: Path, result: RunResult) -> str:
 
 
 def _parameters(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Keys of a scenario by their paths, with their values as text."""
+    """Yield the keys of a scenario by path, with their values as text."""
     for key, value in table.items():
         if isinstance(value, Mapping):
             yield from _parameters(value, f"{before}{key}.")

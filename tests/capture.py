@@ -1,4 +1,4 @@
-"""What goes over an interface, as the kernel shows it to a packet socket; needs root, and Linux."""
+"""A capture of an interface's traffic by a packet socket; needs root, and Linux."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Captured:
 
 
 def may_capture() -> bool:
-    """Whether this process may open packet sockets."""
+    """Return whether this process may open packet sockets."""
     return os.geteuid() == 0 and hasattr(socket, "AF_PACKET")
 
 

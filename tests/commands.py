@@ -52,7 +52,7 @@ def fedsvm(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]
 
 
 def _command(line: list[str], folder: Path, stdout: Path, stderr: Path, environment: dict[str, str]) -> None:
-    """What a new process would do, but for importing."""
+    """Run the command as a new process would, but without importing."""
     for path, stream in ((stdout, sys.stdout), (stderr, sys.stderr)):
         with path.open("w") as file:
             os.dup2(file.fileno(), stream.fileno())

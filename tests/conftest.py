@@ -1,4 +1,4 @@
-"""What tests share: real federations, the command line, and a check that nothing is left behind."""
+"""The fixtures that tests share: real federations, the command line, and a check that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SLOWEST_LAST = ["test_relay", "test_runtime", "test_dropouts", "test_attacks", "
 
 
 LONG_S = 900
-"""What a test that takes long by nature may take, where it does not say itself: a busy machine must not fail it."""
+"""The time limit of long tests without their own: a busy machine must not fail them."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -120,7 +120,7 @@ def site_processes(folder: Path) -> set[int]:
 
 
 def workspaces(folder: Path) -> list[Path]:
-    """What runs left in a folder for temporary files."""
+    """Return what runs left in a folder for temporary files."""
     return [path for path in folder.iterdir() if path.name.startswith(WORKSPACE_PREFIX)]
 
 

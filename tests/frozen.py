@@ -42,7 +42,7 @@ from tests.test_resume import HYBRID
 
 PATH = Path(__file__).parent / "frozen.json"
 RELATIVE = 1e-9
-"""How far projections of a model may differ where the linear algebra is another."""
+"""The tolerance of projections of a model with another linear algebra library."""
 
 _MADE = ("data.source=made-sphere:rows=200,columns=5,margin=0.05", "data.positive=above")
 _FOLDED = ("data.test_fraction=0", "data.folds=2")

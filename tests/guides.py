@@ -22,7 +22,7 @@ ANYTHING, ABOUT = "…", "≈"
 _FIGURE = r"\d+(?:\.\d+)?"
 _VARYING = re.compile(rf"{ANYTHING}|{ABOUT}({_FIGURE})")
 _ENVIRONMENT = ".environment"
-"""Where a block leaves what it exported, for the next one."""
+"""The file in which a block leaves its exported variables for the next one."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Reader:
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def follow(self, guide: Path) -> Iterator[tuple[str, str]]:
-        """What each block with an expected output should have printed, and what it did. Raises AssertionError."""
+        """Yield what each block with an expected output should have printed, and what it did. Raises AssertionError."""
         self.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{self.environment['PATH']}"
         printed = ""
         for block in blocks(guide):
@@ -86,7 +86,7 @@ def _exported(text: str) -> dict[str, str]:
 
 
 def agrees(expected: str, printed: str) -> bool:
-    """Whether a text is the one expected, where lines are broken and columns stand aside.
+    """Return whether a text is the expected one, ignoring line breaks and the width of columns.
 
     A figure after "≈" may differ by a tenth: how many iterations training takes depends on the processor.
     """

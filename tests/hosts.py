@@ -80,7 +80,7 @@ class Hosts:
 
     folder: Path
     within: dict[str, Sequence[str]] = field(default_factory=dict)
-    """What comes before the command of a party, such as "ip netns exec NAME"."""
+    """The prefix of a party's command, such as "ip netns exec NAME"."""
     started: list[Started] = field(default_factory=list)
 
     def command(self, party: str, *words: str) -> Started:
@@ -138,12 +138,12 @@ class Hosts:
 
 
 def stalled(site: Started) -> bool:
-    """Whether a site has stopped itself."""
+    """Return whether a site has stopped itself."""
     return bool(psutil.Process(site.process.pid).status() == psutil.STATUS_STOPPED)
 
 
 def same(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]) -> bool:
-    """Whether two models are the same to the last bit."""
+    """Return whether two models are equal to the last bit."""
     return one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
 
 

@@ -44,7 +44,7 @@ class Person:
         return self._ask(urllib.request.Request(self.url + path, body, dict(headers or {})))  # noqa: S310
 
     def form_key(self) -> str:
-        """What this visitor's forms carry."""
+        """The key in this visitor's forms."""
         found = re.search(r'name="form_key" value="([0-9a-f]+)"', self.get("/")[1])
         return found.group(1) if found else ""
 
@@ -74,7 +74,7 @@ class RunningHub:
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """The log file."""
         return self.folder.parent / "hub.log"
 
     def start(self) -> None:
@@ -112,7 +112,7 @@ class RunningHub:
         return found
 
     def mailed(self, to: str, pattern: str) -> str:
-        """What a pattern finds in the last mail to an address that has it; waits for it."""
+        """Return a pattern's match in the last mail to an address that has it; waits for it."""
         found: list[str] = []
 
         def is_there() -> bool:

@@ -62,7 +62,7 @@ class InProcessFederation:
         self._is_fixed = False
 
     def drawn(self, purpose: str, draw: Callable[[], T]) -> T:
-        """What is drawn: this has no journal to keep it in."""
+        """Return a draw, since there is no journal to keep it in."""
         return draw()
 
     @property
@@ -96,7 +96,7 @@ class InProcessFederation:
         """Nobody reads it."""
 
     def log_metrics(self, **figures: float) -> None:
-        """What an algorithm says of itself."""
+        """Record the figures of an algorithm."""
         self.metrics.append(figures)
 
     shows_inputs = False

@@ -39,7 +39,7 @@ class Network:
     addresses: dict[str, str]
 
     def within(self, host: str) -> list[str]:
-        """What comes before a command that is run at a host."""
+        """Return the prefix of a command that is run at a host."""
         return ["ip", "netns", "exec", self.spaces[host]]
 
     def cut(self, host: str, other: str) -> None:

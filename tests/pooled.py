@@ -1,4 +1,4 @@
-"""What a federation computes, computed here on all rows at once, for tests to compare with."""
+"""The results of a federation computed on all rows at once, for comparison in tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What tests train over sites that hold rows: a small table, what each site is handed, and a task with public rows."""
+"""The tasks that tests train over sites that hold rows: a small table, each site's part, and a task with public
+rows."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ REFUSED = "order beyond what was agreed"
 
 
 def terms(program: str, reading: Mapping[str, Any] | None = None, **settings: Any) -> Terms:
-    """What a run of an algorithm asks for, with its defaults but for these settings."""
+    """Return the terms of an algorithm's run, with defaults except for these settings."""
     chosen = ALGORITHMS[program].Settings(**settings)
     said = {"scale": "standard", "missing": "refuse", **(reading or {})}
     shown = ALGORITHMS[program].shown(chosen)
@@ -665,7 +665,7 @@ def test_terms_with_a_setting_that_the_program_does_not_have_are_refused() -> No
 
 
 def last_round(federation: Federation) -> list[Any]:
-    """What protocols carried in the last round, by link."""
+    """Return what protocols carried in the last round, by link."""
     links = federation.accounts.select(control=False)
     return [(link, traffic) for link, traffic in links if link.round == federation.progress.round]
 

@@ -1,4 +1,5 @@
-"""What coalitions learn: by the algebra of the protocols, and from the transcripts of real runs; the two must agree."""
+"""The inputs that coalitions learn: by the algebra of the protocols, and from transcripts of real runs; both must
+agree."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def test_they_stand_beside_a_vertical_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        ("true", 'decision-tree brings none along; name some, as ["libsvm-rbf", "libsvm-linear"'),
+        ("true", 'decision-tree has none; name some, as ["libsvm-rbf", "libsvm-linear"'),
         ('["knn"]', "compare.baselines: must be true, false or a list of libsvm-rbf, libsvm-linear, naive-bayes, tree"),
         ("3", "compare.baselines: must be true, false or a list of"),
     ],

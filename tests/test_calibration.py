@@ -130,7 +130,7 @@ def test_models_of_another_kind_refuse_to_be_calibrated(name: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         spec.read(name, changes={"data.calibration": 0.3})
     assert caught.value.problems == (
-        f"data.calibration: {name} as it is set cannot be calibrated by sums over sites; leave it out.",
+        f"data.calibration: {name} as it is set cannot be calibrated by sums over sites; remove it.",
     )
 
 

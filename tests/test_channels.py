@@ -86,14 +86,14 @@ class SocketNetwork:
         self._members: dict[str, Member] = {}
 
     def run(self, parties: Mapping[str, Party]) -> dict[str, Any]:
-        """What each party returned, of those that did not die."""
+        """Return the result of each party that did not die."""
         with ThreadPoolExecutor(len(ALL)) as pool:
             futures = {name: pool.submit(self._live, name, parties[name]) for name in ALL}
         results = {name: future.result() for name, future in futures.items()}
         return {name: result[0] for name, result in results.items() if result}
 
     def _live(self, name: str, party: Party) -> list[Any]:
-        """What a party returned, in a list; an empty one if it died."""
+        """Return the result of a party in a list; an empty one if it died."""
         with Endpoint(name, "tcp://127.0.0.1:*", self._keys[name], len(ALL)) as endpoint:
             agreement = self._agreements.get(name)
             public = agreement.public if agreement is not None else None

@@ -168,7 +168,7 @@ def test_many_interrupts_end_a_run_as_one_does(tmp_path: Path, temporary_folder:
 
 
 def _interrupted_again(process: subprocess.Popen[str]) -> bool:
-    """Whether it has ended; if not, one more signal."""
+    """Return whether the process has ended; if not, send one more signal."""
     if process.poll() is None:
         process.send_signal(signal.SIGINT)
     return process.returncode is not None

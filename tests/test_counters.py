@@ -1,4 +1,4 @@
-"""What the kernel says a connection carried."""
+"""The kernel's byte counts of a connection."""
 
 from __future__ import annotations
 

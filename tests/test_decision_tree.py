@@ -164,7 +164,7 @@ def view_of(data: Labelled, settings: TreeSettings) -> WrittenDown:
 
 
 def claimed(data: Labelled, settings: TreeSettings) -> Claim:
-    """What the coordinator alone claims."""
+    """Return the claim of the coordinator alone."""
     (claim,) = CrossTables()(view_of(data, settings).view(), Prior())
     assert isinstance(claim, Claim)
     return claim

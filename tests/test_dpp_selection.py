@@ -41,7 +41,7 @@ def test_columns_are_ordered_as_all_of_them_together_order_them(method: str, tmp
     assert selection["readings"].keys() == {"nested"}
     predicted = fedsvm("predict", tmp_path / "run", "wdbc", folder=tmp_path)
     assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 570), predicted.stderr
-    assert "Columns, the best first" in render(tmp_path / "run")
+    assert "Columns, best first" in render(tmp_path / "run")
     shown = {(each["step"], each["to"]): each["shape"] for each in result["disclosures"] if each["kind"] == "design"}
     if method == "filter":
         assert result["cost"]["by_phase"]["select"]["rounds"] == 2 * 3  # columns, shares, those that are kept

@@ -68,7 +68,7 @@ def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
     assert "data.positive: p.csv has the classes a, b; say which one is +1" in done.stderr
     (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
     written = (tmp_path / "my.toml").read_text()
-    assert "# to be mended first: Column 'dose' is read as text because of 'oops' in row 301 among numbers" in written
+    assert "# to be fixed first: Column 'dose' is read as text because of 'oops' in row 301 among numbers" in written
     assert "ignore = " not in written
     (tmp_path / "my.toml").write_text(written.replace('# positive = "a"', 'positive = "a"'))
     assert fedsvm("run", "my.toml", "--quiet", folder=tmp_path).returncode == 0
@@ -80,7 +80,7 @@ def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
         (lambda row: f'"{row % 290},5"', "'0,5' in row 1, '1,5' in row 2 and 288 more (decimal comma)"),
         (lambda row: f"{row % 290}.5 %", "'0.5 %' in row 1, '1.5 %' in row 2 and 288 more (percent sign)"),
         (lambda row: f"{row + 1}'250", '"1\'250" in row 1, "2\'250" in row 2 and 298 more (thousands mark)'),
-        (lambda row: "13..2" if row == 77 else f"{row}.5", "'13..2' in row 78 among numbers; mend these, or leave"),
+        (lambda row: "13..2" if row == 77 else f"{row}.5", "'13..2' in row 78 among numbers; fix these, or leave"),
         (
             lambda row: ("<0.5", "12 %")[row == 1] if row < 2 else f"{row}.5",
             "'12 %' in row 2 (percent sign); '<0.5'",
@@ -96,7 +96,7 @@ def test_a_predictor_in_another_notation_is_no_identifier(
     assert "ignore = " not in written.text
     (said,) = written.asks
     assert said.startswith("Column 'crp' is read as text because of ") and why in said
-    assert f"# to be mended first: {said}\n" in written.text
+    assert f"# to be fixed first: {said}\n" in written.text
     (tmp_path / "my.toml").write_text(written.text)
     with pytest.raises(ScenarioError, match=r"data\.source: column .crp. is read as text because of"):
         dataset.prepare(*spec.read(tmp_path / "my.toml"))

@@ -42,7 +42,7 @@ def fault(kind: str, round_number: int, message: int = 0, for_s: float | None = 
 
 
 def total_of(sites: Iterable[str]) -> FloatArray:
-    """What the drill's step `total` adds up to over these sites."""
+    """Return the sum of the drill's step `total` over these sites."""
     return np.asarray(np.sum([(ROWS + int(site.removeprefix("site-")) - 1).sum(axis=0) for site in sites], axis=0))
 
 
@@ -333,7 +333,7 @@ def test_a_masked_round_goes_on_without_two_of_twenty_and_a_ring_is_run_again() 
 
 
 def ask_for_both_halves(channel: Channel, shape: tuple[int, int]) -> Residues:
-    """What a curious coordinator would do: call site-3 missing, and then have its own mask opened too."""
+    """Act as a curious coordinator: call site-3 missing, and then ask to open its own mask too."""
     sites = channel.sites
     masked = channel.collect(dict.fromkeys(sites, shape))
     channel.collect(dict.fromkeys(sites, (len(sites) - 1, SEALED_WORDS)))

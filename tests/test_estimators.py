@@ -249,7 +249,7 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(kernel="rfb"), 'kernel must be "linear", "rbf"'),  # type: ignore[arg-type]
         (PanSVC(gamma="wide"), 'gamma must be a number from 1e-12 to 1e12, "auto" or "scale", got \'wide\''),  # type: ignore[arg-type]
         (DppSVC(columns=[[0, 1], [1, 2]]), "columns must be lists with each of 0, 1, 2 in one"),
-        (DppSVC(sites=4), "n_features=3 columns cannot be dealt to 4 sites"),
+        (DppSVC(sites=4), "n_features=3 columns cannot be split over 4 sites"),
         (HybridSVC(public=1), "public=1 sets 1 of n_samples=60 rows apart"),
         (
             HybridSVC(mechanism="gaussian", features=5),
@@ -334,7 +334,8 @@ def test_nothing_without_noise_leaves_with_a_private_model() -> None:
 
 
 def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
-    """What the coordinator knows: landmarks, their map, and features of a row that is alone in its cut."""
+    """Compute the row from what the coordinator knows: landmarks, their map, and features of a row that is alone in its
+    cut."""
     X, y = load_breast_cancer(return_X_y=True)
     paper: dict[str, Any] = {"landmarks": 80, "min_cluster_size": 3, "solver": "cutting-plane"}
     model = PanSVC(10.0, **paper).fit(X, y)

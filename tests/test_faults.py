@@ -37,7 +37,7 @@ PLACES = [(phase, number) for phase, last in LAST_ROUND.items() for number in (1
 FIRST_ITERATION = 4
 """Of rounds of training: before it come the features' lengths, the terms, and the sites' common seed."""
 CALM_ITERATIONS = 13
-"""That training takes when nothing happens; the last round releases the model."""
+"""The iterations of training without faults; the last round releases the model."""
 
 
 def check_training(result: dict[str, Any], phase: str, number: int) -> None:

@@ -177,7 +177,7 @@ ASKED = {
     "fourier": set[str](),
     "identity": set[str](),
 }
-"""What the coordinator is shown sums of for the features."""
+"""The sums for the features that the coordinator sees."""
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -321,11 +321,11 @@ def test_a_site_with_fewer_rows_than_a_cluster_has_gives_no_landmark_and_takes_p
         (["features=identity"], 'kernel: must be "linear" with features = "identity", which has no other, got "rbf"'),
         (
             ["features=fourier", "landmark_method=global"],
-            'landmark_method: is of features = "landmarks", and these are "fourier"; leave it out',
+            'landmark_method: applies to features = "landmarks", got "fourier"; remove it',
         ),
-        (["frequencies=30"], 'frequencies: is of features = "fourier", and these are "landmarks"; leave it out'),
+        (["frequencies=30"], 'frequencies: applies to features = "fourier", got "landmarks"; remove it'),
         (["landmark_method=drawn", "min_cluster_size=2"], "min_cluster_size: drawn landmarks are no means of"),
-        (["landmark_method=drawn", "landmark_noise=0.5"], "landmark_noise: is of local landmarks, and these are drawn"),
+        (["landmark_method=drawn", "landmark_noise=0.5"], "landmark_noise: applies to local landmarks, got drawn"),
         (
             ["landmark_method=gaussian"],
             'landmark_method: must be "auto", "drawn", "local" or "global"; "gaussian" is now "drawn".',

@@ -98,7 +98,7 @@ def test_f_is_of_any_number_of_classes() -> None:
 
 
 def test_significant_columns_are_those_whose_rates_say_so() -> None:
-    """Where degrees of freedom differ, a column with a larger t may have a larger p: it is not kept in its place."""
+    """Check columns with different degrees of freedom: one with a larger t and a larger p is not kept instead."""
     random = np.random.default_rng(3)
     signs = np.repeat([-1.0, 1.0], [6, 200])
     rows = random.normal(size=(206, 60)) * np.where(signs[:, None] < 0, np.geomspace(0.05, 20, 60), 1.0)
@@ -188,7 +188,7 @@ def test_significant_columns_predict_report_and_sweep(tmp_path: Path) -> None:
         writer.writerows(zip(*few.values(), strict=True))
     assert fedsvm("predict", tmp_path / "run", tmp_path / "few.csv", folder=tmp_path).stdout == predicted.stdout
     page, told = render(tmp_path / "run"), dict(lines(read_result(tmp_path / "run")))
-    assert "Columns, the best first" in page
+    assert "Columns, best first" in page
     assert "worst-perimeter" in page
     assert told["columns"].startswith(f"{len(kept)} of 30 by a false discovery rate of 1e-30")
     words = [
@@ -225,7 +225,7 @@ def test_a_curve_has_three_readings_and_the_best_of_it_is_called_biased(tmp_path
     best = max(point["accuracy"] for point in selection["curve"])
     assert selection["readings"]["whole"]["accuracy"] == best
     page = render(tmp_path / "run")
-    assert "Accuracy against size" in page
+    assert "Accuracy by number of columns" in page
     assert sum(selection["selected_in"].values()) >= 2
 
 
@@ -277,7 +277,7 @@ def test_what_does_not_go_together_is_a_sentence(changes: list[str], sentence: s
 def test_an_evaluation_of_curves_is_refused_where_nothing_is_chosen(tmp_path: Path) -> None:
     done = fedsvm("run", "quickstart", "--set", "data.evaluation=separate", folder=tmp_path)
     assert done.returncode == 2
-    assert "data.evaluation: pan-svm chooses no columns; leave it out." in done.stderr
+    assert "data.evaluation: pan-svm does not select columns; remove this key." in done.stderr
 
 
 def test_more_columns_than_rows_are_named_with_what_they_tell(tmp_path: Path, data_folder: Path) -> None:

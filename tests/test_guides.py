@@ -105,7 +105,7 @@ def test_the_search_finds_every_key_of_a_scenario_and_the_gallery_has_pictures(s
         assert key in found
     text = _text(site / "scenario" / "index.html")
     assert "Seconds of silence after which a site is dropped." in text
-    assert "One-way milliseconds; at most 600" in text
+    assert "One-way latency in milliseconds, at most 600" in text
     page = (site / "gallery" / "index.html").read_text()
     for name in spec.catalogue():
         assert f"fedsvm run {name}" in _text(site / "gallery" / "index.html")
@@ -136,7 +136,7 @@ def test_the_notebook_runs_from_beginning_to_end(temporary_folder: Path) -> None
 
 
 def _printed(cell: Any) -> str:
-    """What a cell printed, but for figures of how training went."""
+    """Return what a cell printed, without figures that vary with training."""
     texts: list[str] = [output["text"] for output in cell.get("outputs", []) if output["output_type"] == "stream"]
     return re.sub(r"\d+e-\d+", "small", "".join(texts))
 

@@ -36,7 +36,7 @@ PICTURES = os.environ.get("FEDSVM_PICTURES")
 
 
 class Inbox(MessageHandler):
-    """What a mail server took in."""
+    """The mails that a mail server received."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Inbox(MessageHandler):
         self.mails.append(message)
 
     def found(self, to: str, pattern: str) -> str:
-        """What a pattern finds in the last mail to somebody that has it; waits for it."""
+        """Return a pattern's match in the last mail to an address that has it; waits for it."""
         found: list[str] = []
 
         def is_there() -> bool:

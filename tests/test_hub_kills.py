@@ -34,7 +34,7 @@ _VISITS = 60
 
 
 def settings_of(folder: Path, port: int) -> Settings:
-    """What the hub is started with, each time."""
+    """Return the settings of each start of the hub."""
     there = f"sqlite:///{folder / 'hub.sqlite'}"
     return Settings(folder, f"http://localhost:{port}", there, every_s=0.05, a_second=1e6, burst=10**6)
 

@@ -1,4 +1,4 @@
-"""What the hub says to strangers, forms, replayed words and late participants, each in the same process as the test."""
+"""The hub's answers to strangers, forms, replayed messages and late participants, in the process of the test."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from tests.hub import SITES, cells, environment, hospitals, simulated
 
 ANNA = "anna@clinic.example"
 ENCODED = ("=?utf-8?q?x=0abcc=3ay=40example.org?=@example.org", "=?utf-8?q?a=2cb?=@example.org")
-"""What is encoded as headers are, a line end and a second address in it."""
+"""Addresses encoded like headers, which contain a line end and a second address."""
 PATIENT_VISITS = 32
 """Of each participant of a small PAN-SVM task: see docs/task-service.md."""
 ADDRESS = re.compile(r"(?P<path>/sign-in/[\w-]+|/join/[\w-]+)(?:#(?P<key>\S+))?")
@@ -166,7 +166,7 @@ class Program:
     keys: KeyPair = field(default_factory=KeyPair.generate)
 
     def ask(self, verb: str, **word: Any) -> dict[str, Any]:
-        """What the hub answers."""
+        """Return the hub's answer."""
         request, opened = Requests(self.keys, self.hub_key).seal(msgpack.packb({"verb": verb, **word}))
         answer: dict[str, Any] = msgpack.unpackb(opened(self.told.hub.desk.answer(request)))
         return answer
@@ -1206,7 +1206,7 @@ def test_link_without_its_key_is_refused() -> None:
 
 @contextmanager
 def served(told: Told) -> Iterator[str]:
-    """Where the hub of a test can be reached by programs."""
+    """Serve the hub of a test, and return its address for programs."""
     config = uvicorn.Config(told.app, log_level="error", access_log=False, lifespan="off")
     with socket.create_server(("127.0.0.1", 0)) as bound:
         server = uvicorn.Server(config)

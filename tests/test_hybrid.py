@@ -443,8 +443,8 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
             ["data.test_fraction=0.0", "data.folds=5"],
             "algorithm.budget: 5 releases of 1 would spend 5 of a budget of 1; raise it",
         ),
-        (["algorithm.mechanism=laplace"], 'algorithm.delta: is what mechanism = "gaussian" needs, and no other'),
-        (["algorithm.mechanism=none"], 'algorithm.delta: is what mechanism = "gaussian" needs, and no other'),
+        (["algorithm.mechanism=laplace"], 'algorithm.delta: applies only to mechanism = "gaussian"'),
+        (["algorithm.mechanism=none"], 'algorithm.delta: applies only to mechanism = "gaussian"'),
         (
             ["algorithm={name='hybrid-svm', mechanism='gaussian'}"],
             'algorithm.delta: must be given with mechanism = "gaussian": a number above 0 and below 1.',

@@ -109,7 +109,7 @@ def hardness(problem: Problem) -> float:
 
 
 def check_certificate(problem: Problem, found: Solution) -> None:
-    """What is certified is what the weights come to, and the bound is none that other weights fall below."""
+    """Check that the certified objective is that of the weights, and that no other weights are below the bound."""
     exact = primal(problem, found.w, found.b)
     assert found.objective == pytest.approx(exact, rel=1e-9)
     assert found.lower_bound <= exact * (1 + 1e-12)
@@ -382,7 +382,7 @@ class PathSite(HorizontalSite):
 
 @dataclass
 class Training:
-    """What came of training over sites: the outcomes, the weights (K, m + 1), and all that was opened."""
+    """The result of training over sites: the outcomes, the weights (K, m + 1), and everything that was opened."""
 
     outcomes: list[Outcome]
     weights: FloatArray | None
@@ -599,7 +599,7 @@ def test_certificates_count_what_rounding_may_add() -> None:
 
 @functools.cache
 def calm_rounds() -> int:
-    """How many rounds training takes where every site stays."""
+    """Return the rounds of training if every site stays."""
     return train(game(0.03, 10.0, 40)).rounds
 
 
@@ -647,7 +647,7 @@ def test_a_site_that_is_restarted_while_another_is_told_does_not_tell(first: str
 
 
 def test_where_all_that_know_are_gone_the_path_is_lost() -> None:
-    """Who trains may begin it anew."""
+    """Check that training may then start again."""
     everyone = Loss(tuple(f"site-{number}" for number in range(1, 6)), restarted=True)
     with pytest.raises(PathLostError, match=r"No site is left that knows where training stands; run again\."):
         train(game(0.03, 10.0, 40), losses={("newton", 4): everyone})

@@ -57,7 +57,7 @@ WORDS = [
         pytest.param(
             signal.SIGINT, "shutil.rmtree fedsvm-", "interrupted", "The run was interrupted.", marks=pytest.mark.long
         ),
-        (signal.SIGINT, "open result.json.partial", "completed", "Interrupted; what is known of the run is in "),
+        (signal.SIGINT, "open result.json.partial", "completed", "Interrupted; the known results of the run are in "),
         pytest.param(
             signal.SIGTERM, "open log.jsonl", "interrupted", "The run was interrupted.", marks=pytest.mark.long
         ),
@@ -65,14 +65,14 @@ WORDS = [
             signal.SIGTERM,
             "open ledger.parquet",
             "completed",
-            "Interrupted; what is known of the run is in ",
+            "Interrupted; the known results of the run are in ",
             marks=pytest.mark.long,
         ),
         pytest.param(
             signal.SIGINT,
             "open report.html.partial",
             "completed",
-            "Interrupted; what is known of the run is in ",
+            "Interrupted; the known results of the run are in ",
             marks=pytest.mark.long,
         ),
     ],
@@ -113,7 +113,7 @@ def test_many_interrupts_at_any_moment_end_a_run_as_one_does(
 
 
 def pressed_again(process: subprocess.Popen[str], how: signal.Signals) -> bool:
-    """Whether it has ended; if not, one more signal."""
+    """Return whether the process has ended; if not, send one more signal."""
     if process.poll() is None:
         process.send_signal(how)
     return process.returncode is not None

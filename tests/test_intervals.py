@@ -21,7 +21,7 @@ from fedsvm.scenarios.run.metrics import counted, evaluate, mean_metrics
 
 DRAWS = 1000
 LEAST, MOST = 930, 970
-"""How many of the seeded draws must hold the true value."""
+"""The range of seeded draws whose interval must contain the true value."""
 
 
 def drawn(random: np.random.Generator, rows: int, distance: float = 1.2) -> tuple[FloatArray, FloatArray]:

@@ -196,7 +196,7 @@ tolerance = 1e-6
     ("changes", "said"),
     [
         (["algorithm.solver=interior-point"], 'multiclass: "joint" needs solver = "cutting-plane", which shows'),
-        (["data.positive=class_0"], 'multiclass: "joint" is of more than two classes; leave it out'),
+        (["data.positive=class_0"], 'multiclass: "joint" applies to more than two classes; remove it'),
         (["algorithm.class_weight=balanced"], 'class_weight: needs solver = "interior-point"'),
     ],
 )
@@ -226,7 +226,7 @@ def test_estimators_with_noise_say_how_decisions_come_of_their_weights() -> None
     values = logistic.feature_map_(logistic.scaling_(X)) @ logistic.coef_.T
     np.testing.assert_allclose(logistic.decision_function(X), log_odds(values), atol=1e-9)
     assert set(svm.predict(X)) == set(logistic.predict(X)) == set(names)
-    with pytest.raises(ValueError, match='"joint" is of more than two classes; leave it out'):
+    with pytest.raises(ValueError, match='"joint" applies to more than two classes; remove it'):
         PrivateErmClassifier(perturbation="output", **common).fit(X[y < 2], names[y < 2])
     with pytest.raises(ValueError, match='solver: must be "interior-point" for 3 classes'):
         HybridSVC(mechanism="none", solver="cutting-plane", public=40).fit(X, names)
@@ -270,7 +270,7 @@ def test_cuts_of_every_problem_are_attacked(scheme: str, least: int, tmp_path: P
     ],
 )
 def test_cuts_of_plain_columns_are_rows(scheme: str, intercept: bool, attack: str, least: int, tmp_path: Path) -> None:
-    """Where the columns are the features, nothing need be inverted: 90, 42 and 50 rows of 124, none of them false."""
+    """Check that columns as features need no inversion: 90, 42 and 50 rows of 124, none of them false."""
     path = tmp_path / "plain.toml"
     path.write_text(
         f"""

@@ -1,4 +1,4 @@
-"""What columns are worth to a kernel SVM: dual variables that stay at the sites, and sums equal to pooled figures."""
+"""The scores of columns for a kernel SVM: dual variables that stay at the sites, and sums equal to pooled figures."""
 
 from __future__ import annotations
 

@@ -33,13 +33,13 @@ def landmarks_of(folder: Path) -> Any:
 
 
 def times(result: dict[str, Any], step: str) -> int:
-    """How often a sum was opened."""
+    """Return the number of times that a sum was opened."""
     shown = (each for each in result["disclosures"] if (each["kind"], each["step"]) == ("sum", step))
     return sum(each["times"] for each in shown)
 
 
 def sentence(result: dict[str, Any]) -> str:
-    """What a result says of landmarks."""
+    """Return the remark of a result on landmarks."""
     return next(str(each["sentence"]) for each in result["model"]["remarks"] if each["name"] == "landmarks")
 
 

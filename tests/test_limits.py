@@ -74,7 +74,7 @@ def test_run_above_the_limit_of_a_user_names_the_limit(
 ) -> None:
     found, printed = quickstart(["prlimit", f"--nproc={limit}", *other_user], tmp_path)
     sentence = f"fedsvm: {needs}, but ulimit -u is {limit}; raise the limit, or run fewer sites at a time.\n"
-    assert (found, printed) == (status, sentence + "What is known of the run is in run.\n" * (status == 3))
+    assert (found, printed) == (status, sentence + "The known results of the run are in run.\n" * (status == 3))
     assert not site_processes(temporary_folder)
     assert list(temporary_folder.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run works: on a terminal of any width, and how long it still takes."""
+"""The view of a running run: on a terminal of any width, and the remaining time."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_terminal_shows_a_panel_that_fits_and_then_the_summary(columns: int, t
 
 
 def _read(descriptor: int) -> bytes:
-    """What a terminal has to show next; nothing once whoever wrote to it is gone."""
+    """Return what a terminal shows next; nothing after its writer is gone."""
     try:
         return os.read(descriptor, 65536)
     except OSError:

@@ -1,4 +1,4 @@
-"""What a coordinator that lies obtains of real site processes: refused, or what it still gains.
+"""A coordinator that lies, with real site processes: it is refused, or gains what is asserted here.
 
 Orders that differ between sites are in `test_unequal_orders`, steps and arguments beyond the terms in
 `test_agreed_steps`.

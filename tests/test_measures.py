@@ -1,4 +1,4 @@
-"""What two classes are judged by: scikit-learn's figures, and what is said of models that are not worth their cost."""
+"""The measures of two classes: scikit-learn's figures, and warnings about models that are not worth their cost."""
 
 from __future__ import annotations
 

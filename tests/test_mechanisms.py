@@ -188,7 +188,7 @@ def test_limits_hold_for_epsilon_and_for_delta(epsilon: float, delta: float, has
 
 
 def problems(private: bool = True, models: int = 5, **settings: float | str) -> list[str]:
-    """What settings of a budget are refused for; each release has an epsilon of 0.2 and a delta of 1e-7."""
+    """Return why settings of a budget are refused; each release has an epsilon of 0.2 and a delta of 1e-7."""
     made = BudgetSettings(epsilon=0.2, **settings)  # type: ignore[arg-type]
     return list(made.budget_problems(models, 1e-7, private=private))
 

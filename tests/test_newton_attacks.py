@@ -1,4 +1,5 @@
-"""What the interior point gives away: to the coordinator behind masks, to a site through the dither, and to both."""
+"""The rows that the interior point reveals: to the coordinator behind masks, to a site through the dither, and to
+both."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def boards() -> tuple[Labelled, Labelled]:
 
 
 def against(data: Labelled, view: RunView, *attacks: Attack, candidates: Labelled | None = None) -> PartyAudit:
-    """What attacks make of a view of some rows."""
+    """Return the results of attacks on a view of some rows."""
     return audited(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
 
 

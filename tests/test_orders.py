@@ -1,4 +1,4 @@
-"""What a site refuses by its own configuration, whatever a coordinator orders: named there, and nothing sent."""
+"""The refusals of a site by its own configuration, whatever a coordinator orders: named there, and nothing sent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.test_dropouts import is_total_of, total
 
 
 def protocol_messages(federation: Federation) -> int:
-    """How many messages of protocols were sent so far, as far as their receivers told."""
+    """Return the number of protocol messages so far, as their receivers reported it."""
     return sum(traffic.messages for _, traffic in federation.accounts.select(control=False))
 
 
@@ -88,7 +88,7 @@ def test_a_sum_over_too_few_sites_is_refused() -> None:
 
 
 def test_sites_in_another_order_than_agreed_are_refused() -> None:
-    """Who is next to whom in a ring is not for the coordinator to choose."""
+    """Check that the coordinator cannot choose the neighbors in a ring."""
     with refused("its sites must be site-. and others of site-1, site-2, site-3, site-4, in this order") as federation:
         federation.membership._status = dict(reversed(federation.membership._status.items()))
         total(federation)

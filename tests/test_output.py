@@ -1,4 +1,4 @@
-"""Where results go: a disk that is full, a folder that is gone, a reader that has left, names that are no text."""
+"""The output of results with a full disk, a missing folder, a closed reader, and names that are not text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHORT = {
     "algorithm.max_iterations": 3,
 }
 WORDS = [word for key, value in SHORT.items() for word in ("--set", f"{key}={json.dumps(value)}")]
-FILES = {"result.json", "scenario.toml", "model.npz", "log.jsonl", "ledger.parquet", "report.html"}
+FILES = {"result.json", "scenario.toml", "model.npz", "log.jsonl", "ledger.parquet", "report.html", "receipts"}
 
 
 def run_by_command(
@@ -71,7 +71,7 @@ def test_a_standard_output_that_takes_nothing_loses_no_run(tmp_path: Path, tempo
     assert done.returncode == 3
     assert done.stderr.splitlines() == [
         "fedsvm: Standard output cannot be written: No space left on device.",
-        f"What is known of the run is in {tmp_path / 'run'}.",
+        f"The known results of the run are in {tmp_path / 'run'}.",
     ]
     assert written(tmp_path) == FILES
     assert read_result(tmp_path / "run").status == "completed"

@@ -256,7 +256,7 @@ def test_sites_of_a_column_can_be_named_in_faults_and_are_checked(tmp_path: Path
     assert "names 5 sites" in refused(tmp_path, base, **{"federation.sites": 4})[0]
     assert "has rows of 'Ost'" in refused(tmp_path, base, **{"federation.names": ["Nord", "Koln-Sud", "West"]})[0]
     assert "has no column 'clinic'" in refused(tmp_path, base.replace("hospital", "clinic"))[0]
-    assert "leave it out" in refused(tmp_path, f'{base}\nsplit = "label-skew"')[0]
+    assert "remove it" in refused(tmp_path, f'{base}\nsplit = "label-skew"')[0]
 
 
 def test_each_site_has_a_file_of_its_own(tmp_path: Path) -> None:
@@ -645,7 +645,7 @@ def test_other_points_leave_a_column_with_decimal_commas_text_and_are_told(odd: 
     (tmp_path / "p.csv").write_text(f"dose;died\n{rows}{odd};1\n")
     (said,) = refused(tmp_path, 'source = "p.csv"\ndecimal = ","', **{"data.ignore": []})
     assert f"column 'dose' is read as text because of '{odd}' in row 301" in said
-    assert "write its numbers as 1234,5" in said or "mend these" in said
+    assert "write its numbers as 1234,5" in said or "fix these" in said
 
 
 def test_a_point_that_may_be_of_thousands_is_told_with_its_cell(tmp_path: Path) -> None:

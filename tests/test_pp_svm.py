@@ -149,7 +149,7 @@ def test_what_has_no_file_or_is_no_setting_is_a_sentence(tmp_path: Path) -> None
 
 
 def view_of(rows: dict[str, IntArray], labels: dict[str, FloatArray], colluding: tuple[str, ...]) -> RunView:
-    """What the coordinator, with some sites, has of a comparison."""
+    """Return the coordinator's view of a comparison, with some sites."""
     _, _, received = compared(rows)
     written = WrittenDown()
     scaled(written, np.concatenate(list(rows.values())).astype(float), [])

@@ -97,7 +97,7 @@ def test_the_command_prints_a_line_for_each_row(trained: Path, tmp_path: Path) -
     [
         ("age,sex\n50,f\n", r"lacks 'stage', which the model was trained on; add it\."),
         ("age\n50\n", r"lacks 'stage', 'sex', which the model was trained on; add them\."),
-        ("age,sex,stage,pulse\n50,f,1,80\n", r"has 'pulse', which the model does not know; leave it out\."),
+        ("age,sex,stage,pulse\n50,f,1,80\n", r"has 'pulse', which the model does not know; remove it\."),
         ("age,sex,stage\nfifty,f,1\n", r"Column 'age' of .* holds text, and in the run it held numbers\."),
         ("age,sex,stage\n50,1,1\n", r"Column 'sex' of .* holds numbers, and in the run it held text\."),
         ("age,sex,stage\n50,f,1\n,f,2\n", r"has no value in row 2, column 'age'; fill it\."),

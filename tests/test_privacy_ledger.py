@@ -92,7 +92,7 @@ def test_an_accountant_counts_what_others_spent(tmp_path: Path) -> None:
 
 
 def _spend(path: Path) -> int:
-    """How many of so many charges there was room for."""
+    """Return how many charges the budget allowed."""
     done = 0
     for _ in range(EACH):
         try:
@@ -191,7 +191,7 @@ def test_runs_compose_until_the_budget_is_spent_and_a_run_that_fails_has_spent(t
 
 def test_nothing_is_charged_where_nothing_is_promised(tmp_path: Path) -> None:
     with pytest.raises(
-        ScenarioError, match=r"algorithm\.ledger: nothing is promised without noise, and nothing charged"
+        ScenarioError, match=r"algorithm\.ledger: without noise there is no privacy guarantee to charge"
     ):
         spec.read("dp-logistic", overrides=["algorithm={name='dp-erm', perturbation='none', ledger='x'}"])
 

@@ -88,7 +88,7 @@ def private_rows(prepared: FederatedDataset, count: int, seed: int = 0) -> list[
 
 
 def places(prepared: FederatedDataset) -> list[IntArray]:
-    """Which row is where."""
+    """Return the places of all rows."""
     return [prepared.public, prepared.folds, *prepared.tests, *(shard.rows for shard in prepared.shards)]
 
 
@@ -188,7 +188,7 @@ def trained(scenario: Scenario, data: Dataset, fold: int | None, folder: Path) -
 
 
 def sensitivity(scenario: Scenario, data: Dataset, fold: int | None) -> float:
-    """How far one row moves the exact minimiser, as claimed."""
+    """Return the claimed bound on how far one row moves the exact minimizer."""
     prepared, settings = dataset.deal(scenario, data), scenario.algorithm.settings
     rows = len(prepared.training(fold, prepared.names))
     if hasattr(settings, "mechanism"):
@@ -199,7 +199,7 @@ def sensitivity(scenario: Scenario, data: Dataset, fold: int | None) -> float:
 def ratios(
     scenario: Scenario, data: Dataset, *, flips: int, folder: Path, fold: int | None = None, seed: int = 0
 ) -> Iterator[float]:
-    """How far the model moves for each of so many neighbours, as a share of what is claimed."""
+    """Yield how far the model moves for each neighbor, as a share of the claimed bound."""
     claimed = sensitivity(scenario, data, fold)
     before, chosen = trained(scenario, data, fold, folder)
     prepared = dataset.deal(scenario, data)
@@ -316,7 +316,7 @@ def test_one_source_label_through_real_processes(tmp_path: Path, loaded: Any) ->
 
 
 def _comparable(result: dict[str, Any]) -> dict[str, Any]:
-    """What a private run says, without what it says not to be covered, and what differs by chance."""
+    """Return a private run's result without what is not covered, and what varies by chance."""
     left_out = {"metrics", "cost", "progress", "timing", "environment", "memberships", "sites", "scenario"}
     rows = {site["name"]: site["rows"] for site in result["sites"]}
     return {"rows": rows, **{name: value for name, value in result.items() if name not in left_out}}

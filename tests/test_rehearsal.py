@@ -1,4 +1,4 @@
-"""What sites share because it was done before they are forked; and that nothing else is left of it."""
+"""The work that sites share because it is done before they are forked, and that nothing else is left of it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def received(end: socket.socket, count: int) -> bytes:
 
 
 def is_reset(end: socket.socket) -> bool:
-    """Whether the stream ends with a reset, and not with an end."""
+    """Return whether the stream ends with a reset instead of an end."""
     try:
         return end.recv(1) == b"never"
     except ConnectionResetError:
@@ -70,7 +70,7 @@ def is_reset(end: socket.socket) -> bool:
 
 
 def refuses(address: str) -> bool:
-    """Whether a new connection is reset, be it before its opener has noticed that it stands."""
+    """Return whether a new connection is reset, possibly before its opener notices that it is open."""
     try:
         with dial(address) as end:
             return is_reset(end)
@@ -136,7 +136,7 @@ def sending(end: socket.socket, data: bytes) -> Iterator[None]:
 
 
 def one_way_ms(sender: socket.socket, receiver: socket.socket, times: int = 7, size: int = 1) -> list[float]:
-    """How long messages take, one at a time."""
+    """Return the durations of messages, one at a time."""
     found = []
     for _ in range(times):
         began = time.monotonic()
@@ -522,7 +522,7 @@ def limit_files(count: int) -> None:
 
 
 def turned_away(server: socket.socket) -> int:
-    """How many connections waited here; they are closed."""
+    """Close the connections that waited here, and return their number."""
     count = 0
     while select.select([server], [], [], 0)[0]:
         server.accept()[0].close()

@@ -77,7 +77,7 @@ def page_of(folder: Path) -> tuple[Page, dict[str, Any], str]:
     [
         ("quickstart", "Convergence"),
         ("killed-sites", "Sites and faults"),
-        ("colluding-neighbours", "What the coalition learnt of single sums"),
+        ("colluding-neighbours", "What the coalition learns from single sums"),
         ("dp-logistic", "Privacy spent"),
         ("dpp-svm-rbf", "Rounds"),
     ],
@@ -99,7 +99,7 @@ def test_a_report_says_what_the_result_says_and_fetches_nothing(name: str, shown
         assert human_bytes(link["predicted_wire_bytes"]) in page.cells["td"]
     for site in result["sites"]:
         assert site["name"] in page.cells["td"]
-    assert {"Bytes", "Time", "Rounds", "ROC curve", "Who spoke with whom"} <= set(page.cells["h3"])
+    assert {"Bytes", "Time", "Rounds", "ROC curve", "Message flow"} <= set(page.cells["h3"])
     short, whole = page.cells["pre"]
     assert whole == (tmp_path / "run" / "scenario.toml").read_text()
     assert spec.validate(tomllib.loads(short)) == spec.validate(tomllib.loads(whole))
@@ -165,8 +165,8 @@ def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> No
     assert (
         dict(lines(RunResult.from_dict(result)))["accuracy"].split(" mean of ")[1].startswith("2 repeats of 2 folds,")
     )
-    assert "added up over 2 repeats of 2 folds. Each row is counted once a repeat, 2 times in all." in text
-    assert "Of 2 repeats of 2 folds; the mean area" in text
+    assert "summed over 2 repeats of 2 folds. Each row is counted once per repeat, 2 times in total." in text
+    assert "2 repeats of 2 folds on test rows; the mean area" in text
     metrics = result["metrics"]
     for fold in metrics["folds"][1:]:
         fold["ppv"] = fold["auc"] = fold["roc"] = None
@@ -180,7 +180,7 @@ def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> No
     (repeated.parent / "fewer" / "result.json").write_text(json.dumps(result))
     page, _, text = page_of(repeated.parent / "fewer")
     assert "positive predictive value (PPV), of the 1 of 4 folds that have it" in page.cells["td"]
-    assert "Of 1 of 4 folds; the mean area" in text
+    assert "1 of 4 folds on test rows; the mean area" in text
 
 
 @needs_browser
@@ -246,7 +246,7 @@ def test_a_browser_shows_ten_folds_and_a_comparison(tmp_path: Path) -> None:
     run("wdbc-10-fold", changes={"algorithm.landmarks": 20, "data.folds": 2}, out=tmp_path / "two")
     (tmp_path / "both.html").write_text(comparison.render([tmp_path / "ten", tmp_path / "two"]))
     page = loaded(tmp_path / "both.html", tmp_path)
-    assert page.cells["h2"] == ["What differs", "What came of it", "Plots"]
+    assert page.cells["h2"] == ["What differs", "Results", "Plots"]
     assert {"algorithm.landmarks", "data.folds"} <= set(page.cells["th"])
     cells = page.cells["td"]
     assert f"{100 * result['metrics']['accuracy']:.2f} %" in cells
@@ -254,7 +254,7 @@ def test_a_browser_shows_ten_folds_and_a_comparison(tmp_path: Path) -> None:
 
 
 def _places(cells: list[str], first: str, end: str) -> range:
-    """Where the lines of the table of folds begin: five cells each, from that of the first to that of the mean."""
+    """Return the positions of the lines in the table of folds: five cells each, from the first to the mean."""
     last = cells.index(end)
     begin = max(place for place in range(0, last) if cells[place] == first and (last - place) % 5 == 0)
     return range(begin, last, 5)
@@ -270,7 +270,7 @@ def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
     assert done.returncode == 0
     page = Page((tmp_path / "both.html").read_text())
     assert {"a", "b"} <= set(page.cells["td"])
-    assert page.cells["h2"] == ["What came of it", "Plots"]  # and nothing that differs
+    assert page.cells["h2"] == ["Results", "Plots"]  # and nothing that differs
     assert fedsvm("report", tmp_path / "a", folder=tmp_path).stdout.strip() == str(tmp_path / "a" / "report.html")
 
 
@@ -307,7 +307,7 @@ def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
     assert page.cells["dt"] == []
     assert "The run failed in round" in text
     assert "site-2 dropped" in text
-    assert "have the others go on without a site that drops" in text
+    assert "continue without a site that drops out" in text
     assert "again with --debug" in text
 
 

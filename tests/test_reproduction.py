@@ -766,7 +766,7 @@ def test_each_row_of_values_stands_in_a_line_of_the_dissertation(name: str, diss
 
 
 def _stand_in(row: list[float], line: list[float]) -> bool:
-    """Whether values stand in a line in their order."""
+    """Return whether values occur in a line in their order."""
     left = iter(line)
     return all(value in left for value in row)
 

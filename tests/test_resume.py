@@ -143,7 +143,7 @@ def payload(folder: Path) -> Counter[tuple[str, str, str]]:
 
 
 def ends(path: Path) -> list[int]:
-    """Where the records of a journal end, the first being its header."""
+    """Return the ends of the records of a journal, the first being its header."""
     content, found = path.read_bytes(), [0]
     while found[-1] < len(content):
         found.append(found[-1] + 40 + int.from_bytes(content[found[-1] : found[-1] + 8], "little"))

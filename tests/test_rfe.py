@@ -218,7 +218,7 @@ def test_a_scenario_runs_predicts_and_reports(tmp_path: Path) -> None:
     assert result["metrics"]["accuracy"] > 0.85
     assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
     page = render(tmp_path / "run")
-    assert "How they were removed" in page
+    assert "Order of removal" in page
     predicted = fedsvm("predict", tmp_path / "run", "wine", folder=tmp_path)
     assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 179)
 

@@ -1,4 +1,5 @@
-"""What whole runs give away: each attack on views made in memory, where all is known, and the audit of real runs."""
+"""The rows that whole runs reveal: each attack on views made in memory, where all is known, and the audit of real
+runs."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ from tests.views import WrittenDown, clustered, trained, two_classes
 
 
 def against(data: Labelled, view: RunView, *attacks: Attack, candidates: Labelled | None = None) -> PartyAudit:
-    """What attacks make of a view of some rows."""
+    """Return the results of attacks on a view of some rows."""
     return audited(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
 
 
@@ -284,7 +285,7 @@ def test_one_model_of_numbers_gives_rows_away(tmp_path: Path) -> None:
     assert found["site-1", "coordinator"]["recovered"] >= 80
     assert found["site-1",]["recovered"] == 0
     assert json.loads((tmp_path / "run" / "result.json").read_text())["audit"] == audits
-    assert "What the whole run gives away, and to whom" in (tmp_path / "run" / "report.html").read_text()
+    assert "What attackers recover from the whole run" in (tmp_path / "run" / "report.html").read_text()
 
 
 WDBC = """

@@ -1,4 +1,4 @@
-"""What a whole run of choosing columns gives away: rows by differences of support sums and of cuts, and to whom."""
+"""The rows that a whole run of selecting columns reveals: by differences of support sums and of cuts, and to whom."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BLIND = "algorithm.select_solver=interior-point"
 
 
 def audited(name: str, folder: Path, *changes: str) -> dict[tuple[str, ...], dict[str, Any]]:
-    """What each party recovered by each attack."""
+    """Return what each party recovered by each attack."""
     scenario, base = spec.read(name, overrides=list(changes))
     folder.mkdir(parents=True)
     rows = dataset.prepare(scenario, base)

@@ -136,7 +136,7 @@ def test_every_sum_gives_the_same_model(protocol: str, ring: Ran, tmp_path: Path
 
 
 def decisions(folder: Path, where: Path) -> list[list[float]]:
-    """What `predict` writes of wine by a run's model."""
+    """Return what `predict` writes for wine with a run's model."""
     rows = list(csv.reader(io.StringIO(fedsvm("predict", folder, "wine", folder=where).stdout)))
     assert rows[0] == ["row", *(f"decision {name}" for name in NAMES), "predicted"]
     for row in rows[1:]:
@@ -260,11 +260,11 @@ def test_pages_and_summary_say_what_several_classes_come_to(tmp_path: Path) -> N
     assert summary["classes"].startswith("3")
     assert "each against the others" in summary["balanced"]
     page = render(folders[0].folder)
-    assert "called class_2" in page
+    assert "predicted class_2" in page
     assert "ROC curves of classes" in page
     assert "3: class_0, class_1, class_2" in page
     assert np.sum(result.metrics.confusion_matrix) == 178
-    assert "accuracy of one class against the others" in compared([each.folder for each in folders])
+    assert "accuracy of one class against the rest" in compared([each.folder for each in folders])
     swept = fedsvm(
         "sweep", "digits", *(f"--set={each}" for each in WINE), "--vary", "algorithm.multiclass=ovr,ovo", "--out",
         tmp_path / "sweep", "--plot", "binary_accuracy:algorithm.multiclass", folder=tmp_path,
@@ -314,7 +314,7 @@ def test_measures_of_few_rows_and_of_none_of_a_class() -> None:
         (["data.source=wine", 'data.classes=["class_0", "class_1"]'], "data.classes: wine has 'class_2' too; add it"),
         (
             ["data.source=wine", 'data.classes=["class_0", "class_1", "class_2", "class_9"]'],
-            "data.classes: wine has no row of 'class_9'; leave it out.",
+            "data.classes: wine has no row of 'class_9'; remove it.",
         ),
         (["data.source=wine", 'data.classes=["class_0"]'], "data.classes: must name two classes or more"),
         (["data.source=wine", "data.classes=[1, 1]"], "data.classes: must name each class once"),
@@ -551,7 +551,7 @@ def test_letters_take_the_rounds_of_the_hardest_and_cuts_of_single_rows_are_few(
 
 
 def single_rows(result: dict[str, Any]) -> int:
-    """How many cuts were of one row alone."""
+    """Return the number of cuts of one row alone."""
     return sum(each["times"] for each in result["disclosures"] if each["kind"] == "single-row")
 
 
@@ -1012,4 +1012,4 @@ def test_a_way_to_choose_columns_of_two_classes_says_so(tmp_path: Path) -> None:
     assert scenario
     done = fedsvm("run", "own.toml", folder=tmp_path)
     assert done.returncode == 2
-    assert 'algorithm.statistic: "welch" is of two classes, and there are 3; have "f", "mi" or "mrmr".' in done.stderr
+    assert 'algorithm.statistic: "welch" is of two classes, and there are 3; set "f", "mi" or "mrmr".' in done.stderr

@@ -1,4 +1,4 @@
-"""What the code of sites logs reaches the coordinator: at once, in bounds, without rows, also when the site dies."""
+"""The log records of sites reach the coordinator: at once, in bounds, without rows, also when the site dies."""
 
 from __future__ import annotations
 

@@ -176,24 +176,24 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
         (vertical("data", align="hash"), 'data.align: must be "identifier" or "position", got \'hash\'.'),
         (
             vertical("data", identifier="id", align="position"),
-            "data: identifier is there to align by; leave it out, or",
+            "data: identifier is for alignment; remove it, or",
         ),
         (
             vertical("data", categories={"a": ["b"]}),
-            "data.categories: is of horizontal partitions; leave it out, or set",
+            "data.categories: applies to horizontal partitions; remove it, or set",
         ),
         (
             vertical("data", identifier="label", align="identifier"),
             "data: identifier must be another column than label, got 'label' for both.",
         ),
-        (with_part("data", identifier="id"), "data.identifier: is of vertical partitions; leave it out, or set"),
+        (with_part("data", identifier="id"), "data.identifier: applies to vertical partitions; remove it, or set"),
         (
             with_part("data", overlap=0.5),
-            "data.overlap: is of vertical partitions; leave it out, or set data.partition",
+            "data.overlap: applies to vertical partitions; remove it, or set data.partition",
         ),
         (
             vertical("algorithm", cut_groups=8),
-            "algorithm.cut_groups: is of training with landmarks, and dpp-svm without them is",
+            "algorithm.cut_groups: applies to training with landmarks, and dpp-svm without them is",
         ),
         (
             vertical("algorithm", landmarks=9, min_cluster_size=3),
@@ -217,7 +217,7 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
         ),
         (
             LEAST | {"collusion": {"sites": [1], "known_records": 5}},
-            "collusion.known_records: is of vertical partitions",
+            "collusion.known_records: applies to vertical partitions",
         ),
     ],
 )
@@ -253,7 +253,7 @@ DP = LEAST | {
             {"algorithm": DP["algorithm"] | {"delta": 0.1}},
             "algorithm.delta: unknown key. It is a setting of hybrid-svm.",
         ),
-        ({"algorithm": {}}, "data.public: pan-svm has no use for public rows; leave it out."),
+        ({"algorithm": {}}, "data.public: pan-svm does not use public rows; remove this key."),
     ],
 )
 def test_a_mistake_of_a_private_scenario_is_reported(changed: dict[str, Any], sentence: str) -> None:
@@ -287,7 +287,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
             'faults.1.kind: must be "kill", "stall"',
         ),
         ({"faults": [KILL | {"rond": 5}]}, "faults.1.rond: unknown key. Did you mean 'round'?"),
-        ({"faults": [KILL | {"for_s": 1.0}]}, "faults.1: for_s is no part of a kill fault; leave it out."),
+        ({"faults": [KILL | {"for_s": 1.0}]}, "faults.1: for_s does not apply to a kill fault; remove it."),
         ({"faults": [KILL | {"kind": "delay"}]}, "faults.1: a delay fault needs delay_ms, the extra milliseconds."),
         ({"faults": [PARTITION]}, "faults.1: a partition fault needs groups"),
         (

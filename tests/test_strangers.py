@@ -100,7 +100,7 @@ def crowd_size() -> int:
 
 
 def run_in_a_crowd(whom: str, count: int, soft: int, hard: int) -> str:
-    """What came of a run after so many strangers had connected to this party."""
+    """Return the result of a run after this number of strangers connected to a party."""
     run_words = [sys.executable, "-c", RUN, whom, str(soft), str(hard)]
     with subprocess.Popen(run_words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdin is not None

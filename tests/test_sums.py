@@ -109,7 +109,7 @@ def test_sums_of_any_length(protocol: SecureSum, length: int) -> None:
     ids=lambda each: each.described if isinstance(each, SecureSum) else str(each),
 )
 def test_sums_of_some_chunks_cost_what_they_promise(protocol: SecureSum, count: int) -> None:
-    """Where a site comes at other places in each ring, or has two vectors of one peer."""
+    """Check sums in which a site has other places in each ring, or two vectors of one peer."""
     conformance.check_exact(protocol, count, (2, 3 * CHUNK + 1))
 
 
@@ -208,13 +208,13 @@ def test_a_sum_of_another_package_is_accepted_by_its_own_name_alone() -> None:
 
 
 def bits_seen(view: list[Residues]) -> np.ndarray:
-    """How often each of the 64 bits is set, over all residues of a view."""
+    """Return how often each of the 64 bits is set, over all residues of a view."""
     residues = np.concatenate([array.ravel() for array in view])
     return np.array([np.count_nonzero(residues >> np.uint64(bit) & np.uint64(1)) / residues.size for bit in range(64)])
 
 
 def views_of_a_ring() -> list[Residues]:
-    """What the second site of four receives, when every input is zero."""
+    """Return what the second site of four receives, when every input is zero."""
     zero = np.zeros((1, 4000), dtype=np.uint64)
     network = run_sum(RING, [zero] * 4).network
     return [message.array for message in network.sent if message.receiver == "site-2"]

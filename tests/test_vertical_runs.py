@@ -28,7 +28,7 @@ from tests.ran import Ran
 from tests.test_runs import run
 
 SAME = 1e-8
-"""How far decision values may be from those of all columns together; the paper has 1e-6."""
+"""The tolerance of decision values against those of all columns together; the paper has 1e-6."""
 
 
 def fails(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -39,7 +39,7 @@ SUM = SUMS["masked"](threshold=0.66)
 
 @dataclass
 class Store:
-    """What a hub keeps, in memory: what sites said, in order, and what each is told, by round and place."""
+    """The store of a hub in memory: what sites said, in order, and what each is told, by round and place."""
 
     folder: Path
     said: list[tuple[str, bytes] | Left] = field(default_factory=list)
@@ -94,7 +94,17 @@ class Store:
                 self.hear(site, number, diary.said[number])
             settings = asdict(DppSettings(kernel="linear", C=2.0))
             terms = Terms("dpp-svm", settings, SUM.name, dict(SUM.options), 2, needs_pairwise_keys=True)
-            visitor = Visitor(site, site.encode().ljust(32), INSTALLATION, diary, terms, ANYTHING, {})
+            visitor = Visitor(
+                site,
+                site.encode().ljust(32),
+                INSTALLATION,
+                diary,
+                terms,
+                ANYTHING,
+                {},
+                str(self.folder / f"{site}.receipt"),
+                "1",
+            )
 
             def more() -> Iterator[Message]:
                 while len(diary.received) < len(self.told[site]):

@@ -283,7 +283,7 @@ def test_a_scenario_runs_predicts_and_reports(name: str, tmp_path: Path) -> None
     small = ["data.source=wine", "data.positive=class_0", "algorithm.size=3", "algorithm.landmarks=20", *CUTS]
     result = run(name, tmp_path / "run", *small, f"algorithm.inner_folds={FOLDS}").result
     assert result["metrics"]["accuracy"] > 0.8
-    assert "How they were removed" in render(tmp_path / "run")
+    assert "Order of removal" in render(tmp_path / "run")
     predicted = fedsvm("predict", tmp_path / "run", "wine", folder=tmp_path)
     assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 179)
 

@@ -1,4 +1,4 @@
-"""What pages of the site are made of besides Markdown, in a page with `render_macros: true`.
+"""The generated parts of the site's pages, for pages with `render_macros: true`.
 
 `notebook(name)` is a notebook, `gallery()` the catalogue, `scenario_reference()` every key of a scenario,
 `command_reference()` every command, `result_reference()` every field of result.json, and `model_file_reference()` every
@@ -19,13 +19,13 @@ from tools.results import result_reference
 
 
 def define_env(env: Any) -> None:
-    """Called by the site's generator."""
+    """Register the macros with the site's generator."""
     for macro in (notebook, gallery, scenario_reference, command_reference, result_reference, model_file_reference):
         env.macro(macro)
 
 
 def notebook(name: str) -> str:
-    """A notebook of docs/ as Markdown: its text, its code, and what it printed and drew."""
+    """Return a notebook of docs/ as Markdown: its text, its code, and its output."""
     cells = json.loads((Path("docs") / name).read_text(encoding="utf-8"))["cells"]
     return "\n\n".join(part for cell in cells for part in _parts(cell))
 

@@ -29,18 +29,18 @@ class Quotation:
     words: str
 
     def text(self, figures: Figures) -> str:
-        """The words with their figures. Raises KeyError for a column that has none."""
+        """Return the words with their figures. Raises KeyError for a column without a figure."""
         return self.words.format(**figures)
 
 
 def quotations(row: Row) -> list[Quotation]:
-    """Where a row's figures stand."""
+    """Return the places of a row's figures."""
     split = (said.partition(": ") for said in row.said)
     return [Quotation(page, words) for page, _, words in split]
 
 
 def stated(entry: Entry, row: Row) -> dict[str, float]:
-    """The figures of a row, as its file has them."""
+    """Return the figures of a row, as its file has them."""
     return {column.name: value for column, value in zip(entry.column, row.paper, strict=False) if value != ""}
 
 
@@ -73,7 +73,7 @@ def rewrite(measured: Path, root: Path, ours: Path = OURS) -> Iterator[str]:
 
 
 def _rows(ours: Path, *, is_full: bool) -> Iterator[tuple[Entry, Row]]:
-    """Rows whose figures stand on pages, of entries that were measured as these claim."""
+    """Yield rows whose figures are quoted on pages, of entries that were measured as these claim."""
     for entry in read(ours).entry:
         if is_full or not entry.is_smaller_in_quick:
             yield from ((entry, row) for row in entry.rows if row.said)
@@ -86,7 +86,7 @@ def _replaced(page: Path, text: str, old: str, new: str) -> str:
 
 
 def _with_values(text: str, entry: Entry, row: Row, figures: Figures) -> str:
-    """The text of the file of figures with the printed values of a row, written as they are quoted."""
+    """Return the text of the file of figures with the printed values of a row, formatted as they are quoted."""
     row_begin = text.index(f'name = "{row.name}"', text.index(f'id = "{entry.id}"'))
     begin = text.index("paper = [", row_begin)
     values = (

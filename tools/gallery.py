@@ -20,12 +20,19 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from tools.arguments import parser
 
 FOLDER = Path("docs") / "gallery"
-_TELLING = ("Sites and faults", "Beside other methods", "Accuracy against size", "Convergence", "ROC curve", "Bytes")
+_TELLING = (
+    "Sites and faults",
+    "Comparison with other methods",
+    "Accuracy by number of columns",
+    "Convergence",
+    "ROC curve",
+    "Bytes",
+)
 """Titles of plots: of those that a run has, the first says most of what its scenario is about."""
 
 
 def gallery() -> str:
-    """Every scenario of the catalogue with its sentence, its command and its picture, as Markdown."""
+    """Return every scenario of the catalogue with its sentence, its command and its picture, as Markdown."""
     return "\n\n".join(part for name, sentence in spec.catalogue().items() for part in _entry(name, sentence))
 
 

@@ -25,7 +25,7 @@ _TITLES = {
 
 
 def scenario_reference() -> str:
-    """The whole page below its title, as Markdown."""
+    """Return the whole page below its title, as Markdown."""
     schema = spec.json_schema()
     parts = ["## Above all tables", _table(schema, {"name", "seed"})]
     for name, title in _TITLES.items():
@@ -35,7 +35,7 @@ def scenario_reference() -> str:
 
 
 def _part(schema: Mapping[str, Any], said: Mapping[str, Any]) -> Iterator[str]:
-    """What a table is for, its keys, and the tables in it."""
+    """Yield the purpose of a table, its keys, and the tables in it."""
     name = _referred(said)
     if name is None:
         raise ValueError(f"no table of its own: {said}")
@@ -49,13 +49,13 @@ def _part(schema: Mapping[str, Any], said: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _referred(said: Mapping[str, Any]) -> str | None:
-    """The table that a key is, or lists; None of a plain value."""
+    """Return the table that a key is, or lists; None for a plain value."""
     found = re.search(r'"\$ref": "#/\$defs/(\w+)"', json.dumps(said))
     return found.group(1) if found else None
 
 
 def _table(schema: Mapping[str, Any], wanted: set[str]) -> str:
-    """The keys of a table. A column that has nothing to say is left out."""
+    """Return the keys of a table, without empty columns."""
     required = schema.get("required", ())
     rows = [
         (f"`{key}`", _words(said), _default(said, key in required), flat(said.get("description", "")))
@@ -83,7 +83,7 @@ def _algorithms() -> Iterator[str]:
 
 
 def _words(said: Mapping[str, Any]) -> str:
-    """What a value may be, of a JSON schema."""
+    """Return in words what a value may be, from a JSON schema."""
     if "enum" in said:
         return ", ".join(json.dumps(value) for value in said["enum"])
     if "anyOf" in said:

@@ -1,4 +1,4 @@
-"""What a whole run gives away, where each of its sums hides its addends: attacks on what a coalition saw.
+"""Attacks on a whole run: what a coalition recovers from what it saw, although each sum hides its addends.
 
 In the order to read it:
 

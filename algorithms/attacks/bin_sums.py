@@ -1,4 +1,4 @@
-"""Which of the records that one can think of are there, by sums over rows in the bins of random grids.
+"""An attack on sums over rows in the bins of random grids: which of the possible records are in the data.
 
 The sum of y z over rows, and those of z (z.p) for directions p that are known, are linear in how often each candidate
 occurs. Where bins are wide, rows share them, and it takes several rounds; where they are narrow, one has ten thousands
@@ -42,7 +42,7 @@ class BinSums(Attack):
     is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every training by itself; folds add up."""
+        """Attack every training separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
@@ -64,7 +64,7 @@ class BinSums(Attack):
 
 
 def _alike(places: IntArray, candidates: Labelled) -> BoolArray:
-    """(n,) candidates that are in the same places as others with their label: which of them is there no sum says."""
+    """Return (n,) the candidates in the same bins as others with their label, which no sum distinguishes."""
     _, groups = np.unique(np.column_stack([places, candidates.labels]), axis=0, return_inverse=True)
     _, rows = np.unique(candidates.rows, axis=0, return_inverse=True)
     different = np.unique(np.column_stack([groups.ravel(), rows.ravel()]), axis=0)
@@ -81,7 +81,7 @@ class SeenSums:
 
 
 def _sums(epoch: Epoch, problem: int) -> Iterator[SeenSums]:
-    """Those of all rounds."""
+    """Yield the sums of all rounds."""
     for labelled in epoch.of("label_sums"):
         for sites, sums in labelled.sums.items():
             found = [
@@ -95,7 +95,7 @@ def _sums(epoch: Epoch, problem: int) -> Iterator[SeenSums]:
 
 
 def solve(places: IntArray, labels: FloatArray, seen: SeenSums) -> Counts | None:
-    """How often candidates in places (n, P) with labels (n,) occur; None where they cannot make up the sums."""
+    """Return how often candidates in bins (n, P) with labels (n,) occur; None if they cannot make up the sums."""
     different = distinct(np.column_stack([places, labels]))
     used = np.unique(places[different])
     z = to_matrix(places[different], len(seen.labelled))[:, used].T
@@ -113,7 +113,7 @@ def solve(places: IntArray, labels: FloatArray, seen: SeenSums) -> Counts | None
 
 
 def _combined(random: np.random.Generator, terms: Any, seen: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
-    """Equations with sparse terms (e, n) as they are, or added up, with random signs, to so many."""
+    """Return equations with sparse terms (e, n) unchanged, or combined with random signs to a smaller number."""
     from scipy.sparse import csr_array
 
     equations = len(seen)

@@ -1,4 +1,4 @@
-"""Which of some rows are there, by noisy sums of them: expectation propagation for unknowns that are 0 or 1.
+"""Expectation propagation for unknowns that are 0 or 1: which of some rows are present, from noisy sums of them.
 
 The posterior of counts c in {0, 1}, each 1 with a given chance beforehand, after a Gaussian likelihood
 
@@ -26,7 +26,7 @@ _MOST_LOGIT = 30.0
 
 
 def posterior(G: FloatArray, h: FloatArray, chance: float) -> FloatArray:
-    """(n,) the chance that each is 1; G (n, n) positive semidefinite, h (n,), and the chance beforehand."""
+    """Return (n,) the probability that each is 1; G (n, n) positive semidefinite, h (n,), and the prior probability."""
     from scipy.linalg import lapack  # an audit alone has a use for it
 
     logit = np.log(chance / (1 - chance))

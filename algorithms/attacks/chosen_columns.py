@@ -20,7 +20,7 @@ SAME_WITHIN = 1e-6
 
 
 def between_scalings(view: RunView) -> list[tuple[RoundView, ...]]:
-    """The rounds from each scaling of the rows to the next, the scaling first."""
+    """Return the rounds from each scaling of the rows to the next, the scaling first."""
     found: list[list[RoundView]] = []
     for each in view.rounds:
         if each.step == "rescale":
@@ -38,7 +38,8 @@ class PartialRows:
     labels: FloatArray
 
     def distinct(self, unit: FloatArray) -> PartialRows:
-        """Each row once, of two that agree in what both know the one that knows more. unit: (p,)."""
+        """Return each row once. Of rows that agree in their known columns, keep the one with more of them. unit:
+        (p,)."""
         kept: list[int] = []
         for place in np.argsort(np.isnan(self.rows).sum(axis=1), kind="stable").tolist():
             away = np.abs(self.rows[kept] - self.rows[place]) / unit
@@ -49,7 +50,7 @@ class PartialRows:
 
 
 def spread(rows: FloatArray, columns: IntArray, width: int) -> FloatArray:
-    """(n, p) rows of some columns (n, k), nan in the others."""
+    """Return (n, p) rows from some of their columns (n, k), NaN in the others."""
     found = np.full((len(rows), width), np.nan)
     found[:, columns] = rows
     return found
@@ -64,7 +65,7 @@ class OnChosenColumns(Attack):
         self.is_of_problems = attack.is_of_problems  # type: ignore[misc]
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Of each fold by itself, in the columns that it kept; rows that are found in one are not known in the next."""
+        """Attack each fold separately, in the columns that it kept. Rows found in one are unknown in the next."""
         for rounds in between_scalings(view):
             kept = [place for place, each in enumerate(rounds) if each.step == "keep_columns"]
             if not kept:
@@ -88,6 +89,6 @@ def _narrowed(prior: Prior, columns: IntArray) -> Prior:
 
 
 def joined(parts: Sequence[PartialRows], width: int) -> PartialRows:
-    """All rows of several."""
+    """Return all rows of several sets."""
     rows = np.concatenate([np.zeros((0, width)), *(part.rows for part in parts)])
     return PartialRows(rows, np.concatenate([np.zeros(0), *(part.labels for part in parts)]))

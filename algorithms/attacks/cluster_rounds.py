@@ -30,7 +30,7 @@ class ClusterRounds(Attack):
     name = "rounds of k-means"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every clustering by itself; folds and repetitions add up."""
+        """Attack every clustering separately; folds and repetitions add up."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
@@ -45,7 +45,7 @@ class ClusterRounds(Attack):
 
 
 def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterMoments]]:
-    """Of every clustering the rounds over the honest sites' rows, where the coalition opened them.
+    """Return for each clustering the rounds over the honest sites' rows, if the coalition opened them.
 
     Centres are what the site that opened the sums before made of them; whoever has these, and its own rows (n, p),
     makes the same.
@@ -72,7 +72,8 @@ def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterMoments]]:
 
 
 def peel(rounds: list[ClusterMoments], *, alone: bool = False) -> FloatArray:
-    """All rows (k, p) that come out of some rounds over the same rows; a row that is there twice comes out twice.
+    """Return all rows (k, p) that follow from some rounds over the same rows; a row that occurs twice is returned
+    twice.
 
     alone: take rows that are alone in a cluster, and no differences. The rounds' moments are those without these rows
     afterwards.
@@ -87,13 +88,13 @@ def peel(rounds: list[ClusterMoments], *, alone: bool = False) -> FloatArray:
 
 
 def _differences(rounds: list[ClusterMoments], *, alone: bool) -> FloatArray:
-    """Rows (k, p) that are alone in a cluster, or by which clusters of any two rounds differ."""
+    """Return rows (k, p) that are alone in a cluster, or by which clusters of two rounds differ."""
     pairs = [] if alone else itertools.combinations(rounds, 2)
     return np.concatenate([*map(lone_rows, rounds), *(differing_rows(*pair) for pair in pairs)])
 
 
 def _on_the_grid(rows: FloatArray) -> FloatArray:
-    """Rows of this method lie on a grid, up to rounding of the sums."""
+    """Return the rows that lie on a grid, up to rounding of the sums, as this method requires."""
     rounded = on_grid(rows)
     return np.asarray(rounded[(np.abs(rows - rounded) < GRID / 16).all(axis=1)])
 

@@ -1,4 +1,4 @@
-"""What an attack on a run is: a view goes in, and what it says of rows comes out, checked without knowing any truth.
+"""The contract of attacks on a run: they take a view and return claims about rows, checked without the truth.
 
 An attack reads what a coalition has (`RunView`) and what it knew before (`Prior`), and nothing else: no site's rows but
 its own members'. What it gives is one of two things:
@@ -40,11 +40,11 @@ class KnownRecords:
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """The number of records."""
         return len(next(iter(self.columns.values())))
 
     def of(self, sites: Sequence[str]) -> tuple[IntArray, FloatArray]:
-        """Indices (k,) of the known records, and their rows (k, p) in the columns of some sites."""
+        """Return indices (k,) of the known records, and their rows (k, p) in the columns of some sites."""
         rows = np.hstack([self.columns[site] for site in sites])
         count = min(len(rows), self.count if self.count is not None else rows.shape[1] + 1)
         known = np.random.default_rng([self.seed, 3]).permutation(len(rows))[:count]
@@ -62,18 +62,18 @@ class Posed:
     signs: FloatArray
 
     def of(self, rows: Labelled) -> Labelled:
-        """Rows with the numbers of their classes, or nan, as they are in this problem."""
+        """Return rows with class numbers, or NaN, with their labels in this problem."""
         unknown = np.isnan(rows.labels)
         labels = np.where(unknown, np.nan, self.signs[np.where(unknown, 0, rows.labels).astype(np.int64)])
         return Labelled(rows.rows[labels != 0], labels[labels != 0])
 
     def class_of(self, label: float, otherwise: int) -> int:
-        """The one class whose rows have this label; `otherwise` where several have, or it is not known."""
+        """Return the only class whose rows have this label; `otherwise` if there are several, or it is unknown."""
         classes = np.flatnonzero(self.signs == label)
         return int(classes[0]) if len(classes) == 1 else otherwise
 
     def factors(self, of_classes: Sequence[float]) -> tuple[float, float]:
-        """Of the labels -1 and +1, from those of the classes; where a label has several their mean."""
+        """Return the factors of the labels -1 and +1, from those of the classes; their mean if a label has several."""
         each = np.asarray(of_classes)
         return float(each[self.signs < 0].mean()), float(each[self.signs > 0].mean())
 
@@ -84,7 +84,7 @@ TWO_CLASSES = Posed(0, np.array([-1.0, 1.0]))
 
 @dataclass(frozen=True)
 class Prior:
-    """What a coalition knows without looking at the run.
+    """The knowledge of a coalition before it looks at the run.
 
     Labels of rows are +1 and -1; of more than two classes the numbers of classes, unless a problem of theirs is posed.
 
@@ -113,14 +113,14 @@ class Prior:
     posed: Posed = TWO_CLASSES
 
     def of_problem(self, posed: Posed) -> Prior:
-        """The same for an attack on one of several problems."""
+        """Return the knowledge for an attack on one of several problems."""
         own, candidates, found = (
             None if rows is None else posed.of(rows) for rows in (self.own, self.candidates, self.found)
         )
         return replace(self, own=own, candidates=candidates, found=found, posed=posed)
 
     def with_found(self, claim: Claim) -> Prior:
-        """The same, knowing also what a claim says."""
+        """Return the knowledge extended by a claim."""
         if self.found is None:
             return replace(self, found=Labelled(claim.rows, claim.labels))
         rows = np.vstack([self.found.rows, claim.rows])
@@ -129,7 +129,7 @@ class Prior:
 
 @dataclass(frozen=True)
 class AlignedRecords:
-    """Where a claim's rows stand among records that sites have aligned, and what was known of others.
+    """The positions of a claim's rows among aligned records, and what was known of others.
 
     indices: (k,) the records. columns_of: whose columns the rows are. sites: whose values they come from, added up.
     known_records: how many were known, and held_back: how many others there are.
@@ -191,4 +191,4 @@ class Attack(ABC):
 
     @abstractmethod
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """What the view gives away. Nothing where the view has not what the attack is on."""
+        """Yield what the view reveals; nothing if the view does not contain the target of the attack."""

@@ -27,7 +27,7 @@ class CrossTables(Attack):
     name = "cross tables"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """The tree of each fold, and all its nodes."""
+        """Attack the tree of each fold, at all its nodes."""
         counts: RowCounts | None = None
         for epoch in epochs(view):
             if epoch.category_columns < epoch.columns or not epoch.of("receive_edges"):
@@ -46,7 +46,7 @@ class CrossTables(Attack):
 
 
 def _bins_of_0_and_1(epoch: Epoch) -> tuple[FloatArray, FloatArray]:
-    """(p,) each: the bins in which a column's 0 and 1 are."""
+    """Return (p,) each: the bins of a column's 0 and 1."""
     edges = epoch.of("receive_edges")[-1].parameters["edges"]
     values = [epoch.scale(np.full((1, epoch.columns), value))[0] for value in (0.0, 1.0)]
     low, high = ((edges <= value[:, None]).sum(axis=1) for value in values)
@@ -54,7 +54,7 @@ def _bins_of_0_and_1(epoch: Epoch) -> tuple[FloatArray, FloatArray]:
 
 
 def _tables(epoch: Epoch, sites: tuple[str, ...]) -> list[FloatArray]:
-    """(p, B, K) of every node of the last tree that is known, whether asked for or by taking off."""
+    """Return (p, B, K) of every node of the last tree that is known, requested or by subtraction."""
     known: dict[int, FloatArray] = {}
     for each in epoch.of("cross_tables"):
         if sites not in each.sums:
@@ -71,7 +71,8 @@ def _tables(epoch: Epoch, sites: tuple[str, ...]) -> list[FloatArray]:
 
 
 def _equal_rows(table: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
-    """(k, p) the k rows of a class in a node whose table (p, B) has them in one bin of every column; else none."""
+    """Return (k, p) the k rows of a class in a node if its table (p, B) has them in one bin of every column, otherwise
+    none."""
     places = np.arange(len(table))
     rows, highest = table[0].sum(), table[places, high]
     whole = ((highest == rows) | (highest == 0)) & (table[places, low] + highest == rows) & (low != high)

@@ -33,7 +33,7 @@ COUNT_ROUNDING = 2.0**-15
 """Counts come out of secure sums as whole numbers, up to this."""
 
 AT_THE_MARGIN = 1e-7
-"""Whether a row with a margin this close to 1 is active, its features do not tell."""
+"""The distance of a row's margin from 1 within which its features do not tell whether it is active."""
 
 _LONGEST = 1.0 + 1e-3
 """Features of the rbf kernel are no longer than 1."""
@@ -51,7 +51,7 @@ class GroupedCuts:
 
 
 def series(rounds: Sequence[RoundView], posed: Posed) -> list[GroupedCuts]:
-    """The cuts of a problem that some rounds show, those of the same rows together.
+    """Return the cuts of a problem in some rounds, grouped by rows.
 
     Sums of each class are those at 0, on either side.
     """
@@ -98,7 +98,7 @@ class Singles:
         )
 
     def distinct(self) -> Singles:
-        """Each row once."""
+        """Return each row once."""
         new: list[int] = []
         for place, (row, label) in enumerate(zip(self.rows, self.labels, strict=True)):
             same = (np.abs(self.rows[new] - row) < SAME_WITHIN).all(axis=1) & (self.labels[new] == label)
@@ -124,7 +124,7 @@ class Combinations:
 
 
 def single_rows(points: Points, combinations: Combinations, features: NystromInverse) -> Singles:
-    """The rows of those combinations of cuts of one group that are one row's; each row once.
+    """Return the rows of those combinations of a group's cuts that are a single row; each row once.
 
     Of one row's are those whose features are a row's, and whose row is active, by the points, in just the cuts that it
     must then be in. The second tells it from two rows with other labels, whose features cancel out.
@@ -149,7 +149,7 @@ def single_rows(points: Points, combinations: Combinations, features: NystromInv
 
 
 def distinct(rows: FloatArray) -> IntArray:
-    """Indices of rows (n, q), leaving out most of those that are another's copy up to rounding."""
+    """Return the indices of rows (n, q), without most of those that are copies up to rounding."""
     if not len(rows):
         return np.zeros(0, dtype=np.int64)
     direction = np.random.default_rng(0).normal(size=rows.shape[1])
@@ -158,7 +158,7 @@ def distinct(rows: FloatArray) -> IntArray:
 
 
 def pair_differences(cuts: FloatArray) -> Combinations:
-    """Differences of two cuts of a group (T, m + 2) that count one row."""
+    """Return differences of two cuts of a group (T, m + 2) that count one row."""
     first, second = np.triu_indices(len(cuts), 1)
     one = np.abs(np.abs(cuts[first, -1] - cuts[second, -1]) - 1.0) < COUNT_ROUNDING
     first, second = first[one], second[one]
@@ -166,13 +166,13 @@ def pair_differences(cuts: FloatArray) -> Combinations:
 
 
 def lone_rows(cuts: FloatArray) -> Combinations:
-    """Cuts of a group (T, m + 2) that count one row."""
+    """Return the cuts of a group (T, m + 2) that count one row."""
     (one,) = np.nonzero(np.abs(cuts[:, -1] - 1.0) < COUNT_ROUNDING)
     return Combinations(cuts[one], (one,), ())
 
 
 def triple_differences(cuts: FloatArray) -> Combinations:
-    """What is left of two cuts of a group (T, m + 2) less a third, where it counts one row."""
+    """Return the sums of two cuts of a group (T, m + 2) minus a third that count one row."""
     if len(cuts) ** 3 > _MAX_TRIPLES:
         return pair_differences(cuts[:0])
     first, second = np.triu_indices(len(cuts), 1)
@@ -191,7 +191,7 @@ class KnownRows:
 
     @classmethod
     def of(cls, known: Labelled, epoch: Epoch, features: NystromInverse) -> KnownRows:
-        """Of unscaled rows; one whose label is not known (nan) is tried with both."""
+        """Return known rows from unscaled ones. A row with unknown label (NaN) is tried with both labels."""
         mapped = features(epoch.scale(known.rows))
         unknown = np.isnan(known.labels)
         labels = [known.labels[~unknown], np.ones(unknown.sum()), -np.ones(unknown.sum())]
@@ -199,7 +199,7 @@ class KnownRows:
 
 
 def differences_less_known(points: Points, rest: FloatArray, known: KnownRows) -> Combinations:
-    """What is left of differences of two cuts of a group (T, m + 2) less a known row that must have crossed.
+    """Return differences of two cuts of a group (T, m + 2) minus a known row that must have crossed.
 
     Of those that count one row then, and could be one row's by their length. Whether the known row is of this group
     nobody knows: where it is not, what is left is no row's.
@@ -229,7 +229,7 @@ class CutDifferences(Attack):
     is_of_problems = uses_found = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every series of cuts by itself; what folds and repetitions show of the same rows adds up.
+        """Attack every series of cuts separately. Results of folds and repetitions over the same rows add up.
 
         Rows that are known from others are then tried in all series: of differences of two they leave single rows.
         """
@@ -250,7 +250,7 @@ class CutDifferences(Attack):
 
 
 def peel(cuts: GroupedCuts, features: NystromInverse, known: KnownRows | None = None) -> Singles:
-    """All rows that come out of a series of cuts; a row that is there twice comes out twice."""
+    """Return all rows that follow from a series of cuts; a row that occurs twice is returned twice."""
     nothing = cuts.points.b[:0]
     found = Singles(cuts.points.w[:0], nothing, features.landmarks[:0], nothing)
     for group in range(cuts.sums.shape[1]):
@@ -261,7 +261,7 @@ def peel(cuts: GroupedCuts, features: NystromInverse, known: KnownRows | None = 
 
 
 def _peeled(points: Points, rest: FloatArray, inverse: NystromInverse, known: KnownRows | None) -> Singles:
-    """Rows that differences of what is left of a group's cuts (T, m + 2) show, taken off it in place."""
+    """Return rows that differences of a group's remaining cuts (T, m + 2) show, and subtract them in place."""
     ways: list[Callable[[FloatArray], Combinations]] = [lone_rows, pair_differences, triple_differences]
     if known is not None:
         ways.append(lambda rest: differences_less_known(points, rest, known))

@@ -45,7 +45,7 @@ class DualPoints(Attack):
     name = "dual points"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every certificate by itself; folds add up."""
+        """Attack every certificate separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
@@ -79,14 +79,14 @@ class _Terms:
 
     @classmethod
     def of(cls, candidates: Labelled, features: FloatArray, point: FloatArray) -> Self:
-        """Of a list, at w and b (m + 1,)."""
+        """Return the terms of a list at w and b (m + 1,)."""
         places = distinct(np.column_stack([features, candidates.labels]))
         features, labels = features[places], candidates.labels[places]
         return cls(features, labels, labels * (features @ point[:-1] + point[-1]), places)
 
 
 def solve(terms: _Terms, theta: FloatArray, seen: FloatArray) -> tuple[FloatArray, float] | None:
-    """lambda (n,) of candidates that make up what was seen (m + 2,), and the largest that is left, relative to that.
+    """Return lambda (n,) of candidates that make up the observed sums (m + 2,), and the largest relative residual.
 
     theta (2,), of the classes +1 and -1. None where no set of candidates near the margin does, or too many to be sure.
     """

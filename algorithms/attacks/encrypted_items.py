@@ -30,7 +30,7 @@ _NEAR = 4.0
 
 @dataclass(frozen=True)
 class _Table:
-    """Which ciphertexts rows have, (n, k) of 0 and 1, labels (n,), and which rows are the coalition's own (n,)."""
+    """The ciphertexts of rows, (n, k) of 0 and 1, labels (n,), and which rows are the coalition's own (n,)."""
 
     items: IntArray
     labels: FloatArray
@@ -38,7 +38,7 @@ class _Table:
 
 
 def _tables(view: RunView, epoch: Epoch) -> Iterator[_Table]:
-    """Of each comparison that the coordinator heard."""
+    """Yield the table of each comparison that the coordinator received."""
     labels: dict[str, FloatArray] = {}
     for each in epoch.rounds:
         if each.step == "class_labels":
@@ -74,7 +74,8 @@ class KnownItems(Attack):
     name = "known items"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Each comparison by itself; of folds, whose rows are others, none where the own ones cannot be told."""
+        """Attack each comparison separately. Folds have other rows and yield nothing if own rows cannot be
+        identified."""
         counts: RowCounts | None = None
         for epoch in epochs(view) if prior.own is not None else []:
             for table in _tables(view, epoch):
@@ -86,18 +87,18 @@ class KnownItems(Attack):
 
 
 def _binary(rows: Labelled | None) -> Labelled | None:
-    """Rows of 0 and 1; None of others, whose values sets do not give back."""
+    """Return rows of 0 and 1; None for others, which sets do not determine."""
     return rows if rows is not None and np.isin(rows.rows, (0.0, 1.0)).all() else None
 
 
 def _same_rows(ciphertexts: IntArray, columns: FloatArray) -> IntArray:
-    """(k,) the column of each ciphertext (n, k) that is in the same rows (n, p), where that is one and the only one."""
+    """Return (k,) the column of each ciphertext (n, k) that occurs in the same rows (n, p), if there is exactly one."""
     same: BoolArray = np.all(ciphertexts[:, :, None] == columns[:, None, :], axis=0)
     return _unique(same & np.any(ciphertexts, axis=0)[:, None])
 
 
 def _unique(may_be: BoolArray) -> IntArray:
-    """(k,) of pairs (k, p) that may be, those of which neither side may be of another; -1 where there is none."""
+    """Return (k,) the certain pairs among possible ones (k, p), where neither side fits another; -1 otherwise."""
     certain = may_be & (may_be.sum(axis=1, keepdims=True) == 1) & (may_be.sum(axis=0, keepdims=True) == 1)
     return np.where(certain.any(axis=1), certain.argmax(axis=1), -1)
 
@@ -108,7 +109,7 @@ class ItemFrequencies(Attack):
     name = "item frequencies"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Each comparison by itself, against the candidates' frequencies."""
+        """Attack each comparison separately, with the candidates' frequencies."""
         counts: RowCounts | None = None
         if (public := _binary(prior.candidates)) is None:
             return
@@ -121,7 +122,7 @@ class ItemFrequencies(Attack):
 
 
 def _near_frequencies(table: _Table, public: Labelled) -> IntArray:
-    """(k,) the column whose share of ones in every class is near a ciphertext's, if it is the only one."""
+    """Return (k,) the column whose share of ones in every class is near a ciphertext's, if it is the only one."""
     may_be = np.ones((table.items.shape[1], public.rows.shape[1]), dtype=np.bool_)
     for label in np.unique(public.labels):
         here, there = table.items[table.labels == label], public.rows[public.labels == label]

@@ -36,7 +36,7 @@ class Epoch:
     rounds: tuple[RoundView, ...]
 
     def of(self, step: str) -> list[RoundView]:
-        """The rounds of one step."""
+        """Return the rounds of one step."""
         return [each for each in self.rounds if each.step == step]
 
     @cached_property
@@ -53,22 +53,22 @@ class Epoch:
         return NystromInverse.of_parts(sent[-1].parameters) if by_landmarks else None
 
     def unscaled(self, rows: FloatArray) -> FloatArray:
-        """Rows (n, p) as they were before they were scaled."""
+        """Return rows (n, p) before scaling."""
         return np.asarray(rows * self.scale.scale + self.scale.offset)
 
     @property
     def columns(self) -> int:
-        """How many there are, after encoding."""
+        """The number of columns after encoding."""
         return len(self.scale.offset)
 
     @property
     def category_columns(self) -> int:
-        """How many of the columns are 0/1 columns of categories."""
+        """The number of 0/1 columns of categories."""
         return sum(map(len, self.categories))
 
 
 def epochs(view: RunView) -> list[Epoch]:
-    """The epochs of a view, in order; none where no rows are scaled by sums."""
+    """Return the epochs of a view, in order; none if no rows are scaled by sums."""
     found: list[Epoch] = []
     categories: Sequence[Sequence[str]] = ()
     scale: Scale | None = None

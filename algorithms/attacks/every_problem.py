@@ -26,7 +26,7 @@ from fedsvm.protocols.analysis.views import RunView
 
 
 def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-    """What an attack says of a view of two classes or more, with labels as in `prior`."""
+    """Yield the results of an attack on a view of two or more classes, with labels as in `prior`."""
     if prior.classes == 2 or not attack.is_of_problems:
         yield from attack(view, prior)
         return
@@ -41,7 +41,7 @@ def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[Cl
 
 
 def problems_of(view: RunView, classes: int) -> list[Posed]:
-    """The binary problems of K classes, as sites were told to pose them."""
+    """Return the binary problems of K classes, as sites were asked to pose them."""
     every_two = any(each.parameters.get("scheme") == "ovo" for each in view.rounds)
     return [Posed(number, each) for number, each in enumerate(signs_of(classes, "ovo" if every_two else "ovr"))]
 
@@ -49,7 +49,7 @@ def problems_of(view: RunView, classes: int) -> list[Posed]:
 def _tried(
     attack: Attack, view: RunView, prior: Prior, posed: Sequence[Posed]
 ) -> tuple[Claim | None, list[tuple[Posed, Ranking]]]:
-    """The claims on all problems as one, if there are some, and the rankings."""
+    """Return the claims on all problems as one, if there are any, and the rankings."""
     unit = next((SAME_WITHIN * epoch.scale.scale for epoch in epochs(view)), None)
     claims = list[tuple[Posed, Claim]]()
     rankings = list[tuple[Posed, Ranking]]()
@@ -71,7 +71,7 @@ class _Shown:
 
 
 def _together(claims: Sequence[tuple[Posed, Claim]], unit: FloatArray) -> Claim:
-    """Rows that are claimed in one problem or another, with their class where that is known, else nan."""
+    """Return rows claimed in any problem, with their class if it is known, otherwise NaN."""
     classes, rows, shown = len(claims[0][0].signs), list[FloatArray](), list[_Shown]()
     for posed, claim in claims:
         counts: dict[int, FloatArray] = {}
@@ -98,7 +98,7 @@ def _together(claims: Sequence[tuple[Posed, Claim]], unit: FloatArray) -> Claim:
 
 
 def _place(row: FloatArray, rows: Sequence[FloatArray], unit: FloatArray) -> int:
-    """Of the row that is the same in the columns that something is said of in both, or behind them all."""
+    """Return the position of the equal row, compared in the columns known in both, or the end."""
     if not rows:
         return 0
     away = np.abs(np.array(rows) - row)
@@ -107,7 +107,7 @@ def _place(row: FloatArray, rows: Sequence[FloatArray], unit: FloatArray) -> int
 
 
 def _ranked(candidates: Labelled, rankings: Sequence[tuple[Posed, Ranking]]) -> Iterator[Ranking]:
-    """Candidates by their mean score; one that no problem ranks is not there."""
+    """Yield candidates by their mean score, without those that no problem ranks."""
     places: dict[bytes, list[int]] = {}
     for place, row in enumerate(candidates.rows):
         places.setdefault(row.tobytes(), []).append(place)

@@ -50,7 +50,7 @@ class FiniteDomain(Attack):
     is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every series of cuts by itself."""
+        """Attack every series of cuts separately."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
@@ -70,14 +70,14 @@ class FiniteDomain(Attack):
 
 @dataclass(frozen=True)
 class Counts:
-    """How often each candidate occurs, (n,), and the largest difference of a number in the cuts."""
+    """The number of occurrences of each candidate, (n,), and the largest difference from a number in the cuts."""
 
     counts: IntArray
     residual: float
 
 
 def combinations(epoch: Epoch, labels: Sequence[float] = (1.0, -1.0)) -> Labelled | None:
-    """All combinations of categories, with every label, where there are no other columns and not too many."""
+    """Return all combinations of categories with every label, if there are no other columns and not too many."""
     sizes = [len(values) for values in epoch.categories]
     many = len(labels) * float(np.prod(sizes, dtype=float))
     if epoch.category_columns < epoch.columns or not sizes or many > MAX_CANDIDATES:
@@ -88,7 +88,7 @@ def combinations(epoch: Epoch, labels: Sequence[float] = (1.0, -1.0)) -> Labelle
 
 
 def solve(cuts: GroupedCuts, features: FloatArray, labels: FloatArray) -> Counts | None:
-    """How often candidates with features (n, m) and labels (n,) occur, as far as the cuts determine it.
+    """Return how often candidates with features (n, m) and labels (n,) occur, as far as the cuts determine it.
 
     None where the candidates cannot make up the cuts. Candidates with the same features and label are one, and the
     first of them stands for all; of one that is not determined nothing is said, as if it did not occur.
@@ -108,7 +108,7 @@ def solve(cuts: GroupedCuts, features: FloatArray, labels: FloatArray) -> Counts
 def checked(
     design: FloatArray, seen: FloatArray, found: FloatArray, determined: BoolArray, places: IntArray, candidates: int
 ) -> Counts | None:
-    """Counts of candidates at `places`, if they make up what was seen, and are whole where they are determined."""
+    """Return counts of candidates at `places` if they make up what was seen, and are whole where determined."""
     residual = float(np.abs(design @ found - seen).max(initial=0.0))
     whole = np.rint(found[determined])
     uneven = float(np.abs(found[determined] - whole).max(initial=0.0))
@@ -120,7 +120,7 @@ def checked(
 
 
 def _equations(cuts: GroupedCuts, count: int, terms: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """(e, n) what candidates with terms (n, m + 2) add to the numbers (e,) of the first cuts, groups together."""
+    """Return (e, n) the contributions of candidates with terms (n, m + 2) to the numbers (e,) of the first cuts."""
     labels = terms[:, -2]
     active = cuts.points.active(terms[:, :-2] * labels[:, None], labels)[:count]
     design = active[:, None, :] * terms.T[None, :, :]
@@ -128,12 +128,12 @@ def _equations(cuts: GroupedCuts, count: int, terms: FloatArray) -> tuple[FloatA
 
 
 def distinct(terms: FloatArray) -> IntArray:
-    """Indices of terms (n, q), of those that are the same only the first."""
+    """Return the indices of terms (n, q), only the first of equal ones."""
     return np.asarray(np.unique(np.rint(terms / CHECKED_WITHIN), axis=0, return_index=True)[1])
 
 
 def least_squares(design: FloatArray, right: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """A solution (n,), and which of its entries every other solution has too.
+    """Return a solution (n,), and which of its entries all solutions share.
 
     Of a triangle with the columns of the design turned into as few rows, columns are taken while they add to the rank;
     what the others do is made up for by these, and determined are those that make up for nothing.

@@ -42,12 +42,13 @@ class JointCuts:
 
     @classmethod
     def of(cls, points: FloatArray, sums: FloatArray, classes: int) -> JointCuts:
-        """Of points (T, K m') and what is opened there (T, K m' + 1); see `JointSums.joint_cuts`."""
+        """Return joint cuts from points (T, K m') and what is opened there (T, K m' + 1); see
+        `JointSums.joint_cuts`."""
         shape = (len(points), classes, -1)
         return cls(points.reshape(shape), sums[:, :-1].reshape(shape).copy(), sums[:, -1].copy())
 
     def parts(self, features: FloatArray, own: int, at: Sequence[int] | None = None) -> FloatArray:
-        """(T, K) of -1, 0 and 1: with which sign a row with features f~ (m',) of a class is in the blocks.
+        """Return (T, K) of -1, 0 and 1: the sign with which a row with features f~ (m',) of a class is in the blocks.
 
         at: of some points only.
         """
@@ -92,20 +93,20 @@ class _Vectors:
     second: IntArray | None = None
 
     def sign_of(self, cuts: JointCuts, features: FloatArray, own: int, place: int) -> float:
-        """With which sign a row with features (m',) of a class is in one of the vectors."""
+        """Return the sign with which a row with features (m',) of a class is in one of the vectors."""
         at = [self.first[place]] if self.second is None else [self.first[place], self.second[place]]
         there, *taken = cuts.parts(features, own, at)[:, self.block]
         return float(there - sum(taken))
 
 
 def lone_blocks(cuts: JointCuts) -> Iterator[_Vectors]:
-    """All blocks, class by class."""
+    """Yield all blocks, by class."""
     for block in range(cuts.blocks.shape[1]):
         yield _Vectors(cuts.blocks[:, block], block, np.arange(len(cuts.blocks)))
 
 
 def block_differences(cuts: JointCuts) -> Iterator[_Vectors]:
-    """Of every two blocks of a class."""
+    """Yield the differences of every two blocks of a class."""
     first, second = np.triu_indices(len(cuts.blocks), 1)
     for block in range(cuts.blocks.shape[1]):
         of_class = cuts.blocks[:, block]
@@ -115,7 +116,7 @@ def block_differences(cuts: JointCuts) -> Iterator[_Vectors]:
 def single_rows(
     cuts: JointCuts, vectors: _Vectors, inverse: NystromInverse, *, distinctly: bool = True
 ) -> list[JointRow]:
-    """The rows of those vectors that are one row's, with or without a minus sign; vectors that are the same once."""
+    """Return the rows of vectors that are a single row, with or without a minus sign; equal vectors once."""
     found, intercept = list[JointRow](), cuts.blocks.shape[2] > inverse.dimensions
     for sign in (1.0, -1.0):
         features = sign * vectors.left
@@ -136,7 +137,7 @@ def single_rows(
 
 
 def joint_rows_told(cuts: JointCuts, inverse: NystromInverse) -> tuple[int, int]:
-    """How many blocks of a group are a row's, and how many rows two of them differ by, beside these."""
+    """Return how many blocks of a group are a single row, and how many other rows are differences of two blocks."""
     alone = [single_rows(cuts, vectors, inverse, distinctly=False) for vectors in lone_blocks(cuts)]
     known = [row for rows in alone for row in rows]
     differ = [row for vectors in block_differences(cuts) for row in single_rows(cuts, vectors, inverse)]
@@ -144,7 +145,7 @@ def joint_rows_told(cuts: JointCuts, inverse: NystromInverse) -> tuple[int, int]
 
 
 def peel(cuts: JointCuts, inverse: NystromInverse) -> list[JointRow]:
-    """All rows that come out of the cuts of a group, each as often as it comes out; those are taken off."""
+    """Return all rows that follow from the cuts of a group, as often as they occur, and subtract them."""
     found, unsure = list[JointRow](), list[JointRow]()
     while True:
         new = list[JointRow]()
@@ -161,7 +162,7 @@ def peel(cuts: JointCuts, inverse: NystromInverse) -> list[JointRow]:
 
 
 def _each_once(rows: Sequence[JointRow], known: Sequence[JointRow] = ()) -> list[JointRow]:
-    """Of rows that are the same the first, and none that is known."""
+    """Return the first of equal rows, without known ones."""
     kept = list[JointRow]()
     for row in rows:
         if not any(np.abs(row.row - other.row).max() < SAME_WITHIN for other in (*kept, *known)):
@@ -175,7 +176,7 @@ class JointBlocks(Attack):
     name = "blocks of joint cuts"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every series of cuts by itself; folds add up."""
+        """Attack every series of cuts separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
@@ -193,7 +194,7 @@ class JointBlocks(Attack):
 
 
 def series(rounds: Sequence[RoundView], classes: int) -> list[list[JointCuts]]:
-    """The cuts of some rounds, those of the same rows together, of each group."""
+    """Return the cuts of some rounds for each group, grouped by rows."""
     taken: dict[tuple[str, ...], list[tuple[FloatArray, FloatArray]]] = {}
     for each in rounds:
         for sites, sums in each.sums.items():
@@ -206,7 +207,7 @@ def series(rounds: Sequence[RoundView], classes: int) -> list[list[JointCuts]]:
 
 
 class JointCounts(Attack):
-    """How often each record that one can think of occurs, by least squares over joint cuts, whatever their groups.
+    """An attack that counts each possible record by least squares over joint cuts, whatever their groups.
 
     As `finite_domain`, which takes all combinations of few categories where there is no list: cuts are linear in it,
     counts are whole numbers, and the cuts come out again.
@@ -215,7 +216,7 @@ class JointCounts(Attack):
     name = "finite domain, jointly"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every series of cuts by itself; folds add up. A candidate is of the class that its label says."""
+        """Attack every series of cuts separately; folds add up. A candidate has the class of its label."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
@@ -236,7 +237,7 @@ class JointCounts(Attack):
 
 
 def solve(cuts: JointCuts, features: FloatArray, labels: FloatArray) -> Counts | None:
-    """How often candidates with features (n, m) and classes (n,) occur; None where they cannot make up the cuts."""
+    """Return how often candidates with features (n, m) and classes (n,) occur; None if they cannot make up the cuts."""
     first = distinct_terms(np.column_stack([features, labels]))
     own, classes = features[first], labels[first].astype(np.int64)
     if cuts.blocks.shape[2] > own.shape[1]:
@@ -263,7 +264,7 @@ class JointSupportRows(SupportRows):
     is_of_problems = False
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """The last model that was trained; the coalition's own rows may have a part, and are not ranked."""
+        """Attack the last trained model. The coalition's own rows may contribute, and are not ranked."""
         if prior.candidates is None or not (parts := epochs(view)):
             return
         epoch = parts[-1]
@@ -282,7 +283,8 @@ class JointSupportRows(SupportRows):
             yield Ranking(Labelled(others.rows[near], others.labels[near]), shares[near])
 
     def _shares(self, point: FloatArray, features: FloatArray, labels: IntArray) -> FloatArray:
-        """(n,) the part of each row with features (n, m) and classes (n,) in a point (K, m'); nan of those beyond."""
+        """Return (n,) the share of each row with features (n, m) and classes (n,) in a point (K, m'); NaN beyond the
+        margin."""
         from scipy.optimize import lsq_linear
 
         own = features if point.shape[1] == features.shape[1] else np.column_stack([features, np.ones(len(features))])

@@ -1,4 +1,4 @@
-"""What a site's kernel matrix gives away to someone who knows some of its records (Que et al. 2012, played down there).
+"""An attack on a site's kernel matrix by someone who knows some records (mentioned by Que et al. 2012).
 
 Inner products of a record with r known ones are r linear equations for its columns; as soon as the known records span
 the site's columns there is one solution. Squared distances give the same equations by differences, for one known
@@ -45,7 +45,7 @@ class KernelMatrix(Attack):
         self._step, self._distances, self._matrix = step, distances, matrix
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Of each set of sites whose values the coalition has: their columns together, and each one's by itself."""
+        """Attack each set of sites whose values the coalition has: their columns together, and each site's alone."""
         if (known := prior.known_records) is None:
             return
         blocks: dict[tuple[str, ...], list[FloatArray]] = {}
@@ -81,24 +81,24 @@ class KernelMatrix(Attack):
 
 
 def _inner(squared: FloatArray) -> FloatArray:
-    """(n, n) inner products of records less their mean, from squared distances (n, n)."""
+    """Return (n, n) inner products of centered records, from squared distances (n, n)."""
     centred = squared - squared.mean(axis=0)
     return np.asarray(-0.5 * (centred - centred.mean(axis=1, keepdims=True)))
 
 
 def _rank(matrix: FloatArray) -> int:
-    """Of a matrix (n, n), as far as a sketch of it shows, which is that of as many columns as are likely to matter."""
+    """Return the rank of a matrix (n, n), as far as a random sketch shows it."""
     sketch = matrix @ np.random.default_rng(0).normal(size=(len(matrix), min(len(matrix), _MAX_RANK)))
     return int(np.linalg.matrix_rank(sketch))
 
 
 def _from_inner_products(inner: FloatArray, known: FloatArray) -> FloatArray:
-    """Rows x (m, p) whose inner products with known rows (r, p) are `inner` (m, r), by least squares."""
+    """Return rows x (m, p) whose inner products with known rows (r, p) are `inner` (m, r), by least squares."""
     return np.asarray(np.linalg.lstsq(known, inner.T, rcond=None)[0].T)
 
 
 def _from_distances(squared: FloatArray, known: FloatArray) -> FloatArray:
-    """The same from squared distances: |x - s|^2 - |x - t|^2 - |s|^2 + |t|^2 = -2 x.(s - t)."""
+    """Return the same from squared distances: |x - s|^2 - |x - t|^2 - |s|^2 + |t|^2 = -2 x.(s - t)."""
     squares = (known**2).sum(axis=1)
     inner = -0.5 * (squared[:, 1:] - squared[:, :1] - squares[1:] + squares[0])
     return _from_inner_products(inner, known[1:] - known[0])

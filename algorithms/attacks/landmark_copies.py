@@ -25,7 +25,7 @@ class LandmarkCopies(Attack):
     name = "landmarks"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """The landmarks of each fold, together."""
+        """Attack the landmarks of all folds together."""
         if any(each.step == "describe_rows" for each in view.rounds):
             return
         counts: RowCounts | None = None

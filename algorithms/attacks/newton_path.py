@@ -46,7 +46,7 @@ class PathRound:
 
 @dataclass(frozen=True)
 class RowTotals:
-    """What rows add up to in a round, less what is not a row's: see `barrier.RowSums`."""
+    """The sums over rows in a round, without the terms that belong to no row: see `barrier.RowSums`."""
 
     matrix: FloatArray
     gradient: FloatArray
@@ -81,7 +81,7 @@ class ViewedPath:
         return np.append(np.ones(len(self.prior)), np.zeros(1 if self.lever else 0))
 
     def problem(self, epoch: Epoch, rows: Labelled) -> Problem | None:
-        """Rows that are not scaled, as they would be trained on; None where the map is not known."""
+        """Return the problem of unscaled rows, as they would be trained on; None if the map is unknown."""
         if epoch.features is None:
             return None
         features = epoch.features(epoch.scale(rows.rows))
@@ -89,7 +89,7 @@ class ViewedPath:
         return Problem.of(features, rows.labels, prices, prior=self.prior, lever=self.lever)
 
     def standings(self, problem: Problem) -> list[Standing]:
-        """Where rows that were there from the beginning stand after each round."""
+        """Return the state after each round of rows that were present from the beginning."""
         at = np.zeros(problem.dimensions)
         standing, found = Standing.at(problem, 0, at, at), list[Standing]()
         for number, each in enumerate(self.rounds, start=1):
@@ -99,13 +99,13 @@ class ViewedPath:
 
 
 def signed(problem: Problem) -> FloatArray:
-    """(n, d): f~ of every row."""
+    """Return (n, d) f~ of every row."""
     rows = problem.labels[:, None] * problem.features
     return np.column_stack([rows, problem.lever * problem.labels]) if problem.lever else rows
 
 
 def newton_paths(epoch: Epoch, posed: Posed = TWO_CLASSES) -> list[ViewedPath]:
-    """Every training of an epoch, of one problem.
+    """Return every training of one problem in an epoch.
 
     Masks that are not known are taken for none, which no sum then agrees with.
     """
@@ -179,7 +179,7 @@ def _place(problems: IntArray, problem: int) -> int | None:
 def _totals(
     layout: Layout, total: FloatArray, told: Mapping[str, Any], place: int, mask: Mask | None, v: FloatArray
 ) -> RowTotals | None:
-    """What rows add up to; None where a matrix was left out."""
+    """Return the sums over rows; None if a matrix was omitted."""
     opened, keepers, overflows = layout.parts(total, told["scales"][place], told["rows"])
     if overflows:
         return None

@@ -1,4 +1,4 @@
-"""Which candidates are in the training data, by the steps of the interior point, which every site knows.
+"""An attack on the steps of the interior point, which every site knows: which candidates are in the training data.
 
 A step x at a point v solves (D + M) x = q - D v but for the dither, which is normal and isotropic in the metric of
 D + M, and q and M are sums over rows whose weights follow from the path. So
@@ -44,10 +44,10 @@ _SETTLED = 0.02
 """D + M is estimated anew so often, or until no posterior changes by more."""
 
 _SPARE = 1.2
-"""How much more variance than the dither has is allowed for."""
+"""The factor by which variance may exceed the dither's."""
 
 _HASTES = (0.3, 1.0)
-"""Where counts leave more, which they do while D + M is not known, the share of it that is allowed for."""
+"""The share of larger residuals that is allowed for while D + M is unknown."""
 
 _CONSISTENT = 2.0
 """Counts that leave more than so much of the dither's variance are not right, and nothing is claimed."""
@@ -55,7 +55,7 @@ _CONSISTENT = 2.0
 _MOST_HALVINGS = 8
 
 _LEAST_NOISE = 1e-3
-"""Where there is no dither."""
+"""The noise assumed without dither."""
 
 
 class NewtonSteps(Attack):
@@ -74,7 +74,7 @@ class NewtonSteps(Attack):
         self._step_noise = step_noise
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """The last training; of who knows the sums too there is a better attack."""
+        """Attack the last training. For those who know the sums there is a better attack."""
         parts = [(epoch, path) for epoch in epochs(view) for path in newton_paths(epoch, prior.posed)]
         if not view.coalition.sites or not parts or any(each.sums for each in parts[-1][1].rounds):
             return
@@ -104,7 +104,7 @@ class Members:
 
 
 def members(path: ViewedPath, epoch: Epoch, others: Labelled, own: Labelled, step_noise: float) -> Members:
-    """Of candidates that are not the coalition's own; the hastier way, unless it goes wrong, which its check says."""
+    """Return the members among candidates that are not the coalition's own; the faster way, unless its check fails."""
     problem = path.problem(
         epoch, Labelled(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
     )
@@ -121,7 +121,7 @@ def members(path: ViewedPath, epoch: Epoch, others: Labelled, own: Labelled, ste
 def _members(
     path: ViewedPath, rows: FloatArray, steps: list[StepEquation], unknown: int, step_noise: float, haste: float
 ) -> Members:
-    """rows (n, d): those of the candidates, `unknown` of them, and then the coalition's own."""
+    """Return the members. rows (n, d): those of the candidates, `unknown` of them, then the coalition's own."""
     chance = float(np.clip((path.rows - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
     counts = np.append(np.full(unknown, chance), np.ones(len(rows) - unknown))
     equations = [step.whitened(rows, path.ridge, counts) for step in steps]
@@ -141,19 +141,19 @@ def _members(
 
 
 def _left(equations: list[tuple[FloatArray, FloatArray]], counts: FloatArray, step_noise: float) -> list[float]:
-    """The variance that counts leave of each round's whitened equations, as a share of what the whole dither makes."""
+    """Return the residual variance of each round's whitened equations, as a share of the full dither's."""
     full = step_noise**2 / (1 + step_noise**2)
     return [float(((design @ counts - right) ** 2).mean()) / full for design, right in equations]
 
 
 def _halvings(left: list[float]) -> list[float]:
-    """How often the dither was halved by then, as far as what is left says."""
+    """Return how often the dither was halved by each round, estimated from the residual variance."""
     by_round = [np.clip(np.floor(0.3 - np.log2(max(each, 1e-300)) / 2), 0, _MOST_HALVINGS) for each in left]
     return [float(halved) for halved in np.maximum.accumulate(by_round)]
 
 
 def _levels(left: list[float], step_noise: float, haste: float) -> list[float]:
-    """The variance to allow each round's equations: what the dither makes, or more where counts leave more."""
+    """Return the variance to assume for each round's equations: the dither's, or more if residuals are larger."""
     full, halvings = step_noise**2 / (1 + step_noise**2), _halvings(left)
     return [full * max(_SPARE * 0.25**by, haste * each) for by, each in zip(halvings, left, strict=True)]
 
@@ -168,7 +168,7 @@ class StepEquation:
     step: FloatArray
 
     def whitened(self, rows: FloatArray, ridge: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Design (d, n) and right side (d,), whose noise has the variance eta^2 / (1 + eta^2) in each, about."""
+        """Return design (d, n) and right side (d,), whose noise has a variance of about eta^2 / (1 + eta^2)."""
         from scipy.linalg import solve_triangular  # an audit alone has a use for it
 
         metric = np.diag(ridge) + (rows.T * (self.slopes * counts)) @ rows
@@ -180,7 +180,7 @@ class StepEquation:
 
 
 def step_equations(path: ViewedPath, problem: Problem) -> list[StepEquation]:
-    """Of each round from which a step was made."""
+    """Return the equations of each round from which a step was made."""
     rows, found = signed(problem), list[StepEquation]()
     for standing, after in zip(path.standings(problem)[:-1], path.rounds[1:], strict=True):
         if after.step.any():

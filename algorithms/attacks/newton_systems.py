@@ -59,7 +59,7 @@ _REFINEMENTS = 20
 _CHECKED_ROUNDS = 3
 
 _LEVERAGE_WITHIN = 0.005
-"""How far a row's leverage may be from 1."""
+"""The maximum distance of a row's leverage from 1."""
 
 
 class NewtonSystems(Attack):
@@ -69,7 +69,7 @@ class NewtonSystems(Attack):
     is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every training by itself; folds add up."""
+        """Attack every training separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
@@ -88,7 +88,7 @@ def _sites(path: ViewedPath) -> list[tuple[str, ...]]:
 
 
 def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) -> tuple[Labelled, float]:
-    """Rows of some sites, and what the attack's own check left."""
+    """Return rows of some sites, and the residual of the attack's own check."""
     candidates = prior.candidates or combinations(epoch)
     if candidates is not None and len(candidates.rows) <= MAX_CANDIDATES:
         problem = path.problem(epoch, candidates)
@@ -104,7 +104,7 @@ def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) 
 
 
 def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
-    """How often candidates occur among the rows of some sites; None where these cannot make up the sums."""
+    """Return how often candidates occur among the rows of some sites; None if they cannot make up the sums."""
     terms = signed(problem)
     first = distinct(terms)
     pairs = zip(path.rounds, path.standings(problem), strict=True)
@@ -120,7 +120,7 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
 def _equations(
     total: RowTotals, standing: Standing, terms: FloatArray, forms: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """(e, n) what each candidate with terms (n, d) adds to the numbers (e,) of a round, which are of the order of 1."""
+    """Return (e, n) the contributions of candidates with terms (n, d) to the numbers (e,) of a round, of order 1."""
     steepest, star = float(standing.slopes.max()), standing.alpha + standing.lag
     highest = float(star.max())
     quadratic = (forms @ terms.T) ** 2 * (standing.slopes / steepest)
@@ -134,7 +134,7 @@ def _equations(
 def at_the_margin(
     epoch: Epoch, inverse: NystromInverse, path: ViewedPath, sites: tuple[str, ...]
 ) -> tuple[Labelled, float]:
-    """Rows of some sites that stand out of their last rounds' matrices, and how far a leverage is from 1 at most."""
+    """Return rows of some sites found in their last rounds' matrices, and the largest distance of a leverage from 1."""
     late = [number for number, each in enumerate(path.rounds) if sites in each.sums][-_LAST_ROUNDS:]
     matrices = {number: path.rounds[number].sums[sites].matrix for number in late}
     starts = [
@@ -165,7 +165,7 @@ def at_the_margin(
 
 
 def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
-    """Rows (n, p) moved to where f~ M^-1 f~ is least: steep in all directions but those of rows at the margin."""
+    """Return rows (n, p) moved to a minimum of f~ M^-1 f~, which is steep except along rows at the margin."""
     found = rows.copy()
     for place in range(len(rows)):
         x = found[place : place + 1]
@@ -185,7 +185,7 @@ def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, leve
 
 
 def _whitened(x: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
-    """(d,) L^-1 f~ of a row (1, p)."""
+    """Return (d,) L^-1 f~ of a row (1, p)."""
     return np.asarray(np.linalg.solve(factor, np.append(inverse(x)[0], lever)))
 
 
@@ -194,7 +194,7 @@ def _factor(matrix: FloatArray) -> FloatArray:
 
 
 def common_eigenvectors(other: FloatArray, matrix: FloatArray, lever: float) -> FloatArray:
-    """(s, m) features of the rows at the margin, by two rounds' matrices (d, d): F of F diag(d) F^T of both."""
+    """Return (s, m) features of the rows at the margin, from two rounds' matrices (d, d) of the form F diag(d) F^T."""
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
     with np.errstate(over="ignore"):  # above a value that rounding made negative there is no larger gap
@@ -213,7 +213,7 @@ def common_eigenvectors(other: FloatArray, matrix: FloatArray, lever: float) -> 
 
 
 def _first(rows: Sequence[FloatArray] | FloatArray) -> list[int]:
-    """Indices of rows, of those that are the same only the first."""
+    """Return the indices of rows, only the first of equal ones."""
     new: list[int] = []
     for place, row in enumerate(rows):
         if not any(np.abs(row - rows[other]).max() < SAME_WITHIN for other in new):

@@ -30,7 +30,7 @@ class PlainCuts(Attack):
     is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every series of cuts by itself; folds add up."""
+        """Attack every series of cuts separately; folds add up."""
         counts: RowCounts | None = None
         for epoch in _plain(view):
             for cuts in series(epoch.rounds, prior.posed):
@@ -47,7 +47,7 @@ class JointPlainCuts(Attack):
     name = "joint cuts of plain columns"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every series of cuts by itself; folds add up."""
+        """Attack every series of cuts separately; folds add up."""
         counts: RowCounts | None = None
         for epoch in _plain(view):
             for groups in joint_series(epoch.of("joint_cuts"), prior.classes):
@@ -62,12 +62,13 @@ class JointPlainCuts(Attack):
 
 
 def _plain(view: RunView) -> Iterator[Epoch]:
-    """Those whose features are the columns."""
+    """Yield the epochs whose features are the columns."""
     return (epoch for epoch in epochs(view) if isinstance(epoch.features, IdentityMap))
 
 
 def lone_rows(cuts: GroupedCuts) -> Labelled:
-    """Rows (k, m) with labels (k,) that come out of a series of cuts; a row that is there twice comes out twice."""
+    """Return rows (k, m) with labels (k,) that follow from a series of cuts; a row that occurs twice is returned
+    twice."""
     rows, labels = [cuts.points.w[:0]], list[float]()
     for group in range(cuts.sums.shape[1]):
         rest = cuts.sums[:, group].copy()
@@ -83,7 +84,7 @@ def lone_rows(cuts: GroupedCuts) -> Labelled:
 
 
 def lone_joint_rows(cuts: JointCuts, *, intercept: bool) -> list[JointRow]:
-    """The same of the joint cuts of a group, which are left without these rows."""
+    """Return the same for the joint cuts of a group, and subtract these rows from them."""
     found = list[JointRow]()
     while len(alone := _of_one(cuts.counts)):
         for own, features in _only_row(cuts, int(alone[0]), intercept=intercept):
@@ -96,12 +97,12 @@ def lone_joint_rows(cuts: JointCuts, *, intercept: bool) -> list[JointRow]:
 
 
 def _of_one(counts: FloatArray) -> IntArray:
-    """Of counts (T,), nan where nothing is made of a cut any more."""
+    """Return the counts (T,) that are one; NaN marks cuts that are no longer used."""
     return np.flatnonzero(np.abs(counts - 1.0) < COUNT_ROUNDING)
 
 
 def _only_row(cuts: JointCuts, place: int, *, intercept: bool) -> list[tuple[int, FloatArray]]:
-    """The class and features f~ (m',) of the row of a cut of one.
+    """Return the class and features f~ (m',) of the row of a cut of one row.
 
     The blocks of a row of one class taken for another are those of its negative of the other class taken for the one,
     but for the constant of an intercept. Nothing where neither that nor a third class tells which it is.
@@ -116,7 +117,7 @@ def _only_row(cuts: JointCuts, place: int, *, intercept: bool) -> list[tuple[int
 
 
 def _unsure(cuts: JointCuts, features: FloatArray, own: int) -> BoolArray:
-    """(T,) of which cuts rounding decides whether a row of a class is in them, or in which blocks."""
+    """Return (T,) the cuts in which rounding decides whether, or in which blocks, a row of a class is."""
     scores = cuts.points @ features
     brackets = scores + 1.0 - scores[:, own : own + 1]
     brackets[:, own] = 0.0

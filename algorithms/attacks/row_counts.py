@@ -12,7 +12,7 @@ SAME_WITHIN = 1e-4
 
 
 class RowCounts:
-    """How often each row is in the data, at least, by what different sets of sums over the same data show.
+    """The minimum number of occurrences of each row, from several sets of sums over the same data.
 
     What one set shows of a row is true, so of several the largest count is.
 

@@ -1,4 +1,4 @@
-"""Which of the records that one can think of are there, by the second moments of all rows in known features.
+"""An attack on the second moments of all rows in known features: which of the possible records are in the data.
 
 A sum of z z^T and of y z over rows is linear in how often each candidate occurs. It has d (d + 1)/2 + d numbers, so a
 few hundred features are enough for ten thousands of equations, of which random quadratic forms are taken, as many as
@@ -54,7 +54,7 @@ class SecondMoments(Attack):
     is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Every sum of moments by itself; folds add up."""
+        """Attack every sum of moments separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
@@ -87,14 +87,14 @@ class _Prices:
 
     @classmethod
     def of(cls, factors: Sequence[float] | None, posed: Posed) -> Self:
-        """Of the classes, if they have some."""
+        """Return the weights of the classes, if there are any."""
         if factors is None:
             return cls()
         each = np.asarray(factors)
         return cls(float(each[posed.signs > 0][0]), tuple(sorted(set(each[posed.signs < 0].tolist()))))
 
     def counts(self, sums: FloatArray, labels: FloatArray) -> FloatArray:
-        """(n,) how many rows, at least, have factors that add up to each of some sums; no whole number where none do.
+        """Return (n,) the minimum number of rows whose factors add up to each sum; a fraction if none do.
 
         Of others with different factors more than _MOST_ALIKE are none.
         """
@@ -109,7 +109,7 @@ class _Prices:
 
 
 def _moments(each: RoundView, problem: int) -> list[FloatArray]:
-    """What a round opens of them for a problem, as `solve` takes it."""
+    """Return the moments that a round opens for a problem, as `solve` takes them."""
     if each.step == "moments":
         return list(each.sums.values())
     if each.step == "newton_sums" and not each.parameters["points"].any():
@@ -123,7 +123,7 @@ def _moments(each: RoundView, problem: int) -> list[FloatArray]:
 def solve(
     moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: _Prices | None = None, problem: int = 0
 ) -> Counts | None:
-    """How often candidates Z (n, d) with labels (n,) occur; None where they cannot make up the moments.
+    """Return how often candidates Z (n, d) with labels (n,) occur; None if they cannot make up the moments.
 
     moments: (d (d + 1)/2 + K d,) the upper triangle of the sum of p z z^T, and the sum of p y z of K problems, of which
     one is taken, if it is not the only one. prices: what p may be; 1 if left out.

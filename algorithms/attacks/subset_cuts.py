@@ -28,7 +28,7 @@ class SubsetCuts(Attack):
     is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Each row once, of all folds together."""
+        """Attack all folds together, each row once."""
         found, unit = [], np.ones(0)
         for rounds in between_scalings(view):
             offset, unit = rounds[0].parameters["offset"], rounds[0].parameters["scale"]
@@ -44,7 +44,7 @@ class SubsetCuts(Attack):
 
 
 def _posed(rounds: tuple[RoundView, ...], kind: int) -> Iterator[tuple[list[IntArray], Series]]:
-    """Problems of a kind as they were posed: the columns of each, and its cuts: w (m,), b and sums (g, m + 2)."""
+    """Yield problems of a kind as they were posed: the columns of each, and its cuts: w (m,), b and sums (g, m + 2)."""
     columns: list[IntArray] = []
     groups, series, kinds = 1, Series(), [0]
     for each in rounds:

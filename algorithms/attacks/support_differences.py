@@ -25,7 +25,7 @@ class SupportDifferences(Attack):
     name = "differences of support sums"
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """Each row once, of all folds together."""
+        """Attack all folds together, each row once."""
         found, residual, unit = [], 0.0, np.ones(0)
         for rounds in between_scalings(view):
             offset, unit = rounds[0].parameters["offset"], rounds[0].parameters["scale"]
@@ -39,7 +39,7 @@ class SupportDifferences(Attack):
 
 
 def _releases(rounds: tuple[RoundView, ...], kind: int) -> list[tuple[IntArray, FloatArray]]:
-    """The columns (m,) and the sums (2m + 1,) of every release of a class, all of its rows among them."""
+    """Return the columns (m,) and the sums (2m + 1,) of every release of a class, including all of its rows."""
     found = []
     for each in rounds:
         if each.step == "class_moments":
@@ -50,7 +50,7 @@ def _releases(rounds: tuple[RoundView, ...], kind: int) -> list[tuple[IntArray, 
 
 
 def _differences(releases: list[tuple[IntArray, FloatArray]], width: int) -> tuple[FloatArray, float]:
-    """(n, p) scaled rows, nan where nothing is known, and by how much their squares differ at most."""
+    """Return (n, p) scaled rows, NaN where unknown, and the largest difference of their squares."""
     rows, residual = [np.zeros((0, width))], 0.0
     for place, (columns, sums) in enumerate(releases):
         for others, other in releases[:place]:

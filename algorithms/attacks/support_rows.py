@@ -1,4 +1,4 @@
-"""Which of the records that one can think of are in the training data, by what the trained point is made of.
+"""An attack on the trained point, which is a combination of training rows: which possible records are in the data.
 
 At the optimum w = sum_i a_i y_i f_i and 0 = sum_i a_i y_i over the training rows, with 0 <= a_i <= C, and a_i = 0 of
 rows beyond the margin. Whoever knows w and has a list of candidates solves for the a_i of those that are at the margin
@@ -47,7 +47,7 @@ class SupportRows(Attack):
         self._C = C
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
-        """The last model that was trained; the coalition's own rows may have a part, and are not ranked."""
+        """Attack the last trained model. The coalition's own rows may contribute, and are not ranked."""
         if prior.candidates is None or not (parts := epochs(view)):
             return
         own = prior.own or Labelled(prior.candidates.rows[:0], prior.candidates.labels[:0])
@@ -59,7 +59,7 @@ class SupportRows(Attack):
             yield Ranking(Labelled(others.rows[near], others.labels[near]), shares[near])
 
     def _points(self, epoch: Epoch, posed: Posed) -> list[FloatArray]:
-        """Each (m + 1,) w and b."""
+        """Return w and b of each point, (m + 1,)."""
         return [] if (point := last_point(epoch, posed)) is None else [point]
 
 
@@ -76,7 +76,7 @@ class SiteSupportRows(SupportRows):
 
 
 def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: Labelled) -> FloatArray | None:
-    """(n,) the part of each of some candidates in a point (m + 1,), which own rows may have a part in, too.
+    """Return (n,) the share of each candidate in a point (m + 1,), to which own rows may contribute too.
 
     nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
     """
@@ -97,7 +97,7 @@ def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: L
 
 
 def last_point(epoch: Epoch, posed: Posed) -> FloatArray | None:
-    """(m + 1,) w and b of a problem: of cutting planes as sites are sent it, of the interior point as released."""
+    """Return (m + 1,) w and b of a problem: the last point sent (cutting planes) or released (interior point)."""
     sent = [each.parameters for each in epoch.rounds if {"w", "b"} <= each.parameters.keys()]
     points = [(each, int(place)) for each in sent for place in np.flatnonzero(_problems(each) == posed.number)]
     if points:
@@ -111,12 +111,12 @@ def last_point(epoch: Epoch, posed: Posed) -> FloatArray | None:
 
 
 def _problems(told: Mapping[str, Any]) -> IntArray:
-    """(k,) of which problems points w (k, m) are."""
+    """Return (k,) the problems of points w (k, m)."""
     return np.asarray(told.get("problems", np.zeros(len(np.atleast_2d(told["w"])), dtype=np.int64)))
 
 
 def among(candidates: Labelled, own: Labelled, epoch: Epoch) -> BoolArray:
-    """(n,) which candidates are rows of the coalition's own."""
+    """Return (n,) which candidates are rows of the coalition's own."""
     same = np.zeros(len(candidates.rows), dtype=np.bool_)
     for row, label in zip(*own, strict=True):
         near = (np.abs(candidates.rows - row) <= SAME_WITHIN * epoch.scale.scale).all(axis=1)

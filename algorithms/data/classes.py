@@ -21,14 +21,14 @@ Scheme = Literal["ovr", "ovo", "joint"]
 
 
 def problems_of(classes: int, scheme: Scheme) -> int:
-    """How many these are; one of two classes."""
+    """Return the number of binary problems; one for two classes."""
     if classes == 2 or scheme == "joint":
         return 1
     return classes if scheme == "ovr" else classes * (classes - 1) // 2
 
 
 def one_against_rest(labels: FloatArray, classes: int) -> FloatArray:
-    """(K, n) of +1 for the rows of a class and -1 for all others, of labels (n,); of two classes (1, n), as they are.
+    """Return (K, n) +1 for the rows of a class and -1 for the others, from labels (n,); (1, n) for two classes.
 
     A row whose number is that of no class is -1 in all of them.
     """
@@ -38,30 +38,31 @@ def one_against_rest(labels: FloatArray, classes: int) -> FloatArray:
 
 
 def members(problems: FloatArray) -> FloatArray:
-    """(K, n) of 0 and 1: which rows are of each class, by one against the rest (K, n), or (1, n) of two classes."""
+    """Return (K, n) of 0 and 1: which rows are of each class, from one against the rest (K, n), or (1, n) for two
+    classes."""
     if len(problems) == 1:
         return np.stack([problems[0] < 0, problems[0] > 0]).astype(np.float64)
     return np.asarray(problems > 0, dtype=np.float64)
 
 
 def numbers(problems: FloatArray) -> IntArray:
-    """(n,) the number of each row's class, by one against the rest (K, n), or (1, n) of two classes."""
+    """Return (n,) the class number of each row, from one against the rest (K, n), or (1, n) for two classes."""
     return np.asarray(members(problems).argmax(axis=0))
 
 
 def pairs(classes: int) -> IntArray:
-    """(K (K - 1) / 2, 2) numbers of every two classes i < j."""
+    """Return (K (K - 1) / 2, 2) the numbers of every two classes i < j."""
     return np.array(list(combinations(range(classes), 2)), dtype=np.int64)
 
 
 def one_against_one(problems: FloatArray) -> FloatArray:
-    """(K (K - 1) / 2, n) of +1 for the first class of a pair, -1 for the second, 0 for all others."""
+    """Return (K (K - 1) / 2, n) +1 for the first class of a pair, -1 for the second, 0 for all others."""
     of_class = members(problems)
     return np.stack([of_class[i] - of_class[j] for i, j in pairs(len(of_class))])
 
 
 def signs_of(classes: int, scheme: Scheme) -> FloatArray:
-    """(P, K) the label that rows of each class have in each binary problem, 0 of a class that is not part of it."""
+    """Return (P, K) the label of each class in each binary problem, 0 for a class that is not part of it."""
     if classes == 2:
         return np.array([[-1.0, 1.0]])
     against_rest = one_against_rest(np.arange(classes, dtype=np.float64), classes)
@@ -69,7 +70,7 @@ def signs_of(classes: int, scheme: Scheme) -> FloatArray:
 
 
 def ranked_by_votes(values: FloatArray, classes: int) -> FloatArray:
-    """(n, K) scores of the classes from the values (n, K (K - 1) / 2) of one against one.
+    """Return (n, K) scores of the classes from the values (n, K (K - 1) / 2) of one against one.
 
     A pair's value from 0 on is a vote for its first class. Scores are the votes, less K - 3/2, so that who wins all of
     its pairs is above 0, and margins added up decide between equal numbers of votes, as in scikit-learn: what is added
@@ -85,7 +86,8 @@ def ranked_by_votes(values: FloatArray, classes: int) -> FloatArray:
 
 
 def above_others(values: FloatArray) -> FloatArray:
-    """(n, K) scores from values (n, K) of the classes of a joint problem: each less the largest of the others."""
+    """Return (n, K) scores from values (n, K) of the classes of a joint problem: each minus the largest of the
+    others."""
     places = np.arange(len(values))
     best = values.argmax(axis=1)
     without = values.copy()
@@ -96,7 +98,7 @@ def above_others(values: FloatArray) -> FloatArray:
 
 
 def log_odds(logarithms: FloatArray) -> FloatArray:
-    """Scores from (n, K) logarithms of what classes are proportionally likely: of each against all others together.
+    """Return scores from (n, K) logarithms of unnormalized class probabilities: each class against all others together.
 
     (n,) of the second against the first where there are two.
     """
@@ -107,7 +109,7 @@ def log_odds(logarithms: FloatArray) -> FloatArray:
 
 
 def called(scores: FloatArray, threshold: float = 0.0) -> IntArray:
-    """(n,) the number of the class that rows are called by scores (n,) or (n, K); of equal ones the first.
+    """Return (n,) the predicted class number by scores (n,) or (n, K); the first of equal ones.
 
     threshold: of two classes, the score from which a row is called the second.
     """

@@ -71,12 +71,12 @@ class Columns:
         return [*self.numeric, *self.vocabulary.columns, *(f"{self.numeric[j]}{INDICATED}" for j in indicated)]
 
     def encode(self, numeric: FloatArray, categorical: NDArray[np.str_]) -> FloatArray:
-        """(n, p) rows of numeric columns (n, q) and categorical ones (n, r) as text, not yet scaled."""
+        """Return (n, p) encoded rows of numeric columns (n, q) and categorical ones (n, r) as text, not yet scaled."""
         encoded = self.vocabulary.encode(numeric, categorical)
         return encoded if self.filling is None else self.filling(numeric, encoded)
 
     def __call__(self, numeric: FloatArray, categorical: NDArray[np.str_]) -> FloatArray:
-        """(n, p) scaled rows of numeric columns (n, q) and categorical ones (n, r) as text."""
+        """Return (n, p) scaled rows of numeric columns (n, q) and categorical ones (n, r) as text."""
         return self.scale(self.encode(numeric, categorical))
 
     def to_arrays(self, selected: IntArray | None = None) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""What a round takes on the way: by which secure sum, and over which links."""
+"""The conditions of a round: its secure sum and its links."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.ring import RING
 
 MACHINE_BYTES_PER_S = 5e8
-"""What this machine's own network carries where no condition says less."""
+"""The speed of this machine's own network, unless a condition is slower."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Conditions:
     bytes_per_s: float = MACHINE_BYTES_PER_S
 
     def sum_s(self, sites: int, numbers: int, told: int) -> float:
-        """Seconds that one sum of so many numbers takes, and the order for it, of so many numbers to each site.
+        """Return the seconds of a sum of this many numbers, including the order with `told` numbers to each site.
 
         Messages on the critical path wait for each other; where long vectors go in chunks, one behind the other, a
         site's share of all bytes is what takes longest.

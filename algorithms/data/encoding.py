@@ -56,13 +56,13 @@ class Vocabulary:
         return tuple(f"{column}={value}" for column, values in self.values.items() for value in values)
 
     def encode(self, numeric: FloatArray, categorical: NDArray[np.str_]) -> FloatArray:
-        """Rows (n, p + 0/1 columns) as the sites encode theirs; an unknown value is 0 in all columns."""
+        """Return rows (n, p + 0/1 columns) as the sites encode theirs; an unknown value is 0 in all columns."""
         columns = zip(categorical.T, self.values.values(), strict=True)
         return np.hstack([numeric, *(_equal(column, values) for column, values in columns)])
 
 
 def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict[str, list[str]]:
-    """The union of the sites' values of some categorical columns, sorted, by column name.
+    """Return the union of the sites' values of some categorical columns, sorted, by column name.
 
     columns: their names by their number. Raises FederationError for a column with too many values to agree on.
     """
@@ -73,7 +73,7 @@ def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict
         if slots > MAX_SLOTS:
             name = next(iter(open_columns.values()))
             raise FederationError(
-                f"Column {name!r} has more categories than the {MAX_VALUES} that can be agreed on; leave it out by "
+                f"Column {name!r} has more categories than the {MAX_VALUES} that can be agreed on; add it to "
                 "data.ignore if it is an identifier, or declare them in data.categories."
             )
         for batch in _batches(open_columns, slots):
@@ -83,7 +83,7 @@ def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict
 
 
 def _batches(columns: Mapping[int, str], slots: int) -> Iterator[dict[int, str]]:
-    """The columns, so many at a time as one message carries the tables of, in the widest encoding."""
+    """Yield the columns in batches whose tables fit one message, in the widest encoding."""
     remaining = iter(columns.items())
     count = max(1, MAX_ARRAY_BYTES // (2 * 8 * slots * RECORD))
     while batch := dict(itertools.islice(remaining, count)):
@@ -91,7 +91,7 @@ def _batches(columns: Mapping[int, str], slots: int) -> Iterator[dict[int, str]]
 
 
 def _agree_on(federation: Federation, columns: Mapping[int, str], slots: int, salt: str) -> dict[str, list[str]]:
-    """The values of those columns whose tables can be read, in one sum."""
+    """Return the values of those columns whose tables can be read, in one sum."""
     tables = federation.sum(
         "category_tables",
         shape=(len(columns), slots, RECORD),
@@ -105,7 +105,8 @@ def _agree_on(federation: Federation, columns: Mapping[int, str], slots: int, sa
 
 
 def table_of(values: Sequence[str], slots: int, salt: str) -> FloatArray:
-    """(slots, 73): a site's values in the slots their hashes name. Raises StepRefused for one too long.
+    """Return the (slots, 73) table of a site's values in the slots of their hashes. Raises StepRefused for one too
+    long.
 
     Where a slot would be too full no value is put in, but something everywhere that no value leaves.
     """
@@ -125,7 +126,7 @@ def table_of(values: Sequence[str], slots: int, salt: str) -> FloatArray:
 
 
 def one_hot(codes: IntArray, categories: Sequence[str], values: Sequence[str]) -> FloatArray:
-    """(n, len(values)) of 0 and 1 for codes (n,) of `categories`; one not among `values` is 0 in all columns."""
+    """Return (n, len(values)) of 0 and 1 for codes (n,) of `categories`; one not among `values` is 0 in all columns."""
     return _equal(np.array(categories, dtype=np.str_)[codes], values)
 
 
@@ -142,7 +143,7 @@ def _equal(text: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
 
 
 def _places(encoded: bytes, slots: int, salt: str) -> tuple[list[int], bytes]:
-    """The slots of a value, one in each part of the table, and the bytes that recognise it there."""
+    """Return the slots of a value, one in each part of the table, and the bytes that identify it there."""
     digest = hashlib.sha256(salt.encode() + b"\0" + encoded).digest()
     part = slots // PLACES
     drawn = (int.from_bytes(digest[8 * place : 8 * place + 8], "big") for place in range(PLACES))
@@ -150,13 +151,13 @@ def _places(encoded: bytes, slots: int, salt: str) -> tuple[list[int], bytes]:
 
 
 def _record(encoded: bytes, check: bytes) -> IntArray:
-    """(73,) what a value puts into each of its slots."""
+    """Return (73,) the numbers that a value adds to each of its slots."""
     record = b"\1" + encoded.ljust(MAX_VALUE_BYTES, b"\0") + check
     return np.frombuffer(record, dtype=np.uint8).astype(np.int64)
 
 
 def _values_in(table: FloatArray, slots: int, salt: str) -> list[str] | None:
-    """The values of a summed table, or None if not all of them can be told from each other."""
+    """Return the values of a summed table, or None if they cannot all be separated."""
     left = np.rint(table).astype(np.int64)
     values = []
     waiting = np.flatnonzero(left[:, 0]).tolist()
@@ -172,7 +173,7 @@ def _values_in(table: FloatArray, slots: int, salt: str) -> list[str] | None:
 
 
 def _alone_in(record: IntArray, slot: int, slots: int, salt: str) -> bytes | None:
-    """The value that a slot holds, if it holds one only."""
+    """Return the value of a slot if it holds only one."""
     if record[0] <= 0 or (record < 0).any() or (record % record[0]).any() or record.max() > 255 * record[0]:
         return None
     letters = bytes((record[1:] // record[0]).astype(np.uint8))

@@ -58,18 +58,18 @@ _SCALE_STEPS = {
     "minmax": ("agree_secret", "column_extremes"),
     "none": (),
 }
-"""What each common scale is agreed on by."""
+"""The steps by which each common scale is computed."""
 
 
 class Scorer(Protocol):
-    """What makes decision values of rows; see `contract.Model`."""
+    """A model that computes decision values of rows; see `contract.Model`."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], parts: Sequence[Mapping[str, NDArray[Any]]] = ()) -> Self:
-        """The model in a file."""
+        """Return the model in a file."""
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p)."""
+        """Return (n,) decision values of scaled rows (n, p)."""
 
 
 class ColumnSums(SitePart):
@@ -86,25 +86,25 @@ class ColumnSums(SitePart):
         }
     )
     def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
-        """(k, slots, record): this site's categories of k columns as summable tables; see `encoding`."""
+        """Return the (k, slots, record) tables of this site's categories of k columns, to be summed; see `encoding`."""
         known = {column: self._site.open_categories(column) for column in columns}
         return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
 
     @step
     def missing_values(self) -> FloatArray:
-        """(q,): how many training rows have no value in each numeric column."""
+        """Return the (q,) number of training rows without a value in each numeric column."""
         return np.asarray(
             np.isnan(self._site.partition.arrays["numeric"][self._site.training]).sum(axis=0), dtype=np.float64
         )
 
     @step(bound=math.inf)
     def known_values(self) -> FloatArray:
-        """(q,): of each numeric column the sum of the values that the training rows have."""
+        """Return the (q,) sum of the known values of the training rows in each numeric column."""
         return np.asarray(np.nansum(self._numeric, axis=0))
 
     @step(bound=math.inf)
     def column_sums(self) -> FloatArray:
-        """(p,) sums of the columns."""
+        """Return the (p,) sums of the columns."""
         return np.asarray(self._training_rows.sum(axis=0))
 
     @step(
@@ -114,12 +114,12 @@ class ColumnSums(SitePart):
         },
     )
     def column_squares(self, mean: FloatArray) -> FloatArray:
-        """(p,) sums of squared distances from the mean."""
+        """Return the (p,) sums of squared distances from the mean."""
         return np.asarray(((self._training_rows - mean) ** 2).sum(axis=0))
 
     @step(bound=math.inf)
     def column_extremes(self) -> FloatArray:
-        """(2, n sites, p): this site's minima and maxima, each in a place that only the sites know."""
+        """Return the (2, n sites, p) this site's minima and maxima, each in a place that only the sites know."""
         site, rows = self._site, self._training_rows
         sites = site.channel.sites
         table = np.zeros((2, len(sites), rows.shape[1]))
@@ -158,7 +158,7 @@ class Evaluation(SitePart):
         }
     )
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
-        """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
+        """Return the (4 + 2 bins,), or for more classes more, counts of the held-out rows, as a model scores them.
 
         See `score_counts`. Raises OrderRefused for more bins than a test at sites has, or none.
 
@@ -172,9 +172,19 @@ class Evaluation(SitePart):
             return np.zeros(size_of(classes, bins))
         return counted(self._decisions(model, kept=kept), labels, threshold, bins)
 
-    @step(bound=math.inf)
-    def own_model_counts(self, model: FloatArray, threshold: float, kept: bool, classes: int) -> FloatArray:
-        """(10,) sums over the rows that are held out, by this site's own model and by the federated one.
+    @step(
+        bound=math.inf,
+        told={
+            "model": free(
+                "a file of the agreed kind of model",
+                "ten sums over the held-out rows by a model of its choice, beside the site's own",
+            ),
+            "threshold": free("any number", "the number of held-out rows above one more value"),
+            "kept": free("true or false", "the site's own part with the model, or the model alone"),
+        },
+    )
+    def own_model_counts(self, model: FloatArray, threshold: float, kept: bool) -> FloatArray:
+        """Return (10,) the sums over the rows that are held out, by this site's own model and by the federated one.
 
         See `OwnCounts`. The own model is of this site's training rows alone.
 
@@ -191,7 +201,7 @@ class Evaluation(SitePart):
         if not site.tested.any() or not site.training.any():
             return OwnCounts().to_array()
         train, test = Labelled(site.scaled, labels[site.training]), Labelled(site.rows_tested, labels[site.tested])
-        names = tuple(map(str, site.terms.reading.get("classes") or range(classes)))
+        names = tuple(map(str, site.terms.reading.get("classes") or range(max(2, len(every)))))
         settings = site.settings_type(**site.terms.settings)
         own = own_scores(site.own_method, settings, EvaluationRows(train, test, None, names, site.weights))
         return OwnCounts.of(self._decisions(model, kept=kept), own, test.labels, threshold).to_array()
@@ -254,7 +264,7 @@ class HorizontalSite(SiteProgram):
         return each_model(terms, stage(stage(preparation(terms)), any_order(own)))
 
     def held(self) -> tuple[int, list[str]]:
-        """All rows, and the columns of the source."""
+        """Return the number of rows, and the columns of the source."""
         return rows_and_columns(self.partition)
 
     @property
@@ -429,7 +439,7 @@ class _Agreement:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What is public of the rows that sites hold ready: columns after encoding, and the training rows at each site.
+    """The public facts on the rows that sites hold ready: columns after encoding, and training rows at each site.
 
     Parameters
     ----------
@@ -518,11 +528,11 @@ class HorizontalTask:
 
     @property
     def problems(self) -> int:
-        """How many binary problems tell each class from the others: one where there are two classes."""
+        """The number of binary problems of one class against the rest: one for two classes."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
     def prepare(self, federation: Federation) -> Prepared:
-        """Have the sites encode and scale their rows, by what they agree on in sums. The rounds are of phase "setup".
+        """Encode and scale the rows at the sites, by what they agree on in sums. The rounds are of phase "setup".
 
         Rounds that follow build on it: run it within `federation.until_stable`.
         """
@@ -559,7 +569,7 @@ class HorizontalTask:
         return filling, rescaled(federation, statistics.scale(self.scaling, indicated))
 
     def _filling(self, federation: Federation, rows: int) -> Filling:
-        """Means of what is known, by sums, and the rows filled with them; 0 for a column of which nothing is.
+        """Compute means of known values by sums, and fill the rows with them; 0 for a column without any.
 
         Raises FederationError, before any value is summed, where the mean would be that of one row or two.
         """
@@ -591,7 +601,7 @@ class HorizontalTask:
 def agree_vocabulary(
     federation: Federation, columns: Sequence[str], declared: Mapping[str, Sequence[str]], seed: int
 ) -> Vocabulary:
-    """The values of every categorical column: declared ones as they are, the others by secure sums."""
+    """Agree on the values of every categorical column: declared ones as they are, the others by secure sums."""
     undeclared = {number: column for number, column in enumerate(columns) if column not in declared}
     agreed = encoding.agree(federation, undeclared, seed)
     values = {column: agreed[column] if column in agreed else sorted(declared[column]) for column in columns}
@@ -600,12 +610,12 @@ def agree_vocabulary(
 
 
 def count_rows(federation: Federation) -> dict[str, int]:
-    """Training rows at each site, which the sites do not hide."""
+    """Return the number of training rows at each site, which the sites do not hide."""
     return {site: int(count) for site, count in federation.gather("row_count", shape=()).items()}
 
 
 def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: int) -> Scale:
-    """Offset and scale of each column from sums over the sites, and the rows put on it.
+    """Compute offset and scale of each column from sums over the sites, and scale the rows.
 
     standard: mean and standard deviation. minmax: to [-1, 1]; the coordinator sees each site's extremes, which are
     single patients' values, though not whose. A constant column keeps scale 1. The figures are rounded to 12
@@ -627,7 +637,7 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
 
 
 def rescaled(federation: Federation, found: Scale) -> Scale:
-    """Have the rows put on a scale, which is rounded first, and return it."""
+    """Round a scale, order the sites to apply it to their rows, and return it."""
     agreed = Scale(_rounded(found.offset), _rounded(found.scale))
     federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale)
     return agreed

@@ -1,4 +1,4 @@
-"""What a site is handed: the names of a partition's arrays and values, said in one place.
+"""The names of the arrays and values in a site's partition.
 
 numeric (n, p) and codes (n, q): the columns; codes count the values that `categories` lists for each categorical one.
 weights (n,): of rows, only where they have some. apart (n,): 1 of rows that are never trained on, but calibrate what
@@ -26,7 +26,7 @@ NO_FOLD = -1
 
 
 def held_out(folds: IntArray, fold: int) -> NDArray[np.bool_]:
-    """(n,) which rows a fold holds out, by the folds (n,) or, where cross-validation is repeated, (n, repeats)."""
+    """Return (n,) which rows a fold holds out, from the folds (n,) or, with repeated cross-validation, (n, repeats)."""
     return np.asarray((folds.reshape(len(folds), -1) == fold).any(axis=1))
 
 
@@ -44,7 +44,7 @@ def require_agreed(fold: int | None, folds: int) -> None:
 
 
 def rows_and_columns(partition: Partition) -> tuple[int, list[str]]:
-    """How many rows a partition has, and the names of their columns."""
+    """Return the number of rows of a partition, and the names of its columns."""
     return len(partition.arrays["numeric"]), [*partition.values["numeric"], *partition.values["categorical"]]
 
 
@@ -61,7 +61,7 @@ def site_partition(
     apart: NDArray[np.bool_] | None = None,
     classes: int = 2,
 ) -> Partition:
-    """What one site holds.
+    """Return the data of one site.
 
     Parameters
     ----------

@@ -82,11 +82,11 @@ class PublicTask:
 
     @property
     def problems(self) -> int:
-        """How many binary problems tell each class from the others: one where there are two classes."""
+        """The number of binary problems of one class against the rest: one for two classes."""
         return 1 if self.classes == 2 else self.classes
 
     def prepare(self, federation: Federation) -> None:
-        """Have the sites encode and scale their rows as the public ones are. The round is of phase "setup"."""
+        """Encode and scale the rows at the sites like the public ones. The round is of phase "setup"."""
         scale = self.columns.scale
         with federation.phase("setup"):
             federation.run(
@@ -106,7 +106,7 @@ def public_columns(
     method: ScaleName,
     ranges: Mapping[str, Sequence[float]],
 ) -> Columns:
-    """Columns and scale from public rows, numeric (n, q) and categorical (n, r) as text.
+    """Return columns and scale from public rows, numeric (n, q) and categorical (n, r) as text.
 
     Categories are those declared, or those that public rows have. ranges: lowest and highest value of numeric columns
     whose range is declared, which then go to [-1, 1].

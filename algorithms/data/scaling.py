@@ -12,7 +12,7 @@ from fedsvm.federation.arrays import FloatArray
 ScaleName = Literal["standard", "minmax", "none"]
 
 _CONSTANT = 1e-9
-"""What is left of a constant column is the rounding of its mean, not a deviation to divide by."""
+"""The largest deviation of a constant column relative to its mean, caused by rounding."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Scale:
     scale: FloatArray
 
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """Rows (n, p) on the common scale."""
+        """Return rows (n, p) on the common scale."""
         return np.asarray((rows - self.offset) / self.scale)
 
     def linear(self, coef: FloatArray, intercept: float | FloatArray) -> dict[str, FloatArray]:
-        """`coef_` (P, p) and `intercept_` (P,) of rows as they are, from a model that is linear in scaled ones."""
+        """Return `coef_` (P, p) and `intercept_` (P,) for unscaled rows, from a model that is linear in scaled ones."""
         weights = coef / self.scale
         return {"coef_": weights, "intercept_": intercept - weights @ self.offset}
 
     @classmethod
     def of(cls, columns: FloatArray, method: ScaleName) -> Self:
-        """The scale of columns (n, p) that are here: standard, minmax (to [-1, 1]) or none. Constants keep scale 1."""
+        """Return the scale of columns (n, p): standard, minmax (to [-1, 1]) or none. Constants keep scale 1."""
         if method == "standard":
             return cls.standard(columns.mean(axis=0), columns.std(axis=0))
         if method == "minmax":
@@ -42,17 +42,17 @@ class Scale:
 
     @classmethod
     def standard(cls, mean: FloatArray, deviation: FloatArray) -> Self:
-        """From means and standard deviations (p,)."""
+        """Return the scale for means and standard deviations (p,)."""
         varies = deviation > _CONSTANT * np.abs(mean)
         return cls(mean, np.where(varies, deviation, 1.0))
 
     @classmethod
     def minmax(cls, low: FloatArray, high: FloatArray) -> Self:
-        """To [-1, 1], from the smallest and largest values (p,)."""
+        """Return the scale to [-1, 1], from the smallest and largest values (p,)."""
         half = (high - low) / 2
         return cls((high + low) / 2, np.where(half > 0, half, 1.0))
 
     @classmethod
     def none(cls, columns: int) -> Self:
-        """Columns as they are."""
+        """Return the scale that leaves columns unchanged."""
         return cls(np.zeros(columns), np.ones(columns))

@@ -1,4 +1,4 @@
-"""How many of a site's rows a model calls what, and what their decision values are, as counts that can be summed."""
+"""Counts of a site's rows by prediction and by decision value, which can be summed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ MAX_BINS = 1000
 
 
 def size_of(classes: int, bins: int) -> int:
-    """How many counts there are."""
+    """Return the number of counts."""
     return 4 + 2 * bins if classes == 2 else classes * classes + 2 * classes * bins
 
 
 def counted(decisions: FloatArray, labels: FloatArray, threshold: float, bins: int) -> FloatArray:
-    """(4 + 2 bins,) counts of one site's rows: by call and class, then by decision value of each class.
+    """Return (4 + 2 bins,) counts of one site's rows: by prediction and class, then by decision value of each class.
 
     decisions (n,), labels (1, n) of +1 and -1. Of K classes decisions are (n, K), labels (K, n), each class against the
     others, and counts (K^2 + 2 K bins,): rows by class and call, then by each class's decision value its own rows and
@@ -46,6 +46,6 @@ def _counted_by_class(decisions: FloatArray, own: IntArray, bins: int) -> FloatA
 
 
 def _binned(decisions: FloatArray, bins: int) -> IntArray:
-    """The bin of each decision value."""
+    """Return the bin of each decision value."""
     squashed = decisions / (1 + np.abs(decisions))
     return np.asarray(np.minimum((bins * (squashed + 1) / 2).astype(np.int64), bins - 1))

@@ -58,7 +58,7 @@ _LONGEST = 1.2
 
 @dataclass(frozen=True)
 class NoisyStatistics:
-    """What a release says of all rows.
+    """Noisy statistics of all rows, as the sites released them.
 
     Attributes
     ----------

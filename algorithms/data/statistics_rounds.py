@@ -95,7 +95,7 @@ def statistics_script(terms: Terms) -> Script:
 
 
 class Holder(Protocol):
-    """What the sums read of a site."""
+    """The attributes of a site that the sums read."""
 
     channel: Channel
     terms: Terms
@@ -260,7 +260,7 @@ def _column(
 def take_statistics(
     federation: Federation, plan: StatisticsPlan, names: Sequence[str], vocabulary: Vocabulary, classes: int
 ) -> NoisyStatistics:
-    """Have the sites release noisy statistics of their rows. Raises FederationError where a range is required.
+    """Release noisy statistics of the rows of all sites. Raises FederationError where a range is required.
 
     Parameters
     ----------

@@ -52,7 +52,7 @@ class VerticalSite(SiteProgram):
         return aligned(terms, "prepare_fold", "fold_counts", "labels_of", any_order(own))
 
     def held(self) -> tuple[int, list[str]]:
-        """All records, and the columns of the source that are here."""
+        """Return the number of records, and the columns of the source at this site."""
         return rows_and_columns(self.partition)
 
     @step(opens="value")
@@ -146,13 +146,14 @@ def aligned(terms: Terms, *parts: Script | str) -> Script:
 
 
 def encoded(numeric: FloatArray, codes: IntArray, categories: Sequence[Sequence[str]]) -> FloatArray:
-    """(n, p + 0/1 columns): categorical columns (n, q) become one column per category, behind the numeric ones."""
+    """Return (n, p + 0/1 columns): categorical columns (n, q) become one column per category, after the numeric
+    ones."""
     blocks = [one_hot(column, names, names) for column, names in zip(codes.T, categories, strict=True)]
     return np.hstack([numeric, *blocks])
 
 
 def column_names(numeric: Sequence[str], categorical: Sequence[str], categories: Sequence[Sequence[str]]) -> list[str]:
-    """Names of the columns that `encoded` makes."""
+    """Return the names of the columns that `encoded` makes."""
     pairs = zip(categorical, categories, strict=True)
     return [*numeric, *(f"{column}={name}" for column, names in pairs for name in names)]
 
@@ -185,7 +186,7 @@ class VerticalTask:
     records: Records = field(init=False)
 
     def prepare(self, federation: Federation) -> Records:
-        """Have the sites hold the fold out and scale their columns. The rounds are of phase "setup"."""
+        """Hold out the fold and scale the columns at the sites. The rounds are of phase "setup"."""
         with federation.phase("setup"):
             self.records = hold_out(federation, self.fold, self.scaling, self.classes)
         return self.records
@@ -201,7 +202,7 @@ class Records:
 
 
 def align(federation: Federation, by: Align) -> int:
-    """Have the sites put the records that all of them hold in one order; how many these are.
+    """Put the records that all sites hold in one order, and return their number.
 
     Raises FederationError where there are none, or positions cannot tell; SiteFailed for identifiers that are there
     twice.
@@ -237,7 +238,7 @@ def _same_count(federation: Federation) -> int:
 
 
 def hold_out(federation: Federation, fold: int | None, scale: ScaleName, classes: int = 2) -> Records:
-    """Have the sites hold the records of a fold out and scale the others; the labels of these.
+    """Hold out the records of a fold at the sites, and scale the others. Return their labels.
 
     Raises FederationError where the sites do not fit together: other records held out, no labels, or labels that
     disagree.
@@ -261,7 +262,7 @@ def hold_out(federation: Federation, fold: int | None, scale: ScaleName, classes
 def labels_of(
     federation: Federation, count: int, label_sites: Sequence[str], *, held_out: bool, classes: int = 2
 ) -> FloatArray:
-    """(n,) labels of +1 and -1, or numbers of more classes.
+    """Return (n,) labels of +1 and -1, or class numbers.
 
     Raises FederationError where sites that hold them disagree.
     """
@@ -280,10 +281,10 @@ def labels_of(
 
 
 def count_columns(federation: Federation) -> int:
-    """Columns of all sites together, which they do not hide."""
+    """Return the number of columns of all sites together, which they do not hide."""
     return sum(int(count) for count in federation.gather("column_count", shape=()).values())
 
 
 def max_squared_norm(federation: Federation) -> float:
-    """A bound on the squared length of any record: the sum of the sites' longest parts."""
+    """Return a bound on the squared length of any record: the sum of the sites' longest parts."""
     return float(federation.sum("longest", shape=(), bound=np.inf)) * (1 + 1e-9) + 1e-9

@@ -39,7 +39,7 @@ _FAMILIES = {
 
 @functools.cache
 def classifier(name: str) -> Any:
-    """The estimator class of an algorithm.
+    """Return the estimator class of an algorithm.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the estimators have in common: scikit-learn's contract, around sites in processes of their own.
+"""The base of the estimators: scikit-learn's contract, with sites in processes of their own.
 
 An estimator has all rows in hand, deals them to sites on this machine, and trains as a federation would: what leaves a
 site, and what it costs, is in `result_`. When `fit` returns, or is interrupted, its processes are gone.
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """What sites in processes of their own learn from labelled rows."""
+    """An estimator that sites in processes of their own train on labeled rows."""
 
     scale: Annotated[ScaleName, doc("The common scale of columns.")] = "standard"
     sites: Annotated[Count, doc("To how many sites rows or columns are dealt, where nothing says who holds what.")] = 3
@@ -72,7 +72,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     @property
     @abstractmethod
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
-        """What is run over the sites."""
+        """The algorithm to run over the sites."""
 
     def _checked(self, X: Any, y: Any) -> tuple[Frame, FloatArray]:
         """Return rows and labels (n,): +1 for the second of two classes and -1 for the first, or numbers of more.
@@ -104,7 +104,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return rows.numeric
 
     def _parameter(self, name: str) -> Any:
-        """One of the family's parameters. Raises ValueError if it will not do."""
+        """Return one of the family's parameters. Raises ValueError if it is invalid."""
         (setting,) = [setting for setting in settings(type(self)) if setting.name == name]
         try:
             return setting.checked(getattr(self, name))
@@ -112,7 +112,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f"{name} {error}") from None
 
     def _seed(self) -> int:
-        """A number from 0 for the generators of the experiment: `random_state` itself, else drawn."""
+        """Return a seed for the experiment from `random_state`, or draw one."""
         state = self.random_state
         if state is None:
             return int(np.random.default_rng().integers(_SEEDS))
@@ -123,7 +123,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return int(state)
 
     def _secure_sum(self, sites: int) -> SecureSum:
-        """The sum that is asked for. Raises ValueError for one that so many sites cannot run."""
+        """Return the requested sum. Raises ValueError for one that this number of sites cannot run."""
         if not isinstance(self.sum, str) or self.sum not in SUMS:
             raise ValueError(f"sum must be one of {', '.join(SUMS)}, got {self.sum!r}")
         make, given = SUMS[self.sum], {} if self.sum_options is None else self.sum_options
@@ -139,7 +139,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if sites < made.min_sites:
             raise ValueError(
                 f"A {self.sum} sum needs {made.min_sites} sites or more and there are {sites}; with fewer it hides"
-                " nothing. Have more sites, or another sum."
+                " nothing. Add sites, or choose another sum."
             )
         return made
 
@@ -204,7 +204,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     """
 
     algorithm: ClassVar[str]
-    """What a scenario calls what is trained."""
+    """The name of the algorithm in a scenario."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -212,7 +212,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         return tags
 
     def decision_function(self, X: Any) -> FloatArray:
-        """Decision values of rows.
+        """Return decision values of rows.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         return values
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row.
+        """Return the class of each row.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
 
     @property
     def _is_calibrated(self) -> bool:
-        """Whether rows are set apart to calibrate the model by."""
+        """True if rows are set apart to calibrate the model."""
         return False
 
     @property
@@ -260,7 +260,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         return ALGORITHMS[self.algorithm]
 
     def _settings(self, public_rows: int = 0) -> Any:
-        """What the algorithm is told. Raises ValueError for a parameter that will not do."""
+        """Return the algorithm's settings. Raises ValueError for an invalid parameter."""
         algorithm = self._algorithm
         chosen = checked(algorithm.Settings, self)
         for problem in algorithm.problems(chosen, Outline(public_rows, models=1, calibrated=self._is_calibrated)):
@@ -294,7 +294,7 @@ def _site(site: report.SiteReport, held: Partition) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A dataclass as a dictionary, with lists in place of tuples, as a result has it."""
+    """Return a dataclass as a dictionary, with lists instead of tuples, as in a result."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = dataclasses.asdict(value)
     if isinstance(value, Mapping):
@@ -318,7 +318,7 @@ def estimator(kind: E) -> E:
 
 
 def _typed(setting: Setting) -> str:
-    """Type and default, as scikit-learn's documentation writes them."""
+    """Return type and default, as scikit-learn's documentation writes them."""
     try:
         requirement = setting.requirement
     except KeyError:  # of a type that no scenario file can hold

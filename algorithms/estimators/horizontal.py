@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowsEstimator(FederatedEstimator):
-    """What is learnt over sites that hold rows."""
+    """An estimator over sites that hold rows."""
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
         """Learn from rows that sites hold.
@@ -66,20 +66,18 @@ class RowsEstimator(FederatedEstimator):
         """Train on checked rows and labels (n,), see `Labelled`, and keep the result."""
 
     def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
-        """Which of the rows `indices`, of `rows` in all, each site holds."""
+        """Return which of the rows `indices`, of `rows` in all, each site holds."""
         if groups is None:
             sites = self._parameter("sites")
             if len(indices) < sites:
-                raise ValueError(f"n_samples={len(indices)} rows cannot be dealt to {sites} sites; have fewer.")
+                raise ValueError(f"n_samples={len(indices)} rows cannot be split over {sites} sites; use fewer sites.")
             dealt = np.random.default_rng([seed, 1]).permutation(indices)
             parts = np.array_split(dealt, sites)
             return {f"site-{number}": np.sort(part) for number, part in enumerate(parts, start=1)}
         names = _names(groups, rows)
         held = {_site_name(name): indices[names[indices] == name] for name in np.unique(names).tolist()}
         if empty := [name for name, mine in held.items() if not len(mine)]:
-            raise ValueError(
-                f"groups: no row is left to {', '.join(empty)} when public rows are set apart; leave it out."
-            )
+            raise ValueError(f"groups: no row is left to {', '.join(empty)} when public rows are set apart; remove it.")
         return held
 
     def _partitions(
@@ -148,7 +146,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
 
 
 def _names(groups: Any, rows: int) -> NDArray[np.str_]:
-    """(n,) the site of each row, as text. Raises ValueError for a row without one."""
+    """Return (n,) the site of each row, as text. Raises ValueError for a row without one."""
     sites = np.asarray(groups)
     if sites.shape != (rows,):
         raise ValueError(f"groups must say a site for each of {rows} rows, got shape {sites.shape}.")
@@ -158,7 +156,7 @@ def _names(groups: Any, rows: int) -> NDArray[np.str_]:
 
 
 def _site_name(name: str) -> str:
-    """The name, if a site can have it."""
+    """Return the name if it is valid for a site."""
     if not _NAME.fullmatch(name) or name == COORDINATOR:
         raise ValueError(
             f"groups: the name of a site must be made of at most 64 letters, digits, dots, hyphens and underscores, "
@@ -262,7 +260,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
 
     @available_if(_is_to_be_calibrated)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> FloatArray:
-        """Probabilities of the classes, by a sigmoid that was fitted on rows set apart; needs `calibration` above 0.
+        """Return probabilities of the classes, by a sigmoid fitted on rows set apart. Requires `calibration` above 0.
 
         Parameters
         ----------
@@ -285,7 +283,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
         return bool(self._parameter("calibration") > 0)
 
     def _apart(self, labels: FloatArray, seed: int) -> NDArray[np.bool_]:
-        """(n,) a share of the rows of each class. Raises ValueError where a class has too few."""
+        """Return (n,) a share of the rows of each class. Raises ValueError if a class has too few."""
         random, share = np.random.default_rng([seed, 8]), self._parameter("calibration")
         if len(self.classes_) > 2:
             raise ValueError(f"calibration is of two classes, and y has {len(self.classes_)}; set it to 0.")
@@ -296,7 +294,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
             if not MIN_OF_CLASS <= count < len(of_class):
                 raise ValueError(
                     f"calibration={share:g} of {len(of_class)} rows of a class is {count}, and must be {MIN_OF_CLASS} "
-                    "or more, and leave some to train on; have more rows."
+                    "or more, and leave some to train on; use more rows."
                 )
             apart[random.permutation(of_class)[:count]] = True
         return apart

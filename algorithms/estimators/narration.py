@@ -1,4 +1,4 @@
-"""What an estimator with `verbose` prints while it trains: a line for each phase, and for each iteration."""
+"""The output of an estimator with `verbose` during training: a line for each phase, and for each iteration."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         self._keep(model, scale, task.accountant.report())
 
     def _set_apart(self, labels: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
-        """Indices of the public rows and of the others. Raises ValueError."""
+        """Return the indices of the public rows and of the others. Raises ValueError."""
         wanted = self._parameter("public")
         count = wanted if isinstance(wanted, int) else round(wanted * len(labels))
         shuffled = np.random.default_rng([seed, 5]).permutation(len(labels))
@@ -72,7 +72,7 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         if len(public) < 2 or len(np.unique(labels[public])) < 2 or not len(private):
             raise ValueError(
                 f"public={self.public!r} sets {len(public)} of n_samples={len(labels)} rows apart, and these must hold "
-                "two classes or more, and not all rows; have more rows, or set another number apart."
+                "two classes or more, and not all rows; use more rows, or set another number apart."
             )
         return public, private
 

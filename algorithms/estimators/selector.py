@@ -102,7 +102,7 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
         return cast("SelectionAlgorithm[Any]", ALGORITHMS[self.method])
 
     def _settings(self) -> Any:
-        """What the method is told. Raises ValueError for what will not do."""
+        """Return the method's settings. Raises ValueError for invalid ones."""
         told: dict[str, Any] = {"statistic": "f"} if self.method == "filter" else {}
         told |= {} if self.options is None else dict(self.options)
         told |= {} if self.size is None else {"size": self.size}

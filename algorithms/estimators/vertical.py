@@ -77,11 +77,11 @@ class VerticalClassifier(FederatedClassifier):
         return list(getattr(self, "feature_names_in_", range(width)))
 
     def _held(self, width: int) -> list[list[int]]:
-        """Which columns each site holds. Raises ValueError unless each of `width` is held once."""
+        """Return which columns each site holds. Raises ValueError unless each of `width` is held once."""
         if self.columns is None:
             sites = self._parameter("sites")
             if width < sites:
-                raise ValueError(f"n_features={width} columns cannot be dealt to {sites} sites; have fewer.")
+                raise ValueError(f"n_features={width} columns cannot be split over {sites} sites; use fewer sites.")
             return [part.tolist() for part in np.array_split(np.arange(width), sites)]
         names = self._names(width)
         wanted = f"columns must be lists with each of {', '.join(map(str, names))} in one of them, got {self.columns!r}"

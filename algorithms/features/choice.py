@@ -1,4 +1,4 @@
-"""Which features a linear model is trained in: what a user decides, and what the sites agree on for it."""
+"""The choice of features for a linear model: the settings of a user, and what the sites agree on for it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _KEYS_OF = {
 
 @dataclass(kw_only=True)
 class FeatureSettings(KernelSettings):
-    """Which features, of which kernel."""
+    """The settings of features and their kernel."""
 
     features: Annotated[
         Literal["landmarks", "fourier", "identity"],
@@ -95,17 +95,17 @@ class FeatureSettings(KernelSettings):
     ] = 100
 
     def feature_problems(self, statistics_privacy: float) -> Iterator[str]:
-        """What of these settings does not go together; see `Algorithm.problems`."""
+        """Yield contradictions in these settings; see `Algorithm.problems`."""
         if self.features == "identity" and self.kernel != "linear":
             yield f'kernel: must be "linear" with features = "identity", which has no other, got "{self.kernel}"'
         if self.features == "fourier" and self.kernel != "rbf":
             yield (
-                f'kernel: must be "rbf" with features = "fourier", got "{self.kernel}"; or have features = "landmarks"'
+                f'kernel: must be "rbf" with features = "fourier", got "{self.kernel}"; or set features = "landmarks"'
             )
         for features, names in _KEYS_OF.items():
             for name in names if features != self.features else ():
                 if self._is_set(name):
-                    yield f'{name}: is of features = "{features}", and these are "{self.features}"; leave it out'
+                    yield f'{name}: applies to features = "{features}", got "{self.features}"; remove it'
         if self.features == "landmarks":
             yield from self._landmark_problems(statistics_privacy)
 
@@ -121,9 +121,9 @@ class FeatureSettings(KernelSettings):
                 "data.statistics_privacy above 0"
             )
         if self.landmark_method == "drawn" and self._is_set("min_cluster_size"):
-            yield "min_cluster_size: drawn landmarks are no means of clusters; leave it out"
+            yield "min_cluster_size: drawn landmarks are no means of clusters; remove it"
         if self.landmark_method in ("drawn", "global") and self.landmark_noise is not None:
-            yield f"landmark_noise: is of local landmarks, and these are {self.landmark_method}; leave it out"
+            yield f"landmark_noise: applies to local landmarks, got {self.landmark_method}; remove it"
 
     def landmark_rows(self, *, with_site: bool) -> Extent | None:
         """Return what landmarks give the coordinator: copies, or with a site differences of the rounds it opens."""
@@ -132,7 +132,7 @@ class FeatureSettings(KernelSettings):
         return "some rows" if with_site and self.landmark_method == "global" else "copies"
 
     def landmark_remarks(self, coalition: Coalition) -> list[str]:
-        """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has.
+        """Return what the coordinator and one site can tell of landmarks together, and what a site that opens sums has.
 
         See `Algorithm.remarks`.
         """
@@ -186,13 +186,13 @@ class Features:
 
 
 def read_map(fields: Mapping[str, Any]) -> FeatureMap:
-    """The map that sites were told of, or that a model's file holds."""
+    """Return the map that was sent to sites, or that a model's file holds."""
     values = {name: value if np.ndim(value) else np.asarray(value).item() for name, value in fields.items()}
     return FEATURE_MAPS[values["features"]].of_parts(values)
 
 
 def choose_features(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:
-    """The map of the scaled rows that sites hold ready. The rounds, if it takes any, are those of landmarks."""
+    """Choose the map of the scaled rows that sites hold ready. Only landmarks take rounds."""
     kernel = settings.kernel_of(prepared.columns)
     if settings.features == "identity":
         return Features(IdentityMap(prepared.columns), f"{prepared.columns} columns", {"rank": prepared.columns})

@@ -34,23 +34,24 @@ class ClusterMoments:
 
     @classmethod
     def of_sums(cls, centres: FloatArray, sums: FloatArray) -> ClusterMoments:
-        """From what a round shows (l, p + 2): sums of rows, of their squared distances to the centres, and numbers."""
+        """Return moments from what a round shows (l, p + 2): sums of rows, of their squared distances to the centers,
+        and counts."""
         rows, spread, count = sums[:, :-2], sums[:, -2], sums[:, -1]
         squares = spread + 2.0 * (centres * rows).sum(axis=1) - count * (centres**2).sum(axis=1)
         return cls(centres, np.column_stack([rows, squares, count]))
 
     def nearest(self, rows: FloatArray) -> IntArray:
-        """(k,) the cluster that each of some rows (k, p) is in."""
+        """Return (k,) the cluster of each row (k, p)."""
         return np.asarray(squared_distances(rows, self.centres).argmin(axis=1))
 
 
 def lone_rows(clusters: ClusterMoments) -> FloatArray:
-    """(k, p) rows that are alone in a cluster."""
+    """Return (k, p) rows that are alone in a cluster."""
     return clusters.moments[np.abs(clusters.moments[:, -1] - 1.0) < _COUNT_ROUNDING, :-2]
 
 
 def differing_rows(one: ClusterMoments, other: ClusterMoments) -> FloatArray:
-    """(k, p) rows by which a cluster of one round and a cluster of another differ, as often as they come out."""
+    """Return (k, p) rows by which a cluster of one round and a cluster of another differ, with repetitions."""
     counts = one.moments[:, None, -1] - other.moments[None, :, -1]
     first, second = np.nonzero(np.abs(np.abs(counts) - 1.0) < _COUNT_ROUNDING)
     differences = one.moments[first] - other.moments[second]

@@ -33,7 +33,7 @@ from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.terms import Terms
 
 _TOLERANCE = 1e-6
-"""How far a site's own draws may differ from the coordinator's, where the linear algebra is another."""
+"""The most by which a site's own draws may differ from the coordinator's, where the linear algebra is another."""
 
 _KERNEL = ("kernel", "gamma", "degree", "coef0")
 
@@ -66,7 +66,7 @@ class DrawnLandmarks(SitePart):
 
     @property
     def is_exact(self) -> bool:
-        """Whether statistics are exact, so that nothing is drawn."""
+        """True if statistics are exact, so that nothing is drawn."""
         return StatisticsPlan.of(self._site.terms).mu == 0
 
     @property
@@ -100,7 +100,7 @@ class DrawnLandmarks(SitePart):
 
     @step(bound=math.inf)
     def explained_shares(self) -> FloatArray:
-        """(c,): the sum over all rows of what each number of landmarks adds to their explained shares, with noise."""
+        """Return (c,) the noisy sum over all rows of the explained shares with each number of landmarks."""
         site, settings = self._site, self._site.terms.settings
         counts = tried_counts(settings, self._rows.rows)
         points = self.points(counts[-1])

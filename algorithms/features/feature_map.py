@@ -1,4 +1,4 @@
-"""What a feature map is: numbers of a row alone, in which a linear model is trained.
+"""The interface of a feature map, which maps a row to the features in which a linear model is trained.
 
 There are three, by what they are made of: `nystrom` (points that stand for the rows, from data), `fourier` (random
 frequencies, from none) and `identity` (nothing: the columns themselves).
@@ -44,26 +44,26 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """(n, m) features of scaled rows (n, p)."""
+        """Return (n, m) features of scaled rows (n, p)."""
 
     @abstractmethod
     def parts(self) -> dict[str, Any]:
-        """Plain values and float arrays that make it up, by names that a model's file has for nothing else."""
+        """Return plain values and float arrays that define the map, with names that are unique in a model's file."""
 
     @classmethod
     @abstractmethod
     def of_parts(cls, fields: Mapping[str, Any]) -> Self:
-        """The map of these parts; what else there is among the fields is left alone."""
+        """Return the map of these parts, ignoring other fields."""
 
     @abstractmethod
     def attributes(self, w: FloatArray, b: float | FloatArray, scaling: Scale) -> dict[str, Any]:
-        """What an estimator shows of the model with weights w (m,) and intercept b, or (P, m) and (P,) of P problems.
+        """Return an estimator's attributes for weights w (m,) and intercept b, or (P, m) and (P,) of P problems.
 
         See `Model.attributes`.
         """
 
     def to_fields(self) -> dict[str, Any]:
-        """What sites are told: its parts, and its name as `features`."""
+        """Return what is sent to sites: the parts, and the name as `features`."""
         return {"features": self.name, **self.parts()}
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:

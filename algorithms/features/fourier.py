@@ -35,7 +35,7 @@ _MAX_ITERATIONS = 300
 
 @dataclass(kw_only=True)
 class FourierSettings:
-    """Which frequencies."""
+    """The settings of frequencies."""
 
     sigma: Annotated[
         Positive | Literal["auto"],
@@ -53,7 +53,7 @@ class FourierSettings:
     ] = "paired"
 
     def sigma_of(self, columns: int) -> float:
-        """Sigma over so many columns."""
+        """Return sigma for this number of columns."""
         return math.sqrt(columns) if self.sigma == "auto" else self.sigma
 
 
@@ -66,7 +66,7 @@ class Frequencies:
     error: float
 
     def features(self, rows: FloatArray) -> FloatArray:
-        """(n, 2 D) paired features of rows (n, d)."""
+        """Return (n, 2 D) paired features of rows (n, d)."""
         return paired_features(rows, self.rho)
 
 
@@ -81,7 +81,8 @@ class FourierMap(FeatureMap):
 
     @classmethod
     def drawn(cls, gamma: float, count: int, columns: int, seed: int) -> Self:
-        """`count` frequencies from the spectral density of the kernel over so many columns, in orthogonal blocks.
+        """Draw `count` frequencies from the spectral density of the kernel over `columns` columns, in orthogonal
+        blocks.
 
         Within a block of as many as there are columns they are orthogonal, of the lengths that independent ones have:
         the approximation is as unbiased, and closer (Yu, Suresh, Choromanski, Holtmann-Rice and Kumar 2016).
@@ -101,7 +102,7 @@ class FourierMap(FeatureMap):
         return 2 * len(self.rho)
 
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """(n, 2 D): see `paired_features`."""
+        """Return (n, 2 D) features: see `paired_features`."""
         return paired_features(rows, self.rho)
 
     def parts(self) -> dict[str, Any]:
@@ -120,36 +121,37 @@ class FourierMap(FeatureMap):
 
     @classmethod
     def of_parts(cls, fields: Mapping[str, Any]) -> Self:
-        """See `parts`."""
+        """Return the map of the fields of `parts`."""
         return cls(fields["gamma"], fields["rho"])
 
     def attributes(self, w: FloatArray, b: float | FloatArray, scaling: Scale) -> dict[str, Any]:
-        """`frequencies_` (D, p), `feature_coef_` (P, 2 D), of [cos, sin] of frequencies_ x over √D, `intercept_`."""
+        """Return `frequencies_` (D, p), `feature_coef_` (P, 2 D) of [cos, sin] of frequencies_ x over √D,
+        `intercept_`."""
         return {"frequencies_": self.rho, "feature_coef_": np.atleast_2d(w), "intercept_": np.atleast_1d(b)}
 
 
 def _orthogonal(columns: int, random: np.random.Generator) -> FloatArray:
-    """(d, d): orthogonal rows, each of which is distributed as N(0, I)."""
+    """Return (d, d) orthogonal rows, each distributed as N(0, I)."""
     directions, triangle = np.linalg.qr(random.standard_normal((columns, columns)))
     lengths = np.sqrt(random.chisquare(columns, size=columns))
     return np.asarray(lengths[:, None] * directions * np.sign(np.diag(triangle)))
 
 
 def paired_features(rows: FloatArray, rho: FloatArray) -> FloatArray:
-    """(n, 2 D): [cos rho.x, sin rho.x] / sqrt(D), of length 1 each, for rows (n, d) and rho (D, d)."""
+    """Return (n, 2 D) [cos rho.x, sin rho.x] / sqrt(D), of length 1 each, for rows (n, d) and rho (D, d)."""
     angles = rows @ rho.T
     return np.hstack([np.cos(angles), np.sin(angles)]) / math.sqrt(len(rho))
 
 
 def rbf(rows: FloatArray, sigma: float) -> FloatArray:
-    """(n, n): exp(-|x - y|^2 / sigma^2)."""
+    """Return (n, n) exp(-|x - y|^2 / sigma^2)."""
     return np.asarray(np.exp(-squared_distances(rows, rows) / sigma**2))
 
 
 def choose_frequencies(
     public: FloatArray, count: int, sigma: float, fit: FitName, random: np.random.Generator
 ) -> Frequencies:
-    """Frequencies drawn from the kernel's spectral density and, unless `fit` is random, fitted to public rows (n, d).
+    """Draw frequencies from the kernel's spectral density and, unless `fit` is random, fit them to public rows (n, d).
 
     random: fits nothing. paired: fits the map that is trained in. paper: fits equation 5's.
     """
@@ -164,7 +166,8 @@ def choose_frequencies(
 
 
 def _fitted(start: FloatArray, public: FloatArray, wanted: FloatArray, offsets: FloatArray | None) -> FloatArray:
-    """L-BFGS on equation 6 from `start`, of the cosine map with these offsets or, without, of the paired map."""
+    """Minimize equation 6 by L-BFGS from `start`, for the cosine map with these offsets or, without, for the paired
+    map."""
     from scipy.optimize import minimize  # sites share this module and have no use for it
 
     def error(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -181,7 +184,7 @@ def _fitted(start: FloatArray, public: FloatArray, wanted: FloatArray, offsets: 
 
 
 def paired_error(rho: FloatArray, rows: FloatArray, wanted: FloatArray) -> tuple[float, FloatArray]:
-    """Equation 6 for the paired map: sum over pairs of (z(x).z(y) - k(x, y))^2, and its gradient (D, d)."""
+    """Return equation 6 for the paired map: sum over pairs of (z(x).z(y) - k(x, y))^2, and its gradient (D, d)."""
     angles = rows @ rho.T
     cosines, sines = np.cos(angles), np.sin(angles)
     rest = (cosines @ cosines.T + sines @ sines.T) / len(rho) - wanted
@@ -192,7 +195,7 @@ def paired_error(rho: FloatArray, rows: FloatArray, wanted: FloatArray) -> tuple
 def cosine_error(
     rho: FloatArray, rows: FloatArray, wanted: FloatArray, offsets: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Equation 6 for equation 5's map, sqrt(2/D) cos(rho.x + b), and its gradient (D, d)."""
+    """Return equation 6 for equation 5's map, sqrt(2/D) cos(rho.x + b), and its gradient (D, d)."""
     angles = rows @ rho.T + offsets
     cosines, sines = np.cos(angles), np.sin(angles)
     rest = 2.0 / len(rho) * cosines @ cosines.T - wanted

@@ -34,7 +34,7 @@ class IdentityMap(FeatureMap):
         return self.columns
 
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """The rows (n, p)."""
+        """Return the rows (n, p)."""
         return rows
 
     def parts(self) -> dict[str, Any]:
@@ -49,9 +49,9 @@ class IdentityMap(FeatureMap):
 
     @classmethod
     def of_parts(cls, fields: Mapping[str, Any]) -> Self:
-        """See `parts`."""
+        """Return the map of the fields of `parts`."""
         return cls(fields["dimensions"])
 
     def attributes(self, w: FloatArray, b: float | FloatArray, scaling: Scale) -> dict[str, Any]:
-        """`coef_` (P, p) and `intercept_` (P,), of rows as they are."""
+        """Return `coef_` (P, p) and `intercept_` (P,) for unscaled rows."""
         return scaling.linear(np.atleast_2d(w), b)

@@ -29,7 +29,7 @@ DETERMINED_WITHIN = 1e-5
 """In units of the scaled columns: a difference of the size that is left in the features moves the row by less."""
 
 _LOOSE = 1e-3
-"""What the eigenvectors that the map has dropped may leave of a kernel value."""
+"""The tolerance of kernel values for the eigenvectors that the map has dropped."""
 
 _NEAR = 0.03
 """Newton's steps are for rows whose features differ by less."""
@@ -60,7 +60,7 @@ class NystromInverse(NystromMap):
     """The map by landmarks, and back."""
 
     def invert(self, features: FloatArray) -> Inverted:
-        """The rows that features (n, m) are of, for those that are one row's.
+        """Return the rows of features (n, m), for those that belong to a single row.
 
         The check needs no truth: features computed again differ by less than 1e-7, and by so little that they determine
         the row to 1e-5. Of other kernels than rbf a row is found only where the landmarks span all columns, since what
@@ -79,7 +79,7 @@ class NystromInverse(NystromMap):
             yield which[first : first + size]
 
     def _plausible(self, features: FloatArray) -> NDArray[np.intp]:
-        """Which features may be of one row, by the size of its kernel values: most sums of several have others."""
+        """Return which features may belong to one row, by the size of its kernel values, which most sums exceed."""
         if not self.kernel.of_distances:
             return np.arange(len(features))
         short = np.flatnonzero(np.einsum("ij,ij->i", features, features) < 1.0 + _LOOSE)
@@ -87,7 +87,7 @@ class NystromInverse(NystromMap):
         return short[(values > -_LOOSE).all(axis=1) & (values < 1.0 + _LOOSE).all(axis=1)]
 
     def nearest(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Rows (n, p) whose features come near those given (n, m), and by how much they differ, (n,); unchecked."""
+        """Return rows (n, p) with features near those given (n, m), and the differences (n,), unchecked."""
         values = features @ self._to_kernel
         rows = self._from_distances(values) if self.kernel.of_distances else self._from_inner_products(values)
         residuals = self._differ(rows, features)
@@ -106,7 +106,7 @@ class NystromInverse(NystromMap):
         return Inverted(rows[kept], of[kept], residuals[kept])
 
     def _differ(self, rows: FloatArray, features: FloatArray) -> FloatArray:
-        """(n,): by how much features computed from rows differ from those that were given."""
+        """Return (n,) the differences between features computed from rows and given ones."""
         with np.errstate(over="ignore", invalid="ignore"):
             apart = np.abs(self(rows) - features).max(axis=1, initial=0.0)
         return np.where(np.isfinite(apart), apart, np.inf)
@@ -130,7 +130,7 @@ class NystromInverse(NystromMap):
         return np.asarray(directions[sizes > 1e-9 * max(1.0, float(sizes[0]))].T)
 
     def _from_distances(self, values: FloatArray) -> FloatArray:
-        """Rows (n, p) of kernel values (n, l) of the rbf kernel: least squares, the surer values weighing more."""
+        """Return rows (n, p) from rbf kernel values (n, l), by least squares weighted by certainty."""
         points = (self.landmarks - self._centre) @ self.basis
         weights = np.where(values > _NEGLIGIBLE, values, 0.0)
         squared = -np.log(np.clip(values, _NEGLIGIBLE, None)) / self.kernel.gamma
@@ -144,13 +144,13 @@ class NystromInverse(NystromMap):
         return np.asarray(self._centre + unknown[:, :-1] @ self.basis.T)
 
     def _newton(self, rows: FloatArray, features: FloatArray) -> FloatArray:
-        """One Gauss-Newton step towards rows whose features are those that were given."""
+        """Take one Gauss-Newton step towards rows with the given features."""
         inverse = np.linalg.pinv(self.jacobian(rows), rcond=1e-10)
         step = np.matmul(inverse, (features - self(rows))[:, :, None])[:, :, 0]
         return np.asarray(rows + step @ self.basis.T)
 
     def jacobian(self, rows: FloatArray) -> FloatArray:
-        """(n, m, r): of features by the row, along the basis."""
+        """Return (n, m, r) derivatives of features by the row, along the basis."""
         kernel, points = self.kernel, self.landmarks @ self.basis
         values = kernel(rows, self.landmarks)
         if kernel.name == "rbf":  # d k / d x = -2 gamma k (x - l)
@@ -165,7 +165,7 @@ class NystromInverse(NystromMap):
         return np.asarray(np.matmul(slopes.transpose(0, 2, 1), self.mapping).transpose(0, 2, 1))
 
     def _from_inner_products(self, values: FloatArray) -> FloatArray:
-        """Rows (n, p) of kernel values (n, l) of a kernel of inner products; none where the landmarks do not span."""
+        """Return rows (n, p) from values (n, l) of a kernel of inner products; NaN if the landmarks do not span."""
         if np.linalg.matrix_rank(self.landmarks) < self.landmarks.shape[1]:
             return np.full((len(values), self.landmarks.shape[1]), np.nan)
         kernel = self.kernel

@@ -40,7 +40,7 @@ class Round:
     splits: bool
 
     def centres(self, sums: FloatArray, min_cluster_size: int, seed: int) -> FloatArray:
-        """The centres (l, p) of this round, by the sums of the one before; the same whenever they are asked for."""
+        """Return the centers (l, p) of this round, from the sums of the one before; deterministic."""
         clusters = Clusters.of_sums(sums, min_cluster_size)
         if not self.splits:
             return clusters.centres
@@ -48,7 +48,7 @@ class Round:
 
 
 def rounds(count: int) -> list[Round]:
-    """The rounds on the way to at most `count` centres. How many there are depends on no row, and tells of none."""
+    """Return the rounds on the way to at most `count` centers. Their number does not depend on any row."""
     splits = math.ceil(math.log2(count)) + SPARE_SPLITS
     grown = [min(count, 2 ** (1 + number // SPLIT_ITERATIONS)) for number in range(splits * SPLIT_ITERATIONS)]
     growing = [Round(1 + number, slots, number % SPLIT_ITERATIONS == 0) for number, slots in enumerate(grown)]
@@ -57,7 +57,7 @@ def rounds(count: int) -> list[Round]:
 
 
 def cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
-    """(l, p + 2) per centre, of the rows nearest to it: their sum, that of squared distances, their number."""
+    """Return (l, p + 2) per center, for the rows nearest to it: their sum, that of squared distances, their number."""
     if not len(centres):
         return np.zeros((0, rows.shape[1] + 2))
     rows = on_grid(rows)
@@ -78,13 +78,14 @@ class Clusters:
 
     @classmethod
     def of_sums(cls, sums: FloatArray, min_cluster_size: int) -> Clusters:
-        """The means of clusters that are large enough; rows of others go to what is nearest in the next round."""
+        """Return the means of large enough clusters. Rows of others join the nearest in the next round."""
         sizes = np.rint(sums[:, -1])
         kept = sizes >= max(1, min_cluster_size)
         return cls(on_grid(sums[kept, :-2] / sizes[kept, None]), sums[kept, -2], sizes[kept])
 
     def split(self, count: int, least: int, random: np.random.Generator) -> FloatArray:
-        """The centres, with those of the widest clusters of at least `least` rows split in two, `count` at most."""
+        """Return the centers, with those of the widest clusters of at least `least` rows split in two, at most
+        `count`."""
         splittable = np.flatnonzero((self.sizes >= least) & (self.spreads > 0))
         widest = splittable[np.argsort(-self.spreads[splittable], kind="stable")][: count - len(self.centres)]
         deviation = np.sqrt(self.spreads / np.maximum(self.sizes, 1) / self.centres.shape[1])
@@ -96,7 +97,7 @@ class Clusters:
 
 
 def on_grid(values: FloatArray) -> FloatArray:
-    """The nearest multiples of 2^-16."""
+    """Return the nearest multiples of 2^-16."""
     return np.asarray(np.rint(values / GRID) * GRID)
 
 
@@ -104,7 +105,8 @@ def on_grid(values: FloatArray) -> FloatArray:
 
 
 def pooled_centres(rows: FloatArray, count: int, min_cluster_size: int, seed: int) -> FloatArray:
-    """At most `count` centres (l, p) of rows (n, p) that are here: those that sums over sites with these rows give."""
+    """Return at most `count` centers (l, p) of local rows (n, p), equal to those from sums over sites with these
+    rows."""
     sums = np.zeros((0, rows.shape[1] + 2))
     for each in rounds(count):
         centres = each.centres(sums, min_cluster_size, seed) if each.number else np.zeros((1, rows.shape[1]))
@@ -115,7 +117,7 @@ def pooled_centres(rows: FloatArray, count: int, min_cluster_size: int, seed: in
 def local_centres(
     rows: FloatArray, quota: int, min_cluster_size: int, random: np.random.Generator
 ) -> tuple[FloatArray, IntArray]:
-    """At most `quota` k-means centres (l, p) of rows (n, p) and the sizes (l,) of their clusters.
+    """Return at most `quota` k-means centers (l, p) of rows (n, p) and the sizes (l,) of their clusters.
 
     Clusters of fewer than `min_cluster_size` rows are merged into their nearest, the smallest first.
     """

@@ -25,21 +25,21 @@ class Kernel:
     coef0: float = 0.0
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
-        """The (n, l) kernel matrix of rows x (n, p) and y (l, p)."""
+        """Return the (n, l) kernel matrix of rows x (n, p) and y (l, p)."""
         return self.of_sums(squared_distances(x, y) if self.of_distances else x @ y.T)
 
     @property
     def of_distances(self) -> bool:
-        """Whether it is a function of squared distances, and not of inner products. Both are sums over columns."""
+        """True for a function of squared distances instead of inner products. Both are sums over columns."""
         return self.name == "rbf"
 
     @property
     def positive_semidefinite(self) -> bool:
-        """Whether it is so whatever the rows are, so that the dual bounds the primal."""
+        """True if the kernel is positive semidefinite for all rows, so that the dual bounds the primal."""
         return self.name in ("linear", "rbf") or (self.name == "poly" and self.coef0 >= 0)
 
     def of_sums(self, sums: FloatArray) -> FloatArray:
-        """The kernel where squared distances, or inner products, are known; infinite where float64 ends."""
+        """Return the kernel from squared distances or inner products; infinite beyond float64."""
         if self.name == "rbf":
             return np.asarray(np.exp(-self.gamma * sums))
         if self.name == "linear":
@@ -49,17 +49,17 @@ class Kernel:
             return np.asarray(scaled**self.degree if self.name == "poly" else np.tanh(scaled))
 
     def to_fields(self) -> dict[str, Any]:
-        """Plain values, for a message."""
+        """Return plain values for a message."""
         return asdict(self)
 
     def to_named_fields(self) -> dict[str, Any]:
-        """Plain values among others: `kernel`, the name, and its parameters."""
+        """Return plain values for a message with others: `kernel`, the name, and its parameters."""
         fields = self.to_fields()
         return {"kernel": fields.pop("name"), **fields}
 
     @classmethod
     def from_named_fields(cls, fields: Mapping[str, Any]) -> Kernel:
-        """The kernel among other values."""
+        """Return the kernel from a message with other values."""
         return cls(fields["kernel"], fields["gamma"], fields["degree"], fields["coef0"])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -76,13 +76,13 @@ class Kernel:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Kernel:
-        """The kernel in a model's file."""
+        """Return the kernel in a model's file."""
         return cls.from_named_fields({name: arrays[name].item() for name in ("kernel", "gamma", "degree", "coef0")})
 
 
 @dataclass(kw_only=True)
 class KernelSettings:
-    """Which kernel, of scaled columns."""
+    """The settings of a kernel of scaled columns."""
 
     kernel: Annotated[
         KernelName,
@@ -109,6 +109,6 @@ class KernelSettings:
 
 
 def squared_distances(x: FloatArray, y: FloatArray) -> FloatArray:
-    """(n, l) squared Euclidean distances between rows x (n, p) and y (l, p), never below 0."""
+    """Return (n, l) squared Euclidean distances between rows x (n, p) and y (l, p), never below 0."""
     squares = np.einsum("ij,ij->i", x, x)[:, None] + np.einsum("ij,ij->i", y, y)[None, :]
     return np.asarray(np.maximum(squares - 2.0 * (x @ y.T), 0.0))

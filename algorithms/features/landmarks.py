@@ -93,7 +93,7 @@ def asked_count(wanted: float, rows: int) -> int:
 
 
 def landmark_count(wanted: float, rows: int) -> int:
-    """How many landmarks there are for so many rows: a share of them, or a count where `wanted` is an int.
+    """Return the number of landmarks for `rows` rows: a share of them, or a count if `wanted` is an int.
 
     Raises FederationError for more than a message can carry the kernel matrix of.
     """
@@ -129,7 +129,7 @@ def cluster_script(terms: Terms) -> Script:
 
 
 class LandmarkSums(SitePart):
-    """What a site does towards the landmarks."""
+    """The steps of a site to find landmarks."""
 
     def __init__(self, site: HorizontalSite, drawn: DrawnLandmarks) -> None:
         self._site, self._drawn = site, drawn
@@ -181,7 +181,8 @@ class LandmarkSums(SitePart):
         },
     )
     def local_landmarks(self, quotas: list[int]) -> FloatArray:
-        """(l, p + 1): this site's centres in its secret places, each with a 1 that says the place is taken."""
+        """Return the (l, p + 1) this site's centers in its secret places, each with a 1 that marks the place as
+        taken."""
         position = self._site.channel.sites.index(self._site.site)
         order = secret_order(self._site.secret, "landmarks", sum(quotas))
         places = order[sum(quotas[:position]) :][: len(self._centres)]
@@ -192,7 +193,7 @@ class LandmarkSums(SitePart):
 
     @step
     def records_exposed(self) -> FloatArray:
-        """How many of this site's centres are a single row's copy."""
+        """Return the number of this site's centers that are copies of a single row."""
         return np.array(float(self._copies))
 
     # Global: of sums over all sites.
@@ -228,7 +229,8 @@ class LandmarkSums(SitePart):
         },
     )
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
-        """(slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their number."""
+        """Return the (slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their
+        number."""
         sums = np.zeros((slots, self._site.rows.shape[1] + 2))
         sums[: len(self._centres)] = k_means.cluster_sums(self._site.rows, self._centres)
         self._own_sizes = sums[:, -1]
@@ -243,7 +245,7 @@ class LandmarkSums(SitePart):
         },
     )
     def last_centres(self, opener: str, slots: int, min_cluster_size: int) -> FloatArray:
-        """(slots, p + 1): what the last sums make the centres, each with a 1; zeros but where they were opened."""
+        """Return the (slots, p + 1) centers from the last sums, each with a 1; zeros except where they were opened."""
         shape = (slots, self._site.rows.shape[1] + 1)
         if self._site.site != opener:
             return np.zeros(shape)
@@ -257,7 +259,7 @@ class LandmarkSums(SitePart):
         }
     )
     def rows_isolated(self, opener: str, rounds: int, min_cluster_size: int) -> FloatArray:
-        """(2,): how many of the last centres are one row's copy, and in how many clusters there was one of others."""
+        """Return the (2,) number of last centers that are copies of one row, and of clusters with one row of others."""
         if self._site.site != opener:
             return np.zeros(2)
         self._note_lone_rows(rounds)
@@ -265,20 +267,20 @@ class LandmarkSums(SitePart):
         return np.array([float((sizes == 1).sum()), float(sum(self._lone_rows.values()))])
 
     def _note_lone_rows(self, rounds: int) -> None:
-        """Of the sums opened last, after so many rounds: how many clusters hold one row that is not this site's."""
+        """Count the clusters in the last opened sums, after this number of rounds, with one row of another site."""
         of_others = np.rint(self._site.opened[:, -1]) - self._own_sizes
         self._lone_rows[rounds] = int((of_others == 1).sum())
 
 
 def _table(centres: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Centres on top of a table of this shape, each with a 1 that says the place is taken."""
+    """Return a table of this shape with the centers on top, each with a 1 that marks the place as taken."""
     table = np.zeros(shape)
     table[: len(centres), :-1], table[: len(centres), -1] = centres, 1.0
     return table
 
 
 def _taken(table: FloatArray) -> FloatArray:
-    """The centres (l, p) in a table."""
+    """Return the centers (l, p) in a table."""
     return np.asarray(table[table[:, -1] > 0.5, :-1])
 
 
@@ -327,7 +329,7 @@ def _local_landmarks(
 def _global_landmarks(
     federation: Federation, count: int, min_cluster_size: int, rows: Mapping[str, int], columns: int, seed: int
 ) -> Landmarks:
-    """Lloyd's iterations at the site that opens the sums; the rounds build on each other and on its being there."""
+    """Run Lloyd's iterations at the site that opens the sums. The rounds depend on each other and on that site."""
     opener = min(federation.sites, key=lambda site: rows[site])
     rounds = k_means.rounds(count)
     for plan in rounds:
@@ -346,7 +348,7 @@ def _global_landmarks(
 
 
 def shares(count: int, weights: list[int]) -> list[int]:
-    """`count` split in proportion to `weights`, by largest remainder; nobody gets more than its weight."""
+    """Split `count` in proportion to `weights`, by largest remainders; no share exceeds its weight."""
     total = sum(weights)
     wanted = min(count, total)
     exact = [wanted * weight / total for weight in weights]

@@ -35,7 +35,7 @@ class FeatureRows(SitePart):
 
     @step(bound=math.inf)
     def squared_norms(self) -> FloatArray:
-        """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
+        """Return the (2,) sum of the features' squared lengths, which bounds later sums, and their number."""
         return np.array([float((self.features**2).sum()), float(len(self.features))])
 
 

@@ -18,7 +18,7 @@ _CHANGE = "change algorithm.kernel, or its gamma, degree or coef0."
 
 
 def nystrom_map(among_landmarks: FloatArray, rank_tolerance: float) -> FloatArray:
-    """The (l, m) map U Lambda^(-1/2) of A = k(L, L) = U Lambda U^T, shape (l, l).
+    """Return the (l, m) map U Lambda^(-1/2) of A = k(L, L) = U Lambda U^T, shape (l, l).
 
     The paper divides by every eigenvalue; A is often rank-deficient, so those below `rank_tolerance` of the largest
     are dropped, and with them the negative ones of a kernel that is not positive semidefinite. Raises FederationError
@@ -34,7 +34,7 @@ def nystrom_map(among_landmarks: FloatArray, rank_tolerance: float) -> FloatArra
 
 
 def nystrom_features(kernel: Kernel, rows: FloatArray, landmarks: FloatArray, mapping: FloatArray) -> FloatArray:
-    """F = k(X, L) U Lambda^(-1/2), shape (n, m), for rows X (n, p)."""
+    """Return F = k(X, L) U Lambda^(-1/2), shape (n, m), for rows X (n, p)."""
     return np.asarray(kernel(rows, landmarks) @ mapping)
 
 
@@ -50,7 +50,7 @@ class NystromMap(FeatureMap):
 
     @classmethod
     def spanned(cls, kernel: Kernel, landmarks: FloatArray, rank_tolerance: float) -> Self:
-        """The map that landmarks span; see `nystrom_map`.
+        """Return the map that landmarks span; see `nystrom_map`.
 
         Every site could compute it from the landmarks, but eigenvectors of repeated eigenvalues differ between linear
         algebra libraries, and sites with different maps would train nonsense: it is computed once.
@@ -68,7 +68,7 @@ class NystromMap(FeatureMap):
         return int(self.mapping.shape[1])
 
     def __call__(self, rows: FloatArray) -> FloatArray:
-        """(n, m): F of `nystrom_features`."""
+        """Return (n, m) F of `nystrom_features`."""
         return nystrom_features(self.base_kernel, rows, self.landmarks, self.mapping)
 
     def parts(self) -> dict[str, Any]:
@@ -88,11 +88,12 @@ class NystromMap(FeatureMap):
 
     @classmethod
     def of_parts(cls, fields: Mapping[str, Any]) -> Self:
-        """See `parts`."""
+        """Return the map of the fields of `parts`."""
         return cls(Kernel.from_named_fields(fields), fields["landmarks"], fields["map"])
 
     def attributes(self, w: FloatArray, b: float | FloatArray, scaling: Scale) -> dict[str, Any]:
-        """`landmarks_` (l, p), scaled, `dual_coef_` (P, l), `intercept_` (P,); of a linear kernel `coef_` (P, p)."""
+        """Return `landmarks_` (l, p), scaled, `dual_coef_` (P, l), `intercept_` (P,); for a linear kernel `coef_` (P,
+        p)."""
         weights = np.atleast_2d((self.mapping @ w.T).T)
         shown = {"landmarks_": self.landmarks, "dual_coef_": weights, "intercept_": np.atleast_1d(b)}
         return shown if self.base_kernel.name != "linear" else shown | scaling.linear(weights @ self.landmarks, b)

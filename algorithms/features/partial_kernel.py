@@ -24,7 +24,7 @@ BLOCK_ELEMENTS = 1 << 18
 
 
 def row_blocks(rows: int, most: int = BLOCK_ELEMENTS) -> Iterator[tuple[int, int]]:
-    """Ranges of rows whose parts of the upper triangle have at most `most` elements, or one row."""
+    """Yield ranges of rows whose parts of the upper triangle have at most `most` elements, or one row."""
     first = 0
     while first < rows:
         ends = itertools.accumulate(rows - row for row in range(first, rows))
@@ -35,12 +35,13 @@ def row_blocks(rows: int, most: int = BLOCK_ELEMENTS) -> Iterator[tuple[int, int
 
 
 def packed_size(rows: int, first: int, last: int) -> int:
-    """Elements of the upper triangle in rows `first` to `last` - 1."""
+    """Return the number of elements of the upper triangle in rows `first` to `last` - 1."""
     return sum(rows - row for row in range(first, last))
 
 
 def partial_kernel(columns: FloatArray, first: int, last: int, *, distances: bool) -> FloatArray:
-    """A site's part of these rows of the upper triangle, packed: inner products or squared distances of rows (n, p)."""
+    """Return a site's part of these rows of the upper triangle, packed: inner products or squared distances of rows (n,
+    p)."""
     inner = columns[first:last] @ columns[first:].T
     if distances:
         squares = (columns[first:] ** 2).sum(axis=1)
@@ -57,5 +58,5 @@ def unpack(packed: FloatArray, first: int, last: int, matrix: FloatArray) -> Non
 
 
 def exchanged_elements(rows: int) -> int:
-    """Elements that every site puts in, in all rounds together."""
+    """Return the number of elements that every site contributes, in all rounds together."""
     return rows * (rows + 1) // 2

@@ -34,7 +34,7 @@ class RandomBins:
 
     @classmethod
     def drawn(cls, gamma: float, grids: int, places: int, columns: int, seed: int) -> Self:
-        """Of the Laplacian kernel with gamma."""
+        """Draw bins for the Laplacian kernel with gamma."""
         random = np.random.default_rng([seed, 8])
         pitches = random.gamma(2.0, 1.0 / gamma, size=(grids, columns))
         shifts = random.uniform(0.0, pitches)
@@ -42,11 +42,11 @@ class RandomBins:
 
     @classmethod
     def of_parts(cls, parts: Mapping[str, Any]) -> Self:
-        """As sites are told of them, and as they are in a model's file."""
+        """Return the bins from a message, or from a model's file."""
         return cls(parts["pitches"], parts["shifts"], parts["keys"], int(parts["places"]))
 
     def to_fields(self) -> dict[str, Any]:
-        """Arrays and numbers by name; see `of_parts`."""
+        """Return arrays and numbers by name; see `of_parts`."""
         return {"pitches": self.pitches, "shifts": self.shifts, "keys": self.keys, "places": self.places}
 
     @property
@@ -55,7 +55,7 @@ class RandomBins:
         return len(self.pitches) * self.places
 
     def __call__(self, rows: FloatArray) -> IntArray:
-        """(n, P) which of the P B features of scaled rows (n, p) are 1/sqrt(P); the others are 0."""
+        """Return (n, P) which of the P B features of scaled rows (n, p) are 1/sqrt(P); the others are 0."""
         found = np.empty((len(rows), len(self.pitches)), dtype=np.int64)
         for grid, (pitches, shifts, keys) in enumerate(zip(self.pitches, self.shifts, self.keys, strict=True)):
             bins = np.ceil((rows - shifts) / pitches).astype(np.int64).view(np.uint64)
@@ -65,12 +65,12 @@ class RandomBins:
 
 
 def values(features: IntArray, weights: FloatArray) -> FloatArray:
-    """(K, n) w.z of rows with features (n, P), for weights (K, P B)."""
+    """Return (K, n) w.z of rows with features (n, P), for weights (K, P B)."""
     return np.asarray(weights[:, features].sum(axis=2) / features.shape[1] ** 0.5)
 
 
 def added_up(features: IntArray, amounts: FloatArray, dimensions: int) -> FloatArray:
-    """(K, P B) sums of amount * z over rows with features (n, P), for amounts (K, n)."""
+    """Return (K, P B) sums of amount * z over rows with features (n, P), for amounts (K, n)."""
     grids = features.shape[1]
     places = features.ravel()
     sums = np.stack([np.bincount(places, np.repeat(each, grids), dimensions) for each in amounts])
@@ -78,7 +78,7 @@ def added_up(features: IntArray, amounts: FloatArray, dimensions: int) -> FloatA
 
 
 def to_matrix(features: IntArray, dimensions: int) -> Any:
-    """(n, P B) the features as a sparse matrix of scipy's."""
+    """Return (n, P B) the features as a sparse matrix of scipy's."""
     from scipy.sparse import csr_array
 
     rows, grids = features.shape

@@ -1,4 +1,4 @@
-"""What rows contribute to a step of the interior point: the half that stays where the rows are.
+"""The contributions of rows to a step of the interior point: the half that stays at the site.
 
 For rows f (n, m) with labels y, prices C and targets o, write f~ = y (f, k), v = (w, b / k) and r = o - v.f~ (without
 an intercept f~ = y f and v = w). k, the lever, is of the size of the features: rounding knows no units.
@@ -56,7 +56,7 @@ class Problem:
         prior: FloatArray | None = None,
         lever: float = 1.0,
     ) -> Problem:
-        """Rows, less those that cost nothing. prior (m,): the losses at w are those at prior + w."""
+        """Return the problem of rows, without those of weight 0. prior (m,): the losses at w are those at prior + w."""
         each = np.broadcast_to(np.asarray(prices, dtype=np.float64), labels.shape)
         targets = np.ones(len(labels)) if prior is None else 1.0 - labels * (features @ prior)
         if (used := each > 0).all():
@@ -69,18 +69,18 @@ class Problem:
         return int(self.features.shape[1]) + int(self.lever > 0)
 
     def margins(self, v: FloatArray) -> FloatArray:
-        """(n,) v.f~."""
+        """Return (n,) v.f~."""
         values = self.features @ v[:-1] + self.lever * v[-1] if self.lever else self.features @ v
         return np.asarray(self.labels * values)
 
     def weighted(self, weights: FloatArray) -> FloatArray:
-        """(d,) the sum of weights * f~."""
+        """Return (d,) the sum of weights * f~."""
         signed = weights * self.labels
         total = signed @ self.features
         return np.append(total, self.lever * signed.sum()) if self.lever else np.asarray(total)
 
     def curvature(self, weights: FloatArray) -> FloatArray:
-        """(d, d) the sum of weights * f~ f~^T; labels cancel."""
+        """Return (d, d) the sum of weights * f~ f~^T; labels cancel."""
         size = self.features.shape[1]
         total = np.zeros((self.dimensions, self.dimensions))
         for start in range(0, len(weights), _BLOCK_ROWS):
@@ -93,7 +93,7 @@ class Problem:
         return total
 
     def weights(self, v: FloatArray, constant: int = 0) -> FloatArray:
-        """(m + 1,) w and b of v, or of a constant where that is not 0; b is 0 without an intercept."""
+        """Return (m + 1,) w and b of v, or of a constant unless it is 0; b is 0 without an intercept."""
         if constant:
             return np.append(np.zeros(self.features.shape[1]), constant)
         return np.append(v[:-1], self.lever * v[-1]) if self.lever else np.append(v, 0.0)
@@ -111,8 +111,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where the rows of a problem stand after a round, each (n,): residuals, alpha and its distance from the price,
-    d, and alpha* - alpha. iteration: the round. v, best: (d,), the point of the round, and the best that was so far."""
+    """The state of the rows of a problem after a round, each (n,): residuals, alpha and its distance from the price, d,
+    and alpha* - alpha. iteration: the round. v, best: (d,), the point of the round, and the best so far."""
 
     iteration: int
     v: FloatArray
@@ -125,14 +125,15 @@ class Standing:
 
     @classmethod
     def at(cls, problem: Problem, iteration: int, v: FloatArray, best: FloatArray) -> Standing:
-        """Rows that come to a point with nothing behind them: alpha is half the price, and has no step to take."""
+        """Return the state of new rows at a point: alpha is half the price, and has no step to take."""
         half, nothing = problem.prices / 2, np.zeros(len(problem.labels))
         return cls(iteration, v, best, problem.targets - problem.margins(v), half, half, nothing, nothing)
 
     def moved(
         self, problem: Problem, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
     ) -> Standing:
-        """After a step of v (d,), for a barrier parameter mu. keep: the point before the step is the best so far.
+        """Return the state after a step of v (d,), for a barrier parameter mu. keep: the point before the step is the
+        best so far.
 
         still: there is no step, and the dual variables take none. They would fall on the curve, without the lag that
         full steps need.
@@ -153,7 +154,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class RowSums:
-    """What the rows of a problem add up to in a round.
+    """The sums over the rows of a problem in a round.
 
     matrix (d, d) and gradient (d,): the sums of d f~ f~^T and of alpha* f~. loss: of the point. alphas (g,) and vectors
     (g, m): of each class the sums of alpha * target and of alpha y f. rows (g,): how many there are.
@@ -168,7 +169,7 @@ class RowSums:
 
     @classmethod
     def of(cls, problem: Problem, standing: Standing) -> RowSums:
-        """Of rows that stand somewhere."""
+        """Return the sums for rows in a state."""
         alpha, classes = standing.alpha, problem.classes
         signed = alpha * problem.labels
         return cls(
@@ -182,7 +183,8 @@ class RowSums:
 
 
 def on_the_curve(residuals: FloatArray, prices: FloatArray, mu: float) -> tuple[FloatArray, FloatArray]:
-    """alpha* and C - alpha* of residuals (n,): the slack on the far side of r comes first, or all digits are lost."""
+    """Return alpha* and C - alpha* of residuals (n,), computed from the slack on the far side of r to keep all
+    digits."""
     scaled = prices * np.abs(residuals)
     far = (scaled + 2 * mu + np.sqrt(scaled**2 + 4 * mu**2)) / (2 * prices)  # xi for r > 0, t otherwise
     small = mu / far

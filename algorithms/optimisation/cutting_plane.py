@@ -55,7 +55,8 @@ class Points:
     b: FloatArray
 
     def active(self, features: FloatArray, labels: FloatArray) -> FloatArray:
-        """(k, n): 1 where a row with features (n, m) and label (n,) is on the wrong side of the margin, else 0."""
+        """Return (k, n): 1 if a row with features (n, m) and label (n,) is on the wrong side of the margin, otherwise
+        0."""
         return np.asarray(labels * (self.w @ features.T + self.b[:, None]) < 1, dtype=np.float64)
 
 
@@ -82,10 +83,10 @@ class Oracle(Protocol):
     """The sums over all rows. Each call is one round over the network."""
 
     def cuts(self, problems: IntArray, at: Points) -> FloatArray:
-        """(k, g, m + 2): a, d, m of every group, for problems (k,) at points. A problem may come twice."""
+        """Return (k, g, m + 2) a, d, m of every group, for problems (k,) at points. A problem may occur twice."""
 
     def line(self, problems: IntArray, line: Line) -> FloatArray:
-        """(k, s, 2): the loss and its derivative along lines of problems (k,), at their steps."""
+        """Return (k, s, 2) the loss and its derivative along lines of problems (k,), at their steps."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Taken:
 
 @dataclass(kw_only=True)
 class CuttingPlaneSettings(StoppingSettings):
-    """How long to train, and how much each round carries."""
+    """The settings of the length of training, and the size of rounds."""
 
     cut_groups: Annotated[
         Dimension,
@@ -118,11 +119,11 @@ class Penalty:
     l2: float = 1.0
 
     def value(self, w: FloatArray) -> float:
-        """Of weights (m,)."""
+        """Return the penalty of weights (m,)."""
         return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * w @ w)
 
     def conjugate(self, v: FloatArray) -> float:
-        """The most that v.w less the penalty comes to, for v (m,)."""
+        """Return the maximum of v.w minus the penalty, for v (m,)."""
         beyond = np.maximum(np.abs(v) - self.l1, 0.0)
         return float(beyond @ beyond / (2 * self.l2))
 
@@ -139,12 +140,12 @@ class ElasticParabola(Parabola):
     dw: FloatArray
 
     def value(self, steps: FloatArray) -> FloatArray:
-        """Values (k, s) at steps (k, s)."""
+        """Return values (k, s) at steps (k, s)."""
         along = self.w[:, None, :] + steps[:, :, None] * self.dw[:, None, :]
         return np.asarray(super().value(steps) + self.l1 * np.abs(along).sum(axis=2))
 
     def derivative(self, steps: FloatArray) -> FloatArray:
-        """Derivatives (k, s) at steps (k, s), from the right."""
+        """Return derivatives (k, s) at steps (k, s), from the right."""
         along = self.w[:, None, :] + steps[:, :, None] * self.dw[:, None, :]
         signs = np.where(along == 0, np.sign(self.dw)[:, None, :], np.sign(along))
         return np.asarray(super().derivative(steps) + self.l1 * (signs * self.dw[:, None, :]).sum(axis=2))
@@ -186,7 +187,7 @@ def improve(
     on_iteration: Callable[[int, Sequence[Solution]], None] = lambda iteration, solutions: None,
     done: int = 0,
 ) -> list[Solution]:
-    """Go on with bundles that have cuts, each until it is done; see `solve`. done: iterations that went before."""
+    """Continue with bundles that have cuts, each until it is done; see `solve`. done: previous iterations."""
     for bundle in bundles:
         bundle.accuracy = max(_FINEST_ACCURACY, _MASTER_ACCURACY * stopping.tolerance)
     for iteration in range(done + 1, stopping.max_iterations + 1):
@@ -207,7 +208,7 @@ def _unfinished(bundles: list[Bundle], stopping: Stopping) -> list[int]:
 
 
 def starts_of(problems: int, *, intercept: bool) -> tuple[IntArray, FloatArray]:
-    """(k,) each: problems and b of the cuts at w = 0 that bound the first masters, two with an intercept."""
+    """Return (k,) each: problems and b of the cuts at w = 0 that bound the first masters, two with an intercept."""
     b = np.repeat([-1.0, 1.0] if intercept else [0.0], problems)
     return np.arange(len(b)) % problems, b
 
@@ -218,7 +219,7 @@ def start(
     resume: Sequence[Solution] = (),
     first: Callable[[], Taken] | None = None,
 ) -> None:
-    """The cuts that bound the first masters, and those at the points to resume from."""
+    """Add the cuts that bound the first masters, and those at the points to resume from."""
     widest = max(bundle.dimensions for bundle in bundles)
     if first is None:
         _, b = starts_of(len(bundles), intercept=bundles[0].intercept)
@@ -230,7 +231,7 @@ def start(
 
 
 def _stacked(vectors: Sequence[FloatArray]) -> FloatArray:
-    """(k, m) of vectors that may be shorter, with zeros behind them."""
+    """Return (k, m) vectors of different lengths, padded with zeros."""
     widest = max(map(len, vectors))
     return np.array([np.pad(each, (0, widest - len(each))) for each in vectors])
 
@@ -247,7 +248,7 @@ def _put(bundles: list[Bundle], taken: Taken) -> None:
 
 
 def _search(oracle: Oracle, bundles: list[Bundle], active: list[int], search: LineSearch) -> None:
-    """Go from each problem's best point towards its master's, as far as the objective falls."""
+    """Move from each problem's best point towards its master's, as far as the objective falls."""
     chosen = [bundles[k] for k in active]
     problems = np.array(active)
     w, b = _stacked([bundle.w for bundle in chosen]), np.array([bundle.b for bundle in chosen])
@@ -264,7 +265,7 @@ def _search(oracle: Oracle, bundles: list[Bundle], active: list[int], search: Li
 
 
 def _cut(oracle: Oracle, bundles: list[Bundle], active: list[int]) -> None:
-    """New cuts near each problem's best point, a little on the master's side."""
+    """Add cuts near each problem's best point, a little on the master's side."""
     chosen = [bundles[k] for k in active]
     w = _stacked([(1 - MU) * bundle.w + MU * bundle.master_w for bundle in chosen])
     b = np.array([(1 - MU) * bundle.b + MU * bundle.master_b for bundle in chosen])
@@ -304,7 +305,7 @@ class Bundle:
         return relative_gap(self.objective, self.lower_bound)
 
     def solution(self, tolerance: float) -> Solution:
-        """The state as it stands."""
+        """Return the current solution."""
         converged = self.gap <= tolerance
         return Solution(self.objective, self.lower_bound, self.iterations, converged, self.w, self.b)
 
@@ -325,7 +326,7 @@ class Bundle:
         self._idle = np.concatenate([self._idle, np.zeros(self.groups, dtype=np.int64)])
 
     def solve_master(self, iteration: int) -> None:
-        """The master problem: a new point to go towards, and perhaps a better bound."""
+        """Solve the master problem: set a new point to move towards, and perhaps a better bound."""
         self.iterations = iteration
         master = Master(self._cuts, self._group, self.groups, self.C, self.penalty, self.accuracy)
         self.master_w, self.master_b, multipliers = master.solved(intercept=self.intercept)
@@ -339,7 +340,7 @@ class Bundle:
         self._cuts, self._group, self._idle = self._cuts[kept], self._group[kept], self._idle[kept]
 
     def without(self, kept: IntArray) -> Bundle:
-        """The bundle of the problem that has these of the features only: all cuts, and the bound, hold for it.
+        """Return the bundle of the problem with only these features. All cuts, and the bound, remain valid.
 
         Its best point is not evaluated yet.
         """
@@ -350,13 +351,13 @@ class Bundle:
         return fewer
 
     def with_penalty(self, penalty: Penalty) -> Bundle:
-        """The bundle of the problem with another penalty: cuts bound the loss, whatever is added to it."""
+        """Return the bundle of the problem with another penalty. Cuts bound the loss, whatever is added to it."""
         other = self._anew(self.dimensions, penalty)
         other.w, other.master_w, other._cuts = self.w, self.master_w, self._cuts
         return other
 
     def _anew(self, dimensions: int, penalty: Penalty) -> Bundle:
-        """A bundle at the same b, with the same cuts to come, and none of them idle."""
+        """Return a bundle at the same b with room for the same cuts, none of them idle."""
         made = Bundle(dimensions, self.groups, self.C, self.intercept, penalty, self.accuracy)
         made.b, made.master_b, made.iterations = self.b, self.master_b, self.iterations
         made._group, made._idle = self._group, np.zeros_like(self._idle)
@@ -375,7 +376,7 @@ class Master:
     accuracy: float
 
     def solved(self, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
-        """w (m,), b and the multipliers (T,) of the cuts."""
+        """Return w (m,), b and the multipliers (T,) of the cuts."""
         w, b, z = self._sparse() if self.penalty.l1 else self._dense()
         return w, b if intercept else 0.0, z
 
@@ -386,7 +387,8 @@ class Master:
         return member
 
     def _dense(self) -> tuple[FloatArray, float, FloatArray]:
-        """Without a term in |w|_1. w is in the span of the cuts: as long as they are fewer than features, the problem
+        """Solve without a term in |w|_1. w is in the span of the cuts: as long as they are fewer than features, the
+        problem
 
         is about its coordinates there. The dual is no larger then, but where many b are best its b is one at the edge
         and not in the middle of them, and the cuts taken there need up to ten times the rounds.
@@ -407,7 +409,7 @@ class Master:
         return x[:size] if span is None else span @ x[:size], float(x[size]), z
 
     def _sparse(self) -> tuple[FloatArray, float, FloatArray]:
-        """With one: of u >= |w|, whose sum it is, and w."""
+        """Solve with a term in |w|_1, over u >= |w| and w."""
         import piqp
         from scipy import sparse
 
@@ -429,7 +431,8 @@ class Master:
     def _solution(
         self, solver: Any, quadratic: Any, linear: FloatArray, bounded: Any, right: FloatArray, lowest: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """x from `lowest` on that minimises 1/2 x.Q x + c.x with B x <= right, and the multipliers of the rows of B."""
+        """Return x >= `lowest` that minimizes 1/2 x.Q x + c.x with B x <= right, and the multipliers of the rows of
+        B."""
         for name in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
             setattr(solver.settings, name, self.accuracy)
         solver.setup(quadratic, linear, None, None, bounded, None, right, lowest, None)
@@ -441,7 +444,7 @@ class Master:
 
 
 def _feasible(z: FloatArray, d: FloatArray, group: IntArray, groups: int, C: float) -> FloatArray:
-    """Multipliers near z that are feasible for the dual: z >= 0, no group above C, sum z d = 0.
+    """Return multipliers near z that are feasible for the dual: z >= 0, no group above C, sum z d = 0.
 
     The last holds after the larger of the positive and the negative part is scaled down to the smaller, which cannot
     break the first two.

@@ -19,7 +19,7 @@ from fedsvm.federation.site.terms import Terms
 
 
 def groups_of(rows: int, groups: int, random: np.random.Generator) -> FloatArray:
-    """(g, n) of 0 and 1: n rows dealt at random to groups of equal size, give or take one."""
+    """Return (g, n) of 0 and 1: n rows dealt at random to groups whose sizes differ by at most one."""
     group = (random.permutation(rows) + random.integers(groups)) % groups
     return np.asarray(np.equal.outer(np.arange(groups), group), dtype=np.float64)
 
@@ -46,11 +46,11 @@ class HingeSums:
 
     @classmethod
     def dealt(cls, features: FloatArray, labels: FloatArray, groups: int, random: np.random.Generator) -> HingeSums:
-        """Rows dealt at random to groups of equal size, give or take one."""
+        """Return rows dealt at random to groups whose sizes differ by at most one."""
         return cls(features, labels, groups_of(len(features), groups, random))
 
     def cuts(self, problems: IntArray, at: Points) -> FloatArray:
-        """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
+        """Return (k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
         y = self.labels[problems]
         c = (y * (at.w @ self.features.T + at.b[:, None]) < 1) & (y != 0)
         cy = c * y
@@ -62,7 +62,7 @@ class HingeSums:
         return sums
 
     def line(self, problems: IntArray, line: Line) -> FloatArray:
-        """(k, s, 2): the loss and its derivative along lines at each step (Lu 2016, algorithm 3)."""
+        """Return (k, s, 2) the loss and its derivative along lines at each step (Lu 2016, algorithm 3)."""
         y = self.labels[problems]
         start = y * (line.w @ self.features.T + line.b[:, None])
         slope = y * (line.dw @ self.features.T + line.db[:, None])
@@ -72,7 +72,7 @@ class HingeSums:
 
 
 def cuts_at_zero(class_sums: FloatArray, signs: FloatArray, b: float) -> FloatArray:
-    """(g, m + 2) the cuts at w = 0 and b of -1, 0 or 1, of a problem in which classes have labels `signs` (K,).
+    """Return (g, m + 2) the cuts at w = 0 and b of -1, 0 or 1, for a problem with labels `signs` (K,) of the classes.
 
     class_sums (K, g, m + 1): of each class and group the sum of f, and how many rows there are.
     """
@@ -106,7 +106,7 @@ class HingeCuts(SitePart):
 
     @step
     def starting_sums(self) -> FloatArray:
-        """(K, g, m + 1): of each class and group the sum of the features, and how many rows there are."""
+        """Return the (K, g, m + 1) sum of the features of each class and group, and the number of rows."""
         with_ones = np.column_stack([self._rows.features, np.ones(len(self._rows.features))])
         return np.stack([(self._sums.members * of_class) @ with_ones for of_class in members(self._site.labels)])
 
@@ -117,7 +117,7 @@ class HingeCuts(SitePart):
         }
     )
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """This site's part of the grouped cuts."""
+        """Return this site's part of the grouped cuts."""
         return self._sums.cuts(problems, Points(w, b))
 
     @step(

@@ -44,22 +44,23 @@ SIGMA = 0.05
 
 PATIENT_SIGMA = 0.5
 PATIENCE = 6
-"""Where the gap has not fallen in so many rounds, mu follows it more slowly, and rises if it had fallen too far."""
+"""The number of rounds without a smaller gap after which mu follows the gap more slowly, or rises if it fell too
+far."""
 
 _FALLEN = 0.7
 """A gap has fallen when it is below this share of what it was."""
 
 CALM_ROUNDS, CALM_FALL = 3, 0.7
-"""Where the gap has not fallen to this share in so many rounds, the dither is halved: sooner, and sites learn more."""
+"""The dither is halved if the gap has not fallen to this share in so many rounds; sooner would reveal more to sites."""
 
 _RISE = 3.0
-"""Where other rows make mu rise by more, a step for the old one would lead far away, and none is taken."""
+"""The largest rise of mu after a change of rows for which the step for the old mu is still taken."""
 
 _GROWTH = 64.0
-"""How far beyond the last round's trace, and what a smaller mu makes of it, the matrix may go in one limb."""
+"""The factor by which the matrix in one limb may exceed the last round's trace, adjusted for a smaller mu."""
 
 _TOO_COARSE = 0.1
-"""Where certificates lose more than this share of the tolerance to rounding, the next sum has two limbs a number."""
+"""The share of the tolerance that certificates may lose to rounding before the next sum has two limbs a number."""
 
 _JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 """Shares of the mean diagonal that are added to a matrix that rounding left without a factorisation."""
@@ -67,7 +68,7 @@ _JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 
 @dataclass(frozen=True)
 class Scales:
-    """What the parts of a sum are divided by, so that one bound serves for all: none is larger at any site."""
+    """The divisors of the parts of a sum, so that one bound serves for all: none is larger at any site."""
 
     matrix: float
     gradient: float
@@ -76,13 +77,13 @@ class Scales:
     vectors: float
 
     def to_array(self) -> FloatArray:
-        """(5,)."""
+        """Return (5,) the scales."""
         return np.array([self.matrix, self.gradient, self.objective, self.alphas, self.vectors])
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What the sites are told of one problem in a round.
+    """The order of one problem in a round, as sites receive it.
 
     step (d,): y of the last round, zeros where there is none. mu: the barrier parameter. keep: whether the point before
     this step is the best so far. still: nothing moves, the dual variables no more than the point.
@@ -98,7 +99,8 @@ class Terms:
 
 @dataclass(frozen=True)
 class Opened:
-    """What a round opens of one problem, masked or not; see `RowSums`. objective: of the point, with 1/2 |w|^2."""
+    """The opened sums of one problem in a round, masked or not; see `RowSums`. objective: of the point, with 1/2
+    |w|^2."""
 
     matrix: FloatArray
     gradient: FloatArray
@@ -108,7 +110,7 @@ class Opened:
     rows: FloatArray
 
     def masked(self, mask: Mask) -> Opened:
-        """The same behind a mask; numbers stay as they are."""
+        """Return the sums behind a mask; numbers are unchanged."""
         around, turn = mask.around, mask.turn
         return replace(
             self,
@@ -135,7 +137,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class RoundSums:
-    """What came of a round: of each problem what was opened, or None where the sum will not do for a step.
+    """The result of a round: the opened sums of each problem, or None if they do not suffice for a step.
 
     changed: whether rows left or joined since the last one; then what they add up to certifies nothing. resolution:
     no number is further from what it should be than this share of its scale.
@@ -147,13 +149,13 @@ class RoundSums:
 
 
 class Path(Protocol):
-    """Where the rows are: asked for sums round by round, and for the best points in the end."""
+    """The owner of the rows, which returns sums round by round, and the best points in the end."""
 
     def extent(self) -> Extent:
-        """Bounds on the rows that are there."""
+        """Return bounds on the present rows."""
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
-        """Go a step, and sum. wide: with two limbs a number."""
+        """Take a step, and sum. wide: with two limbs a number."""
 
 
 def solve(
@@ -214,7 +216,7 @@ def solve(
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a problem ended.
+    """The end of a problem.
 
     keep: whether the last point is the best. constant: +1 or -1 where all rows are of one class, so that w = 0 and
     b = constant cost nothing; else 0. mu: the last barrier parameter.
@@ -263,7 +265,7 @@ class _Trail:
 
     @property
     def is_evaluated(self) -> bool:
-        """Whether anything is known of these rows."""
+        """True if anything is known of these rows."""
         return self.objective < math.inf
 
     @property
@@ -283,14 +285,14 @@ class _Trail:
         self._has_new_rows = True
 
     def restart(self, extent: Extent) -> None:
-        """Other rows: what is proven of those before holds no longer. Where training stands is not given up."""
+        """Discard what was proven of other rows, and keep the point."""
         self.extent = extent
         self.objective, self.lower_bound, self.constant = math.inf, 0.0, 0
         self._ceiling, self._has_new_rows = math.inf, True
         self._gaps.clear()
 
     def stand_still(self) -> None:
-        """A sum that will not do: no step, and no bound on the next but the one that always holds."""
+        """Handle an unusable sum: take no step, and bound the next only by what always holds."""
         self._stay()
         self.keep, self._trace, self.needs_wide = False, math.inf, True
 
@@ -302,7 +304,8 @@ class _Trail:
         return Terms(self.problem, self.step, self.mu, self.keep, self._is_still, self._sent)
 
     def _scales(self) -> Scales:
-        """What bounds each part of the next sum, at every site: powers of two, which tell sites little of the last."""
+        """Return bounds on each part of the next sum at every site: powers of two, which reveal little of the last
+        one."""
         extent, price = self.extent, self.extent.price
         largest = 1.0 + price**2 / (8 * self.mu) * extent.squares
         expected = _GROWTH * self._trace * self._last_mu / self.mu
@@ -345,13 +348,13 @@ class _Trail:
         self._extend_reach(opened.objective)
 
     def _take_one_class(self, opened: Opened, *, certify: bool) -> None:
-        """Rows of one class, or none: w = 0 and b = +1 or -1 cost nothing, if these are all the rows."""
+        """Handle rows of one class, or none: w = 0 and b = +1 or -1 are optimal, if these are all the rows."""
         self.stand_still()
         if certify:
             self.constant, self.objective, self.needs_wide = (1 if opened.rows[0] else -1), 0.0, False
 
     def _bound(self, opened: Opened, resolution: float) -> float:
-        """The dual objective of the alphas, made feasible, less what rounding may have added."""
+        """Return the dual objective of the alphas, made feasible, minus what rounding may have added."""
         sent, alphas, classes = self._sent, np.maximum(opened.alphas, np.finfo(float).tiny), len(opened.alphas)
         theta = min(alphas) / alphas if self.intercept else np.ones(classes)
         off, vectors = classes * resolution * sent.alphas, theta @ opened.vectors
@@ -363,7 +366,8 @@ class _Trail:
         return share * total - share**2 / 2 * square
 
     def _next_mu(self, opened: Opened, bound: float, *, certify: bool) -> float:
-        """By the best gap, or by this point's where nothing is proven. Never above the last one for the same rows,
+        """Return mu for the best gap, or for this point's if nothing is proven. Never above the last one for the same
+        rows,
 
         but where training stands still: too far from the curve for its mu, Newton's steps come back to that of another.
         """
@@ -378,11 +382,11 @@ class _Trail:
         return self._ceiling
 
     def _has_stood_still(self, rounds: int, share: float = _FALLEN) -> bool:
-        """Whether the gap has not fallen in so many rounds."""
+        """Return whether the gap has not fallen in this number of rounds."""
         return len(self._gaps) > rounds and self._gaps[-1] > share * self._gaps[-1 - rounds]
 
     def _newton_step(self, opened: Opened, dither: Dither) -> FloatArray:
-        """y = E^-1 c, and the dither. Raises FederationError for a matrix that is no sum of squares."""
+        """Return y = E^-1 c, with the dither. Raises FederationError for a matrix that is no sum of squares."""
         factor = _factor(opened.matrix)
         step = np.linalg.solve(factor.T, np.linalg.solve(factor, opened.gradient))
         if self.step_noise > 0:
@@ -392,19 +396,20 @@ class _Trail:
         return np.asarray(step)
 
     def _extend_reach(self, objective: float) -> None:
-        """No point after the next step is longer: 1/2 |w|^2 is part of the objective, and b is the sum of its steps."""
+        """Extend the bound on points after the next step: 1/2 |w|^2 is part of the objective, b is the sum of its
+        steps."""
         longest = STRETCH * float(np.linalg.norm(self.step))
         self._intercept_reach += longest if self.intercept else 0.0
         self._reach = math.sqrt(2 * max(objective, 0.0)) + self._intercept_reach + longest
 
 
 def _power_of_two(bound: float) -> float:
-    """The least that is above."""
+    """Return the smallest power of two above a number."""
     return 2.0 ** math.frexp(max(bound, 1.0))[1]
 
 
 def _factor(matrix: FloatArray) -> FloatArray:
-    """Cholesky's. By numpy alone: a site that trains by itself loads no more than it has."""
+    """Return the Cholesky factor. Uses numpy alone, so that a site which trains by itself loads nothing more."""
     for jitter in _JITTERS:
         try:
             shifted = matrix + jitter * np.trace(matrix) / len(matrix) * np.eye(len(matrix))
@@ -428,7 +433,7 @@ class LocalPath:
         self.standings = [Standing.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
 
     def extent(self) -> Extent:
-        """Of these rows."""
+        """Return the bounds of these rows."""
         return Extent(
             rows=max(len(problem.labels) for problem in self.problems),
             squares=max(float((p.features**2).sum()) + len(p.labels) * p.lever**2 for p in self.problems),
@@ -437,11 +442,11 @@ class LocalPath:
         )
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
-        """A round, without rounding."""
+        """Run a round without rounding."""
         return RoundSums([self.opened(iteration, each) for each in terms])
 
     def opened(self, iteration: int, terms: Terms, *, regulariser: bool = True) -> Opened:
-        """What a step of one problem comes to, with or without what 1/2 |w|^2 adds."""
+        """Return the sums after a step of one problem, with or without the terms of 1/2 |w|^2."""
         problem = self.problems[terms.problem]
         before = self.standings[terms.problem]
         standing = before.moved(problem, iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still)
@@ -450,14 +455,14 @@ class LocalPath:
         return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser)
 
     def best(self, outcome: Outcome, problem: int) -> Solution:
-        """The best point of a problem that came to an end."""
+        """Return the best point of a finished problem."""
         standing, rows = self.standings[problem], self.problems[problem]
         found = rows.weights(standing.v if outcome.keep else standing.best, outcome.constant)
         return Solution(**vars(outcome.certificate), w=found[:-1], b=float(found[-1]))
 
 
 def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: bool) -> Opened:
-    """The sums over rows, and what 1/2 |w|^2 adds to them where it is to be added."""
+    """Return the sums over rows, with the terms of 1/2 |w|^2 if requested."""
     weights = np.full(len(v), float(regulariser))
     if intercept:
         weights[-1] = 0.0

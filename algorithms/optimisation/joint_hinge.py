@@ -56,11 +56,11 @@ class JointSums:
 
     @classmethod
     def dealt(cls, features: FloatArray, classes: FloatArray, groups: int, random: np.random.Generator) -> JointSums:
-        """Rows dealt at random to groups of equal size, give or take one."""
+        """Return rows dealt at random to groups whose sizes differ by at most one."""
         return cls(features, classes, groups_of(len(features), groups, random))
 
     def joint_cuts(self, w: FloatArray) -> FloatArray:
-        """(g, K m' + 1): G, one row behind the other, and c of every group, at w (K m',)."""
+        """Return (g, K m' + 1) G, its rows concatenated, and c of every group, at w (K m',)."""
         worst, active = self._worst(self._scores(w))
         moved = (np.equal.outer(np.arange(len(self.classes)), worst) - self.classes) * active
         groups = len(self.members)
@@ -68,7 +68,7 @@ class JointSums:
         return np.column_stack([blocks.reshape(groups, -1), self.members @ active])
 
     def joint_line(self, w: FloatArray, dw: FloatArray, steps: FloatArray) -> FloatArray:
-        """(s, 2): the loss and its derivative along dw (K m',) at each step (s,)."""
+        """Return (s, 2) the loss and its derivative along dw (K m',) at each step (s,)."""
         start, slopes, rows = self._scores(w), self._scores(dw), np.arange(len(self.features))
         of_own = (self.classes * slopes).sum(axis=0)
         sums = np.empty((len(steps), 2))
@@ -80,19 +80,19 @@ class JointSums:
         return sums
 
     def cuts(self, problems: IntArray, at: Points) -> FloatArray:
-        """(k, g, K m' + 2), see `cutting_plane.Oracle`."""
+        """Return (k, g, K m' + 2) cuts, see `cutting_plane.Oracle`."""
         return np.stack([as_cuts(self.joint_cuts(each)) for each in at.w])
 
     def line(self, problems: IntArray, line: Line) -> FloatArray:
-        """(k, s, 2), see `cutting_plane.Oracle`."""
+        """Return (k, s, 2) losses and derivatives, see `cutting_plane.Oracle`."""
         return np.stack([self.joint_line(*each) for each in zip(line.w, line.dw, line.steps, strict=True)])
 
     def _scores(self, w: FloatArray) -> FloatArray:
-        """(K, n) w_k.f~."""
+        """Return (K, n) w_k.f~."""
         return np.asarray(w.reshape(len(self.classes), -1) @ self.features.T)
 
     def _worst(self, scores: FloatArray) -> tuple[IntArray, BoolArray]:
-        """(n,) each: the class of the largest bracket, and whether that is above 0."""
+        """Return (n,) each: the class of the largest bracket, and whether that is above 0."""
         brackets = scores + 1.0 - self.classes - (self.classes * scores).sum(axis=0)
         brackets[self.classes > 0] = 0.0
         worst = brackets.argmax(axis=0)
@@ -101,7 +101,7 @@ class JointSums:
 
 
 def as_cuts(sums: FloatArray) -> FloatArray:
-    """(g, K m' + 2) cuts c + <G, W'> in the form of those of two classes: m - w.a - b d, with d = 0."""
+    """Return (g, K m' + 2) cuts c + <G, W'> in the form of those of two classes: m - w.a - b d, with d = 0."""
     return np.column_stack([-sums[:, :-1], np.zeros(len(sums)), sums[:, -1]])
 
 
@@ -135,7 +135,7 @@ class JointHingeCuts(SitePart):
         }
     )
     def joint_cuts(self, w: FloatArray) -> FloatArray:
-        """This site's part of the grouped cuts."""
+        """Return this site's part of the grouped cuts."""
         return self._sums.joint_cuts(w)
 
     @step(
@@ -146,14 +146,14 @@ class JointHingeCuts(SitePart):
         }
     )
     def joint_line(self, w: FloatArray, dw: FloatArray, steps: FloatArray) -> FloatArray:
-        """This site's part of the losses along a line."""
+        """Return this site's part of the losses along a line."""
         return self._sums.joint_line(w, dw, steps)
 
 
 def pooled(
     train: FloatArray, test: FloatArray, classes: IntArray, C: float, *, intercept: bool
 ) -> tuple[FloatArray, float]:
-    """Values (n', K) of rows tested on (n', m), and the objective, by LIBLINEAR on rows (n, m) of classes (n,)."""
+    """Return values (n', K) of test rows (n', m), and the objective, by LIBLINEAR on rows (n, m) of classes (n,)."""
     from sklearn.svm import LinearSVC
 
     machine = LinearSVC(
@@ -184,5 +184,5 @@ class JointOracle(FederatedOracle):
         return np.stack([as_cuts(each) for each in sums])
 
     def _margin_bound(self, w: FloatArray) -> float:
-        """No sum over rows of |(w_k - w_y).f~| exceeds this."""
+        """Return a bound on sums over rows of |(w_k - w_y).f~|."""
         return math.sqrt(2) * float(np.linalg.norm(w)) * self.norm_sum

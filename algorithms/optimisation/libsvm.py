@@ -32,7 +32,7 @@ Prices = float | FloatArray
 
 
 def linear(rows: FloatArray, labels: FloatArray, C: Prices) -> SVC:
-    """A linear SVM on rows (n, p) with labels (n,), to compare with."""
+    """Train a linear SVM on rows (n, p) with labels (n,), for comparison."""
     from sklearn.svm import SVC
 
     penalty, weights = _split(C)
@@ -41,7 +41,7 @@ def linear(rows: FloatArray, labels: FloatArray, C: Prices) -> SVC:
 
 
 def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: Prices) -> SVC:
-    """An SVM with the exact kernel on rows (n, p) with labels (n,), to compare with."""
+    """Train an SVM with the exact kernel on rows (n, p) with labels (n,), for comparison."""
     from sklearn.svm import SVC
 
     fields, (penalty, weights) = kernel.to_fields(), _split(C)
@@ -50,7 +50,7 @@ def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: Prices) -> S
 
 
 def against_others(fit: Callable[[FloatArray], SVC], labels: FloatArray, classes: int, test: FloatArray) -> FloatArray:
-    """Decision values of test rows (k, p) by one SVM for each class against the others, that `fit` makes for labels.
+    """Return decision values of test rows (k, p) by one SVM for each class against the rest, trained by `fit`.
 
     labels (n,): as `Labelled` has them. (k,) of two classes, (k, K) of more; a class without rows, or with all, is
     +1 or -1 throughout.
@@ -65,14 +65,14 @@ def against_others(fit: Callable[[FloatArray], SVC], labels: FloatArray, classes
 
 
 def _split(C: Prices) -> tuple[float, FloatArray | None]:
-    """The penalty of all rows, or of each (n,), as scikit-learn takes it."""
+    """Return the penalty of all rows, or of each (n,), as scikit-learn takes it."""
     return (1.0, C) if isinstance(C, np.ndarray) else (C, None)
 
 
 def exact_scores(
     feature_map: FeatureMap, C: Prices, train: Labelled, test: FloatArray, classes: int = 2
 ) -> FloatArray | None:
-    """Decision values of test rows (k, p) by the kernel that a map approximates; None of one that is exact.
+    """Return decision values of test rows (k, p) by the kernel that a map approximates; None for an exact map.
 
     (k,), or (k, K) of more than two classes, each against the others.
     """
@@ -82,7 +82,7 @@ def exact_scores(
 
 
 def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
-    """The dual of a kernel matrix (n, n) with labels (n,), solved; `fit_status_` is 0 where it converged."""
+    """Solve the dual of a kernel matrix (n, n) with labels (n,); `fit_status_` is 0 if it converged."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import SVC
 
@@ -94,7 +94,7 @@ def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
 
 
 def objective(svm: SVC, rows: FloatArray, labels: FloatArray, C: Prices) -> float:
-    """1/2 |w|^2 + the sum of C times hinge losses of a linear SVM over rows (n, p)."""
+    """Return 1/2 |w|^2 + the sum of C times hinge losses of a linear SVM over rows (n, p)."""
     weights = svm.coef_[0]
     hinge = np.maximum(0.0, 1.0 - labels * (rows @ weights + svm.intercept_[0]))
     return float(0.5 * weights @ weights + (C * hinge).sum())

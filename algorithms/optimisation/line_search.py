@@ -34,12 +34,12 @@ class Parabola:
     curvature: FloatArray
 
     def value(self, steps: FloatArray) -> FloatArray:
-        """Values (k, s) at steps (k, s)."""
+        """Return values (k, s) at steps (k, s)."""
         half_square = 0.5 * self.curvature[:, None] * steps**2
         return np.asarray(self.constant[:, None] + self.slope[:, None] * steps + half_square)
 
     def derivative(self, steps: FloatArray) -> FloatArray:
-        """Derivatives (k, s) at steps (k, s)."""
+        """Return derivatives (k, s) at steps (k, s)."""
         return np.asarray(self.slope[:, None] + self.curvature[:, None] * steps)
 
 
@@ -55,7 +55,7 @@ class LineSearch(Protocol):
     """Finds the best of the steps it tries; t = 0 is the caller's own to compare with."""
 
     def __call__(self, evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum:
-        """The best step on each of k lines."""
+        """Return the best step on each of k lines."""
 
 
 def grid_search(evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum:
@@ -90,7 +90,7 @@ def _best(steps: FloatArray, phi: FloatArray) -> Minimum:
 
 
 def line_search(name: str, step: float) -> LineSearch:
-    """The search that a scenario names; `step` is the paper's lambda. Raises LookupError for another name."""
+    """Return the search that a scenario names; `step` is the paper's lambda. Raises LookupError for another name."""
     if name == "grid":
         return grid_search
     if name == "fixed-step":

@@ -96,13 +96,13 @@ class SolverSettings(CuttingPlaneSettings):
     ] = 0.1
 
     def step_noise_among(self, sites: Sequence[str]) -> float:
-        """The size of the noise on each step: none where a site is alone, and has nobody's rows but its own."""
+        """Return the size of the noise on each step: none if a site is alone, with only its own rows."""
         return self.step_noise if len(sites) > 1 else 0.0
 
 
 @dataclass
 class LinearSvmSettings(ClassWeightSettings, SolverSettings):
-    """What a user decides about training."""
+    """The settings of training."""
 
     C: Annotated[
         Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
@@ -135,7 +135,7 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
     line_search_step: Annotated[Positive, doc("For fixed-step: the paper's lambda.")] = 0.1
 
     def solver_problems(self) -> Iterator[str]:
-        """What of these settings does not go together; see `Algorithm.problems`."""
+        """Yield contradictions in these settings; see `Algorithm.problems`."""
         if self.release == "sites" and self.solver == "cutting-plane":
             yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
         elif self.release == "sites" and self.masking == "none":
@@ -180,7 +180,7 @@ def _cutting_planes(terms: Terms) -> Script:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came of training: its certificates, one for each problem, and weights and intercepts (P, m + 1).
+    """The result of training: certificates, one for each problem, and weights and intercepts (P, m + 1).
 
     weights: None where the sites keep them. figures and remarks: what a result says of it beside the certificates.
     mean_square: of the features' lengths, over all rows.
@@ -195,7 +195,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class RowsTold:
-    """How many single rows cuts of one group say, told as whoever sees them would; of maps that are not inverted, none.
+    """The number of single rows that a group's cuts reveal to whoever sees them; none for maps that are not inverted.
 
     differences: by which cuts (T, m + 2) at some points differ. blocks: how many blocks of joint cuts (T, K m' + 1) at
     points (T, K m') are a row's, and how many rows two of them differ by beside; given K.
@@ -245,7 +245,7 @@ def _faster(
     classes: int,
     conditions: Conditions,
 ) -> tuple[LinearSvmSettings, Remark]:
-    """Settings with the solver that takes fewer seconds, as predicted, in the groups that there would be; what to say.
+    """Return settings with the solver that is predicted to be faster with these groups, and a remark.
 
     Where the sites keep the weights, or rows have some, there is one that can.
     """
@@ -276,7 +276,7 @@ def _note(federation: Federation, iteration: int, certificates: Sequence[Certifi
 def _by_interior_point(
     federation: Federation, settings: LinearSvmSettings, features: int, weighting: Weighting, classes: int
 ) -> Trained:
-    """Sites that leave take their rows with them, and those that come back are handed the path.
+    """Train by the interior point. Leaving sites take their rows with them; returning ones receive the path.
 
     Training begins anew only where no site is left that knows it, as after all were started again.
     """
@@ -321,7 +321,7 @@ def _along_one_path(
 def _by_cutting_planes(
     federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold, classes: int
 ) -> Trained:
-    """Cuts bound the loss over the rows that they were summed over.
+    """Train by cutting planes. Cuts bound the loss over the rows that they were summed over.
 
     When sites leave or join, a new bundle starts from the best point so far.
     """
@@ -401,7 +401,7 @@ class _Binary:
         _disclose(federation, opened, rows_told)
 
     def weights(self, solutions: Sequence[Solution]) -> FloatArray:
-        """(P, m + 1)."""
+        """Return (P, m + 1) the weights."""
         return np.array([np.append(each.w, each.b) for each in solutions])
 
 
@@ -429,7 +429,8 @@ class _Joint(_Binary):
         return None
 
     def disclose(self, federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:
-        """Every block that is a single row's, and every row by which two blocks of a class differ beside these."""
+        """Disclose every block that is a single row, and every other row that is a difference of two blocks of a
+        class."""
         if not opened:
             return
         points = np.concatenate([taken.at.w for taken in opened])
@@ -446,14 +447,14 @@ class _Joint(_Binary):
         )
 
     def weights(self, solutions: Sequence[Solution]) -> FloatArray:
-        """(K, m + 1)."""
+        """Return (K, m + 1) the weights."""
         (found,) = solutions
         weights = found.w.reshape(self.classes, -1)
         return weights if self.settings.intercept else np.column_stack([weights, np.zeros(self.classes)])
 
 
 def _groups(federation: Federation, settings: LinearSvmSettings, classes: int) -> int:
-    """How many groups rows are dealt to: no more than leave so many rows of every class in each.
+    """Return the number of groups of rows: at most as many as leave enough rows of every class in each.
 
     A group with few rows of a class soon has a cut of one of them. Classes without rows have none to show. Of every two
     classes a problem has some 2/K of the rows, and as large a share of the groups.
@@ -468,7 +469,7 @@ def _groups(federation: Federation, settings: LinearSvmSettings, classes: int) -
 
 
 def _extent(federation: Federation) -> tuple[int, float]:
-    """How many rows there are, and what their features' lengths add up to at most, by Cauchy and Schwarz."""
+    """Return the number of rows, and a bound on the sum of their features' lengths, by Cauchy and Schwarz."""
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
     return rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0
@@ -495,7 +496,7 @@ def _disclose(federation: Federation, opened: Sequence[Taken], rows_told: RowsTo
 def _disclose_rows(
     federation: Federation, step: str, features: int, alone: tuple[str, int], differ: tuple[str, int]
 ) -> None:
-    """Of so many features each, and how often: rows that are alone in what was opened, and those it differs by."""
+    """Disclose rows of this many features: those alone in what was opened, and those that are differences."""
     told: list[tuple[tuple[str, int], Kind]] = [(alone, "single-row"), (differ, "row-difference")]
     for (detail, times), kind in told:
         if times:
@@ -505,7 +506,7 @@ def _disclose_rows(
 def pooled_prices(
     settings: LinearSvmSettings, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, ...]
 ) -> libsvm.Prices:
-    """C of all rows together, with labels (n,) and weights (n,) if they have some; or of each of them (n,)."""
+    """Return C for all rows together, with labels (n,) and weights (n,) if any; or for each of them (n,)."""
     factors = settings.pooled_factors(labels, weights, classes)
     return settings.C if factors is None else settings.C * factors
 
@@ -513,7 +514,7 @@ def pooled_prices(
 def pooled_solution(
     settings: LinearSvmSettings, features: FloatArray, labels: FloatArray, prices: libsvm.Prices
 ) -> tuple[FloatArray, float, float]:
-    """w (m,), b and the objective on features (n, m) of all rows together: by LIBSVM, which always has an intercept."""
+    """Return w (m,), b and the objective on features (n, m) of all rows: by LIBSVM, which always has an intercept."""
     if settings.intercept:
         svm = libsvm.linear(features, labels, prices)
         return svm.coef_[0], float(svm.intercept_[0]), libsvm.objective(svm, features, labels, prices)

@@ -39,7 +39,8 @@ class Mask:
 
 
 def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, masking: Masking) -> Mask | None:
-    """The mask of one purpose, for v of so many dimensions and w of so many features; None where nothing is masked."""
+    """Draw the mask of one purpose, for v with `dimensions` and w with `features` entries; None if nothing is
+    masked."""
     if masking == "none":
         return None
     left, right = (_rotation(seed, f"{purpose} {side}", dimensions) for side in ("left", "right"))
@@ -50,7 +51,8 @@ def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, mask
 
 
 def draw_masks(seed: Residues, purpose: str, sizes: Sequence[tuple[int, int]], masking: Masking) -> list[Mask | None]:
-    """Masks of one purpose for problems of some sizes each, dimensions and features, from one stream: see `draw_mask`.
+    """Draw masks of one purpose for problems of some sizes each, dimensions and features, from one stream: see
+    `draw_mask`.
 
     Many small ones cost a fraction of as many calls.
     """
@@ -86,29 +88,30 @@ class Dither:
         self._draws = 0
 
     def draw(self, size: int) -> FloatArray:
-        """(size,), other ones at each call."""
+        """Draw (size,) numbers, different ones at each call."""
         self._draws += 1
         return _normal(self._seed, f"dither {self._draws}", size)
 
 
 def dither_seed() -> Residues:
-    """(1, 4) from the operating system's generator."""
+    """Draw (1, 4) residues from the operating system's generator."""
     return uniform_residues((1, 4))
 
 
 def _rotation(seed: Residues, purpose: str, size: int) -> FloatArray:
-    """A Haar-random orthogonal (size, size) matrix: QR of normal entries, the signs of R taken off (Mezzadri 2007)."""
+    """Return a Haar-random orthogonal (size, size) matrix: QR of normal entries without the signs of R (Mezzadri
+    2007)."""
     return _turned(_normal(seed, purpose, size * size).reshape(size, size))
 
 
 def _turned(normal: FloatArray) -> FloatArray:
-    """Rotations of normal entries, of one matrix or of a stack of them."""
+    """Return rotations of normal entries, from one matrix or a stack of them."""
     q, r = np.linalg.qr(normal)
     return np.asarray(q * np.copysign(1.0, np.diagonal(r, axis1=-2, axis2=-1))[..., None, :])
 
 
 def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:
-    """(size,) standard normal numbers, by Box and Muller: two of two uniform ones."""
+    """Return (size,) standard normal numbers, by Box and Muller: two from two uniform ones."""
     pairs = -(-size // 2)
     first, second = _uniform(seed, purpose, 2 * pairs).reshape(2, pairs)
     radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
@@ -116,6 +119,6 @@ def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:
 
 
 def _uniform(seed: Residues, purpose: str, size: int) -> FloatArray:
-    """(size,) in [0, 1), of 53 bits, a function of the seed and what it is for."""
+    """Return (size,) numbers in [0, 1), of 53 bits, a function of the seed and the purpose."""
     secret = hashlib.shake_256(seed.tobytes() + b"mask " + purpose.encode()).digest(SECRET_BYTES)
     return np.asarray(np.ldexp((keystream(secret, (size,)) >> np.uint64(11)).astype(np.float64), -53))

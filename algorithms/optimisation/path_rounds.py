@@ -32,7 +32,7 @@ OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the numbers of one problem stand in what is summed: d of v, m of w, and g classes."""
+    """The places of one problem's numbers in the sum: d of v, m of w, and g classes."""
 
     dimensions: int
     features: int
@@ -54,7 +54,7 @@ class Layout:
         return d * (d + 1) // 2 + d + 1 + self.classes * (2 + self.features) + 2
 
     def pack(self, opened: Opened, scales: FloatArray, rows: int, *, keeper: bool) -> FloatArray:
-        """(length,) of what a site has, each part over its scale; rows: over how many counts are.
+        """Return (length,) a site's numbers, each part over its scale; rows: the divisor of counts.
 
         keeper: whether the site added what is not a row's. A matrix beyond its scale is left out, and the last number
         says so.
@@ -75,12 +75,12 @@ class Layout:
         )
 
     def unpack(self, total: FloatArray, scales: FloatArray, rows: int) -> Opened | None:
-        """What a sum (length,) says; None where nobody added what is not a row's, or a matrix was left out."""
+        """Return what a sum (length,) means; None if nobody added the regularizer, or a matrix was omitted."""
         opened, keepers, overflows = self.parts(total, scales, rows)
         return None if keepers != 1 or overflows else opened
 
     def parts(self, total: FloatArray, scales: FloatArray, rows: int) -> tuple[Opened, int, int]:
-        """What a sum (length,) of any sites says, and how many added what is not a row's, and left a matrix out."""
+        """Return what a sum (length,) of any sites means, and how many added the regularizer, and omitted a matrix."""
         d, g = self.dimensions, self.classes
         sizes = [d * (d + 1) // 2, d, 1, g, g * self.features, g, 1, 1]
         upper, gradient, objective, alphas, vectors, counts, keepers, overflows = np.split(total, np.cumsum(sizes)[:-1])

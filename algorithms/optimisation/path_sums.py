@@ -202,7 +202,7 @@ class NewtonPath(SitePart):
         },
     )
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
-        """(K, m + 2): the best weights and intercepts, and that they are, at `holder`; zeros at the others.
+        """Return the (K, m + 2) best weights and intercepts, with a 1, at `holder`; zeros at the other sites.
 
         The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
         restarted has them no longer: training goes on, and comes here again.
@@ -248,7 +248,7 @@ def newton_path(terms: RunTerms, end: str) -> Script:
 
 
 def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
-    """Which last points are the best, and the constants, each (K,), as sites are told."""
+    """Return which last points are the best, and the constants, each (K,), as sites receive them."""
     keep = np.array([outcome.keep for outcome in outcomes], dtype=np.int64)
     return keep, np.array([outcome.constant for outcome in outcomes], dtype=np.int64)
 
@@ -305,11 +305,11 @@ class FederatedPath:
         return self._layout.dimensions
 
     def extent(self) -> Extent:
-        """Bounds on the rows that are there; rows that left leave them as they are."""
+        """Return bounds on the present rows; rows that left do not change them."""
         return self._extent
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
-        """One secure sum."""
+        """Run one secure sum."""
         round_ = RoundOrder.of(iteration, terms, self._extent.rows)
         in_rows = replace(round_, steps=round_.steps.reshape(len(terms), -1))
         shape = (len(terms), self._layout.length)
@@ -334,7 +334,7 @@ class FederatedPath:
         return self._note_changes()
 
     def _begin(self) -> None:
-        """Have the sites that are there stand at 0, with a seed that they share."""
+        """Start the present sites at 0, with a seed that they share."""
         squares, rows = self._squared_norms()
         self.mean_square = squares / rows
         self._lever = math.sqrt(self.mean_square) or 1.0 if self._intercept else 0.0
@@ -359,13 +359,13 @@ class FederatedPath:
         return max(float(squares), 0.0), max(float(np.rint(rows)), 1.0)
 
     def _bounded(self, squares: float, rows: float) -> Extent:
-        """With room for what rounding does to bounds."""
+        """Return bounds with a margin for rounding."""
         return Extent(
             int(rows), (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9, self._price * self._most, self._target
         )
 
     def _note_changes(self) -> bool:
-        """Whether sites left or joined since the last time. Those that joined are told where training stands.
+        """Return whether sites left or joined since the last call. New ones receive the path.
 
         A site that is restarted while others are being told knows nothing in its turn, and must not tell.
         """
@@ -380,7 +380,7 @@ class FederatedPath:
         return self._seen > before
 
     def _hand_on(self) -> None:
-        """Have those that know the path tell it to all."""
+        """Send the path from the sites that know it to all."""
         holders = [site for site in self._federation.sites if site in self._told]
         if not holders:
             raise PathLostError("No site is left that knows where training stands; run again.")

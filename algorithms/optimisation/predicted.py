@@ -1,4 +1,4 @@
-"""How long training would take by each solver, from what a round carries and computes: what `solver = "auto"` goes by.
+"""The predicted duration of training by each solver, from what a round carries and computes, for `solver = "auto"`.
 
 A round of the interior point carries P (m + 1)(m + 2) / 2 numbers and some for P problems of m features, and one of the
 cutting plane P g (m + 2) for g groups, but there are three times as many, and a master problem for each. So the first
@@ -31,7 +31,7 @@ _CUTS_KEPT = 10
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be trained: rows of all sites, features, binary problems, groups of cuts, and how many sites."""
+    """The work of training: rows of all sites, features, binary problems, groups of cuts, and the number of sites."""
 
     rows: int
     features: int
@@ -41,11 +41,11 @@ class Work:
 
     @property
     def share(self) -> float:
-        """How long what a site computes takes for one that shares this machine's processors with the others."""
+        """The slowdown of a site that shares this machine's processors with the others."""
         return max(1.0, self.sites / (os.cpu_count() or 1))
 
     def by_interior_point(self, conditions: Conditions) -> float:
-        """Seconds."""
+        """Return the predicted seconds."""
         m = self.features
         numbers, told = self.problems * Layout(m + 1, m).length, self.problems * (m + 1)
         at_site = self.problems * (2 * self.rows / self.sites * m**2 + 2 * _MASK_PRODUCTS * m**3)
@@ -53,7 +53,7 @@ class Work:
         return NEWTON_ROUNDS * (conditions.sum_s(self.sites, numbers, told) + computing)
 
     def by_cutting_planes(self, conditions: Conditions) -> float:
-        """Seconds."""
+        """Return the predicted seconds."""
         m, cuts = self.features, _CUTS_KEPT * self.groups
         carried = conditions.sum_s(self.sites, self.problems * self.groups * (m + 2), self.problems * (m + 1))
         searched = conditions.sum_s(self.sites, self.problems * 34, 2 * self.problems * (m + 1))

@@ -1,4 +1,4 @@
-"""What cuts of a linear SVM on columns say of single rows: whoever sees them can tell, and a result counts."""
+"""The single rows that cuts of a linear SVM on columns reveal, which a result counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedsvm.federation.arrays import FloatArray
 
 
 def lone_rows(cuts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rows (k, m), with labels (k,), that are alone in one of the cuts (T, g, m + 2)."""
+    """Return rows (k, m), with labels (k,), that are alone in one of the cuts (T, g, m + 2)."""
     alone = cuts.reshape(-1, cuts.shape[2])
     alone = alone[np.rint(alone[:, -1]) == 1]
     labels = np.rint(alone[:, -2])
@@ -17,7 +17,7 @@ def lone_rows(cuts: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def rows_apart(points: Points, cuts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rows (k, m), with labels (k,), by which two cuts of a group differ, of cuts (T, g, m + 2) at points.
+    """Return rows (k, m), with labels (k,), by which two cuts of a group differ, from cuts (T, g, m + 2) at points.
 
     A difference counts one row if its d and m say so, and the row, which then is the difference, is on the wrong side
     of the margin at one of both points alone.
@@ -39,7 +39,7 @@ def rows_apart(points: Points, cuts: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def rows_of_cuts(points: Points, cuts: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Rows (k, m), with labels (k,), that are alone in a cut or that two differ by; each once."""
+    """Return rows (k, m), with labels (k,), that are alone in a cut or a difference of two; each once."""
     found = [lone_rows(cuts), rows_apart(points, cuts)]
     return _distinct(np.concatenate([rows for rows, _ in found]), np.concatenate([labels for _, labels in found]))
 

@@ -1,4 +1,4 @@
-"""What a solver says of a problem: the point it reached, and how far from the optimum that is at most."""
+"""The solution of a problem: the point that was reached, and a bound on its distance from the optimum."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedsvm.federation.arrays import FloatArray
 
 @dataclass(kw_only=True)
 class StoppingSettings:
-    """How long to train."""
+    """The settings of the length of training."""
 
     tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops.")] = 1e-4
     max_iterations: Annotated[Count, doc("Maximum number of iterations, even if the tolerance is not reached.")] = 500
@@ -50,7 +50,7 @@ class Solution(Certificate):
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:
-    """(objective - lower bound) / objective, 0 for an objective of 0, 1 for one that nothing is known of yet."""
+    """Return (objective - lower bound) / objective; 0 for an objective of 0, 1 for an unknown one."""
     if objective == math.inf:
         return 1.0
     return max(0.0, objective - lower_bound) / objective if objective > 0 else 0.0

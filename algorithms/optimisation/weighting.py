@@ -26,7 +26,7 @@ EXPONENTS = np.arange(-64, 65)
 
 @dataclass(frozen=True)
 class Weighting:
-    """What prices are multiplied by.
+    """The factors of the rows' losses.
 
     by_class: factors of the classes, of two the negative one's first, or what makes K of them balanced: n / (K n_c) of
     a class with n_c of n rows, as in scikit-learn, where K counts the classes that have rows. by_row: whether each row
@@ -37,7 +37,7 @@ class Weighting:
     by_row: bool = False
 
     def factors(self, counts: FloatArray) -> tuple[float, ...]:
-        """Of the classes with so many rows (K,)."""
+        """Return the factors of classes with these numbers of rows (K,)."""
         if isinstance(self.by_class, tuple):
             return self.by_class
         found, present = np.ones(len(counts)), counts > 0
@@ -59,7 +59,7 @@ class ClassWeightSettings:
     ] = None
 
     def class_problems(self, classes: tuple[str, ...]) -> Iterator[str]:
-        """Weights of classes that there are not; see `Algorithm.class_problems`."""
+        """Yield weights of unknown classes; see `Algorithm.class_problems`."""
         if isinstance(self.class_weight, dict) and (
             unknown := [name for name in self.class_weight if name not in classes]
         ):
@@ -67,7 +67,7 @@ class ClassWeightSettings:
             yield f"class_weight: {unknown[0]!r} is none of the classes {listed}"
 
     def weighting(self, classes: tuple[str, ...], *, by_row: bool) -> Weighting:
-        """What prices of rows are multiplied by. by_row: whether they have weights."""
+        """Return the factors of the rows' losses. by_row: whether rows have weights."""
         if not isinstance(self.class_weight, dict):
             return Weighting(self.class_weight, by_row)
         return Weighting(tuple(self.class_weight.get(name, 1.0) for name in classes), by_row)
@@ -75,7 +75,7 @@ class ClassWeightSettings:
     def pooled_factors(
         self, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, ...]
     ) -> FloatArray | None:
-        """(n,) of all rows together, with labels (n,) and weights (n,) if they have some; None where all are 1."""
+        """Return (n,) factors of all rows, with labels (n,) and weights (n,) if any; None if all are 1."""
         if self.class_weight is None and weights is None:
             return None
         weighting = self.weighting(classes, by_row=weights is not None)
@@ -91,12 +91,12 @@ class RowWeights(SitePart):
 
     @step
     def class_counts(self) -> FloatArray:
-        """(K,): how many rows are of each class, of two the negative one first."""
+        """Return the (K,) number of rows of each class; for two, the negative one first."""
         return np.asarray(members(self._site.labels).sum(axis=1))
 
     @step
     def largest_weight(self) -> FloatArray:
-        """(129,): between which powers of two the largest weight of a row lies."""
+        """Return the (129,) position of a site's largest weight between powers of two."""
         return placed(self._site.weights)
 
     def check_factors(self, factors: Sequence[float]) -> None:
@@ -120,7 +120,7 @@ class RowWeights(SitePart):
             raise OrderRefused(f"factors must be those of class_weight = {json.dumps(weight)}, as agreed, got {got}")
 
     def prices(self, price: float, factors: Sequence[float]) -> FloatArray:
-        """(n,) of the rows, at `price` each, times its class's factor, all 1 where there are none, and its weight."""
+        """Return (n,) `price` times the factor of the row's class, 1 without factors, times the row's weight."""
         labels = self._site.labels
         return row_prices(price, numbers(labels), factors or [1.0] * max(2, len(labels)), self._site.weights)
 
@@ -133,14 +133,14 @@ def agreement_on_factors(terms: Terms) -> Script:
 
 @dataclass(frozen=True)
 class Factors:
-    """What sites agree on: factors of the classes (K,), and what no row's factor exceeds."""
+    """The factors that sites agree on: those of the classes (K,), and a bound on those of rows."""
 
     by_class: tuple[float, ...] = ()
     largest: float = 1.0
 
     @classmethod
     def agreed(cls, federation: Federation, weighting: Weighting, classes: int) -> Factors:
-        """By sums where they are needed; what is balanced is so over the rows that are there now."""
+        """Compute the factors by sums if needed. Balanced factors are for the present rows."""
         counts = np.ones(classes)
         if weighting.by_class == "balanced":
             counts = np.rint(federation.sum("class_counts", shape=counts.shape, bound=float(MAX_COUNT)))
@@ -152,18 +152,18 @@ class Factors:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What the sites are told of them: nothing where all are 1."""
+        """The factors for messages to sites: nothing if all are 1."""
         return {} if set(self.by_class) <= {1.0} else {"factors": list(self.by_class)}
 
 
 def row_prices(price: float, numbers: IntArray, factors: Sequence[float], weights: FloatArray | None) -> FloatArray:
-    """(n,) prices of rows of classes with these numbers (n,), and weights (n,), if they have some."""
+    """Return (n,) prices of rows with these class numbers (n,), and weights (n,), if any."""
     prices = price * np.asarray(factors)[numbers]
     return prices if weights is None else prices * weights
 
 
 def placed(weights: FloatArray | None) -> FloatArray:
-    """(129,) 1 at the power of two that the largest of a site's weights does not exceed; the first of one without.
+    """Return (129,) 1 at the smallest power of two above a site's weights; at the first one without weights.
 
     Raises StepRefused for a weight that exceeds all of these, which no bound on sums would hold for.
     """
@@ -178,5 +178,5 @@ def placed(weights: FloatArray | None) -> FloatArray:
 
 
 def bound_of(places: FloatArray) -> float:
-    """A number that no weight of any site exceeds, from the sum (129,) of what they placed."""
+    """Return a bound on the weights of all sites, from the sum (129,) of their positions."""
     return float(2.0 ** EXPONENTS[np.flatnonzero(np.rint(places))[-1]])

@@ -46,7 +46,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class LedgerReport:
-    """What all runs that are charged to a ledger spent, this one among them."""
+    """The total spent by all runs charged to a ledger, including this one."""
 
     path: str
     epsilon: float
@@ -56,7 +56,7 @@ class LedgerReport:
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """What was spent in all, how the last release was made, the budget, and every release.
+    """The total spent, the mechanism of the last release, the budget, and every release.
 
     ledger: what other runs spent too, where they are charged to one. not_covered: what beside the released model is
     known of private rows, in sentences: noise does not cover it.
@@ -91,7 +91,7 @@ class PrivacyAccountant:
 
     @classmethod
     def within(cls, settings: Any, data: DataIdentity) -> Self:
-        """One with the budget and the ledger of an algorithm's settings; without limit where they have none.
+        """Return an accountant with the budget and the ledger of an algorithm's settings; without them, no limit.
 
         data: what is trained on, which a ledger must be of.
         """
@@ -132,7 +132,7 @@ class PrivacyAccountant:
         self.releases.append(release)
 
     def report(self) -> PrivacyReport | None:
-        """What a result says of the releases so far; None where nothing was released."""
+        """Return the entries of a result on the releases so far; None without any."""
         if not self.releases:
             return None
         (epsilon, delta), last = self.spent, self.releases[-1]

@@ -1,4 +1,4 @@
-"""What is promised of released models, and what of it can be refused before anything starts."""
+"""The privacy guarantee of released models, and the parts of it that can be refused before anything starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROUNDING = 1 + 1e-12
 
 @dataclass(kw_only=True)
 class BudgetSettings:
-    """What one model promises, and all models of a run together."""
+    """The guarantees of one model, and of all models of a run together."""
 
     epsilon: Annotated[Positive, doc("Privacy loss bound (epsilon) of one released model for any private row.")] = 1.0
     budget: Annotated[
@@ -26,24 +26,24 @@ class BudgetSettings:
     ] = None
 
     def budget_problems(self, models: int, delta: float, *, private: bool) -> Iterator[str]:
-        """What the releases of so many models would spend beyond the budget. private: whether there is noise at all."""
+        """Yield how the releases of this number of models would exceed the budget. private: whether there is noise."""
         if self.ledger is not None and not private:
-            yield "ledger: nothing is promised without noise, and nothing charged; leave it out"
+            yield "ledger: without noise there is no privacy guarantee to charge; remove it"
         for key, each, budget in (
             ("budget", self.epsilon, self.budget),
             ("budget_delta", delta, self.budget_delta),
         ):
             if budget is not None and not private:
-                yield f"{key}: nothing is promised without noise, and nothing spent; leave it out"
+                yield f"{key}: without noise there is no privacy guarantee to budget; remove it"
             elif budget is not None and each * models > budget * _ROUNDING:
                 yield (
                     f"{key}: {models} releases of {each:g} would spend {each * models:g} of a budget of {budget:g}; "
-                    "raise it, or promise more of each release, or have fewer folds"
+                    "raise it, lower epsilon, or use fewer folds"
                 )
 
 
 def pairs_problem(features: int, public_rows: int) -> Iterator[str]:
-    """Frequencies are fitted to the kernel between public rows, which need as many pairs."""
+    """Yield an error if there are fewer pairs of public rows than frequencies to fit to them."""
     pairs = public_rows * (public_rows - 1) // 2
     if pairs < features:
         yield (

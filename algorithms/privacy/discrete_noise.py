@@ -46,7 +46,7 @@ _EXACT = decimal.Context(prec=90)
 
 
 def discrete_laplace(scale: int, source: Random = SYSTEM) -> int:
-    """An integer x with probability proportional to exp(-|x| / scale)."""
+    """Draw an integer x with probability proportional to exp(-|x| / scale)."""
     while True:
         low = source.randrange(scale)
         if not _bernoulli_exp(low, scale, source):
@@ -60,7 +60,7 @@ def discrete_laplace(scale: int, source: Random = SYSTEM) -> int:
 
 
 def discrete_gaussian(variance: Fraction, source: Random = SYSTEM) -> int:
-    """An integer x with probability proportional to exp(-x^2 / (2 variance))."""
+    """Draw an integer x with probability proportional to exp(-x^2 / (2 variance))."""
     scale = math.isqrt(variance.numerator // variance.denominator) + 1
     p, q = variance.numerator, variance.denominator
     while True:
@@ -70,7 +70,7 @@ def discrete_gaussian(variance: Fraction, source: Random = SYSTEM) -> int:
 
 
 def discrete_spherical(scale: int, size: int) -> IntArray:
-    """(size,) integers z with probability proportional to exp(-|z| / scale), |z| their length in L2.
+    """Draw (size,) integers z with probability proportional to exp(-|z| / scale), |z| their length in L2.
 
     exp(-|z| / s) is the integral over v of exp(-|z|^2 / 2v) v^(-1/2) exp(-v / 2s^2), but for a factor. The sum of
     exp(-|z|^2 / 2v) over all z is as good as (2 pi v)^(size / 2), so that z is discrete Gaussian given a variance v
@@ -84,7 +84,7 @@ def discrete_spherical(scale: int, size: int) -> IntArray:
 
 
 def spherical_distance(scale: int, size: int) -> float:
-    """How far `discrete_spherical` may be from its distribution, in total variation; scale: 2^20 or more.
+    """Return a bound on the total variation distance of `discrete_spherical`; scale: 2^20 or more.
 
     With r(v) the sum over the integers of exp(-n^2 / 2v), over sqrt(2 pi v), to the power `size`, it is the mean of
     r - 1: below 2.2 size exp(-2 pi^2 v) for v >= 1, and (1 + 1 / sqrt(2 pi v))^size otherwise; and beside it what the
@@ -99,7 +99,7 @@ def spherical_distance(scale: int, size: int) -> float:
 
 
 def _half_integer_gamma(twice: int) -> Decimal:
-    """Gamma of shape twice / 2: of exponentials, and half an integer more is one times the square of a cosine."""
+    """Draw from Gamma of shape twice / 2: a sum of exponentials, plus one times a squared cosine for a half."""
     with decimal.localcontext(_EXACT):
         terms: list[Decimal] = [_exponential() for _ in range(twice // 2)]
         if twice % 2:
@@ -108,12 +108,12 @@ def _half_integer_gamma(twice: int) -> Decimal:
 
 
 def _exponential() -> Decimal:
-    """By inversion, from twice as many bits."""
+    """Draw an exponential number by inversion, from twice as many bits."""
     return -(Decimal(SYSTEM.getrandbits(2 * _VARIANCE_BITS) + 1) / (1 << 2 * _VARIANCE_BITS)).ln()
 
 
 def _squared_cosine() -> Decimal:
-    """Of a uniform angle, by a point that is uniform in a quarter of a disk."""
+    """Draw the squared cosine of a uniform angle, from a uniform point in a quarter of a disk."""
     radius = 2**_VARIANCE_BITS
     while True:
         x, y = SYSTEM.randrange(radius) + 1, SYSTEM.randrange(radius) + 1
@@ -122,7 +122,7 @@ def _squared_cosine() -> Decimal:
 
 
 def _bernoulli_exp(numerator: int, denominator: int, source: Random) -> bool:
-    """True with probability exp(-numerator / denominator), by coins of rational chance."""
+    """Return True with probability exp(-numerator / denominator), by coins of rational probability."""
     whole, rest = divmod(numerator, denominator)
     return all(_decays_up_to_one(1, 1, source) for _ in range(whole)) and _decays_up_to_one(rest, denominator, source)
 
@@ -135,7 +135,7 @@ def _decays_up_to_one(numerator: int, denominator: int, source: Random) -> bool:
 
 
 def drawn(draw: Callable[[], int], size: int) -> IntArray:
-    """(size,) independent draws."""
+    """Return (size,) independent draws."""
     return np.array([draw() for _ in range(size)], dtype=np.int64)
 
 
@@ -143,19 +143,19 @@ def drawn(draw: Callable[[], int], size: int) -> IntArray:
 
 
 def laplace_share(scale: int, parts: int, size: int, source: Random = SYSTEM) -> IntArray:
-    """(size,) shares whose sum over `parts` sites is discrete Laplace of this scale."""
+    """Draw (size,) shares whose sum over `parts` sites is discrete Laplace of this scale."""
     if parts == 1:
         return drawn(lambda: discrete_laplace(scale, source), size)
     return _negative_binomial(scale, parts, size, source) - _negative_binomial(scale, parts, size, source)
 
 
 def gaussian_share(variance: Fraction, parts: int, size: int, source: Random = SYSTEM) -> IntArray:
-    """(size,) shares whose sum over `parts` sites is as good as discrete Gaussian of this variance."""
+    """Draw (size,) shares whose sum over `parts` sites is practically discrete Gaussian of this variance."""
     return drawn(lambda: discrete_gaussian(variance / parts, source), size)
 
 
 def total_variation_bound(scale: int, parts: int, size: int) -> float:
-    """How far `size` sums of Laplace shares may be from the distribution, in total variation."""
+    """Return a bound on the total variation distance of `size` sums of Laplace shares from the distribution."""
     if parts == 1:
         return 0.0
     draws = 2 * size * (math.log(scale) + 1) + size
@@ -163,7 +163,7 @@ def total_variation_bound(scale: int, parts: int, size: int) -> float:
 
 
 def laplace_share_loss(scale: int, parts: int, shift: int) -> float:
-    """How much likelier one Laplace share alone is to be 0 than `shift`, as a logarithm.
+    """Return the log of how much likelier one Laplace share alone is to be 0 than `shift`.
 
     The probabilities fall from 0 on, and their logarithms are convex on either side: no other value tells more of
     whether it is shifted by so much.
@@ -195,7 +195,7 @@ def _log_share_probability(scale: int, parts: int, value: int) -> float:
 
 
 def _negative_binomial(scale: int, parts: int, size: int, source: Random) -> IntArray:
-    """Counts with r = 1/parts and p = exp(-1/scale): a Poisson number of logarithmic draws."""
+    """Draw counts with r = 1/parts and p = exp(-1/scale): a Poisson number of logarithmic draws."""
     log_rest = np.log(-np.expm1(np.longdouble(-1) / scale))  # of 1 - p
     counts = _poisson(float(-log_rest) / parts, size, source)
     draws = _logarithmic(scale, log_rest, int(counts.sum()), source)
@@ -205,7 +205,7 @@ def _negative_binomial(scale: int, parts: int, size: int, source: Random) -> Int
 
 
 def _poisson(mean: float, size: int, source: Random) -> IntArray:
-    """By inversion of the distribution function."""
+    """Draw Poisson numbers by inversion of the distribution function."""
     terms = np.arange(1, math.ceil(mean + 40 * math.sqrt(mean + 1)) + 40, dtype=np.longdouble)
     masses = np.exp(np.longdouble(-mean)) * np.concatenate(
         [[np.longdouble(1)], np.cumprod(np.longdouble(mean) / terms)]
@@ -214,7 +214,7 @@ def _poisson(mean: float, size: int, source: Random) -> IntArray:
 
 
 def _logarithmic(scale: int, log_rest: np.longdouble, size: int, source: Random) -> IntArray:
-    """Kemp's method (1981): geometric with a random parameter."""
+    """Draw by Kemp's method (1981): geometric with a random parameter."""
     first, second = _uniform(size, source), _uniform(size, source)
     log_q = np.log1p(-np.exp(log_rest * first))
     with np.errstate(divide="ignore"):  # q = 0 leaves 1
@@ -223,6 +223,6 @@ def _logarithmic(scale: int, log_rest: np.longdouble, size: int, source: Random)
 
 
 def _uniform(size: int, source: Random) -> Wide:
-    """In (0, 1], of 64 bits each."""
+    """Draw numbers in (0, 1], of 64 bits each."""
     bits = np.frombuffer(source.randbytes(8 * size), dtype=np.uint64)
     return np.asarray((bits.astype(np.longdouble) + 1) / np.longdouble(2) ** _BITS)

@@ -30,21 +30,21 @@ from fedsvm.federation.transport.deadline import Deadline
 
 FORMAT = "fedsvm privacy ledger 1"
 PATIENCE_S = 30.0
-"""How long a charge waits for those of other runs."""
+"""Maximum time that a charge waits for those of other runs."""
 
 _POLL_S = 0.01
 
 
 @dataclass(frozen=True)
 class DataIdentity:
-    """What tells data sets apart without a value of any row. columns: a hash of their names."""
+    """The identity of a data set, without a value of any row. columns: a hash of their names."""
 
     source: str
     columns: str
 
     @classmethod
     def of(cls, source: str, label: str, columns: Sequence[str]) -> Self:
-        """That of a table by the names of its source, its label and its other columns."""
+        """Return the identity of a table by the names of its source, its label and its other columns."""
         return cls(source, hashlib.sha256(json.dumps([label, *columns]).encode()).hexdigest())
 
 
@@ -57,7 +57,7 @@ class Spent:
     releases: int = 0
 
     def and_one_of(self, epsilon: float, delta: float) -> Spent:
-        """With another release."""
+        """Return the total with another release."""
         return Spent(self.epsilon + epsilon, self.delta + delta, self.releases + 1)
 
 
@@ -69,7 +69,7 @@ class Ledger:
     data: DataIdentity
 
     def spent(self) -> Spent:
-        """What was charged to it so far. Raises FederationError if it cannot be read, or is of other data."""
+        """Return what was charged so far. Raises FederationError if the ledger cannot be read, or is of other data."""
         if not self.path.exists():
             return Spent()
         with self._locked(os.O_RDONLY) as descriptor:
@@ -99,7 +99,7 @@ class Ledger:
 
     @contextmanager
     def _locked(self, flags: int) -> Iterator[int]:
-        """The open file, which no other run reads or writes meanwhile; only its owner may read one that is new."""
+        """Open the file, locked against other runs. Only its owner may read a new one."""
         try:
             descriptor = os.open(self.path, flags, 0o600)
         except OSError as error:

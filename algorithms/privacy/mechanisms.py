@@ -46,7 +46,7 @@ _LARGEST_EXPONENT = 700.0
 
 @dataclass(frozen=True)
 class PrivacyParameters:
-    """What is promised of a release, and by which mechanism. delta is of the Gaussian mechanism."""
+    """The guarantee of a release, and its mechanism. delta belongs to the Gaussian mechanism."""
 
     mechanism: MechanismName
     epsilon: float
@@ -71,7 +71,7 @@ class Noise:
 
     @property
     def is_divisible(self) -> bool:
-        """Whether sites can draw it in shares that add up to it."""
+        """True if sites can draw it in shares that add up to it."""
         return self.privacy.mechanism != "spherical"
 
     @property
@@ -105,7 +105,7 @@ class Noise:
 
     @property
     def length(self) -> float:
-        """How long it is, Euclidean: on average (spherical), or the root of the mean square."""
+        """The Euclidean length: on average (spherical), or the root of the mean square."""
         of_coordinate = {"spherical": math.sqrt(self.size), "laplace": math.sqrt(2), "gaussian": 1.0}
         return self.scale * math.sqrt(self.size) * of_coordinate[self.privacy.mechanism]
 
@@ -116,17 +116,17 @@ class Noise:
 
     @property
     def drawn_by(self) -> str:
-        """Who draws it."""
+        """The parties that draw it."""
         if not self.is_divisible:
             return "the coordinator"
         return f"the sites, in shares for {self.shares} of them" if self.shares > 1 else "the sites, all of it at each"
 
     def on_lattice(self, vector: FloatArray) -> FloatArray:
-        """The vector with every coordinate moved to the nearest point of the lattice."""
+        """Return the vector with every coordinate moved to the nearest point of the lattice."""
         return np.asarray(np.rint(vector / self.step) * self.step)
 
     def released(self, vector: FloatArray) -> FloatArray:
-        """The vector on the lattice, with noise drawn here, all of it."""
+        """Return the vector on the lattice with noise drawn here."""
         if self.privacy.mechanism == "spherical":
             return self.on_lattice(vector) + discrete_spherical(self.steps, self.size) * self.step
         draw: Callable[[], int] = lambda: discrete_laplace(self.steps)  # noqa: E731
@@ -136,7 +136,7 @@ class Noise:
 
 
 def noise_for(privacy: PrivacyParameters, size: int, sensitivity: float, gap: float, shares: int = 1) -> Noise:
-    """Noise for a vector of `size`.
+    """Return noise for a vector of `size`.
 
     sensitivity: how far one row moves the exact minimiser of a 1-strongly convex objective, in L2. gap: how far the
     objective may be above its minimum; each of two neighbours is within sqrt(2 gap) of its minimiser.
@@ -149,7 +149,7 @@ def noise_for(privacy: PrivacyParameters, size: int, sensitivity: float, gap: fl
 
 
 def _norm(privacy: PrivacyParameters, size: int, l2: float) -> float:
-    """The sensitivity in the norm that the mechanism needs: L1 is at most sqrt(size) times L2."""
+    """Return the sensitivity in the norm of the mechanism: L1 is at most sqrt(size) times L2."""
     return l2 * math.sqrt(size) if privacy.mechanism == "laplace" else l2
 
 
@@ -161,7 +161,8 @@ def _scale(privacy: PrivacyParameters, size: int, l2: float) -> float:
 
 
 def gaussian_deviation(epsilon: float, delta: float) -> float:
-    """The smallest standard deviation for sensitivity 1 that is (epsilon, delta) private (Balle and Wang 2018)."""
+    """Return the smallest standard deviation for sensitivity 1 that is (epsilon, delta) private (Balle and Wang
+    2018)."""
     from scipy.optimize import brentq  # sites share this module, and few of them have a use for it
 
     def excess(log_deviation: float) -> float:
@@ -172,7 +173,7 @@ def gaussian_deviation(epsilon: float, delta: float) -> float:
 
 
 def gaussian_epsilon(deviation: float, delta: float) -> float:
-    """The smallest epsilon for which a standard deviation is (epsilon, delta) private for sensitivity 1."""
+    """Return the smallest epsilon for which a standard deviation is (epsilon, delta) private for sensitivity 1."""
     from scipy.optimize import brentq
 
     def excess(epsilon: float) -> float:
@@ -185,7 +186,7 @@ def gaussian_epsilon(deviation: float, delta: float) -> float:
 
 
 def gaussian_delta(deviation: float, epsilon: float) -> float:
-    """The delta of a standard deviation for sensitivity 1 at this epsilon (Balle and Wang 2018, theorem 8)."""
+    """Return the delta of a standard deviation for sensitivity 1 at this epsilon (Balle and Wang 2018, theorem 8)."""
     from scipy.special import log_ndtr, ndtr
 
     near, far = 0.5 / deviation - epsilon * deviation, -0.5 / deviation - epsilon * deviation
@@ -193,7 +194,7 @@ def gaussian_delta(deviation: float, epsilon: float) -> float:
 
 
 def spherical(size: int, scale: float) -> FloatArray:
-    """(size,) in float64: direction uniform, norm Gamma(size, scale), from the operating system's generator."""
+    """Draw (size,) in float64: direction uniform, norm Gamma(size, scale), from the operating system's generator."""
     random = secrets.SystemRandom()
     direction = np.array([random.gauss(0.0, 1.0) for _ in range(size)])
     return np.asarray(direction / np.linalg.norm(direction) * random.gammavariate(size, scale))

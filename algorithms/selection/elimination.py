@@ -1,4 +1,4 @@
-"""How columns are removed by the weights of a linear SVM that become fewer, and what these weights prove.
+"""The removal of columns by the weights of a linear SVM over fewer and fewer columns, and what these weights prove.
 
 Cuts of a linear SVM survive a column: a cut (a, d, m) bounds the loss of every (w, b) over its rows, so that without
 the column's entry of a it is a cut of the problem without the column. The dual variables of the interior point survive
@@ -23,7 +23,8 @@ from fedsvm.algorithms.settings import Share
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 Remove = Literal["auto", "one", "half"] | Share
-"""How many columns go in a step: one, half of them, a share of them, or half while there are many and then one."""
+"""The number of columns to remove in a step: one, half of them, a share of them, or half while there are many and then
+one."""
 
 MANY_COLUMNS = 64
 """Of more, columns go by halves where nothing else is said."""
@@ -36,7 +37,7 @@ TOLERANCES = {
 
 
 def removed_count(remove: Remove, columns: int) -> int:
-    """How many of so many columns go in a step; one stays."""
+    """Return how many of `columns` columns to remove in a step; one stays."""
     if remove == "one" or (remove == "auto" and columns <= MANY_COLUMNS):
         return 1
     share = 0.5 if isinstance(remove, str) else remove
@@ -44,12 +45,12 @@ def removed_count(remove: Remove, columns: int) -> int:
 
 
 def lowest(scores: FloatArray, count: int) -> IntArray:
-    """Places of the lowest scores, so many, the lowest first; of equal ones the last goes first."""
+    """Return the places of the lowest scores, the lowest first; of equal ones the last is removed first."""
     return np.lexsort((-np.arange(len(scores)), scores))[:count]
 
 
 def is_certain(solutions: Sequence[Solution], removed: IntArray) -> bool:
-    """Whether the optima themselves have the same places (r,) lowest, by the length of their weights."""
+    """Return whether the optima themselves have the same lowest places (r,), by the length of their weights."""
     scores = strengths(solutions)
     kept = np.delete(scores, removed)
     return not len(kept) or bool(kept.min() - scores[removed].max() > math.sqrt(2) * certain_radius(solutions))

@@ -53,21 +53,21 @@ class ClassMoments:
 
     @classmethod
     def of(cls, rows: FloatArray, members: FloatArray) -> ClassMoments:
-        """Of rows (n, p), by members (K, n) of 0 and 1."""
+        """Return the moments of rows (n, p), by members (K, n) of 0 and 1."""
         return cls(members.sum(axis=1), members @ rows, members @ rows**2)
 
     @classmethod
     def unpacked(cls, packed: FloatArray) -> ClassMoments:
-        """From a sum of what `packed` gives."""
+        """Return moments from a sum of `packed` arrays."""
         columns = (packed.shape[1] - 1) // 2
         return cls(np.rint(packed[:, 0]), packed[:, 1 : 1 + columns], packed[:, 1 + columns :])
 
     def packed(self) -> FloatArray:
-        """(K, 2p + 1), to be added up."""
+        """Return (K, 2p + 1) numbers that can be added."""
         return np.hstack([self.counts[:, None], self.sums, self.squares])
 
     def only(self, columns: IntArray) -> ClassMoments:
-        """Of these columns."""
+        """Return the moments of these columns."""
         return ClassMoments(self.counts, self.sums[:, columns], self.squares[:, columns])
 
     @property
@@ -93,7 +93,7 @@ class ClassMoments:
 
 
 def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
-    """above / below; infinite where a difference has no spread, and 0 where there is neither."""
+    """Return above / below; infinite for a difference without spread, and 0 without either."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(above == 0, 0.0, above / below)
 
@@ -107,7 +107,7 @@ class Tested:
 
 
 def welch(moments: ClassMoments) -> Tested:
-    """Welch's t, of its size, of two classes."""
+    """Return the absolute value of Welch's t for two classes."""
     from scipy import stats  # sites share this file, and need none of it
 
     negative, positive = moments.counts
@@ -121,7 +121,7 @@ def welch(moments: ClassMoments) -> Tested:
 
 
 def f_statistic(moments: ClassMoments) -> Tested:
-    """F of the analysis of variance, of any number of classes."""
+    """Return F of the analysis of variance, for any number of classes."""
     from scipy import stats
 
     classes, rows = len(moments.counts), float(moments.counts.sum())
@@ -133,13 +133,13 @@ def f_statistic(moments: ClassMoments) -> Tested:
 
 
 def squared_fisher(moments: ClassMoments) -> FloatArray:
-    """(p,) of two classes."""
+    """Return (p,) squared Fisher ratios for two classes."""
     difference = (moments.means[1] - moments.means[0]) ** 2
     return _ratio(difference, (moments.scatter / moments.counts[:, None]).sum(axis=0))
 
 
 def adjusted(p_values: FloatArray) -> FloatArray:
-    """(p,) by Benjamini and Hochberg: the false discovery rate at which each column would be called a discovery."""
+    """Return (p,) the false discovery rate at which each column would be a discovery (Benjamini and Hochberg)."""
     order = np.argsort(p_values, kind="stable")
     raised = p_values[order] * len(p_values) / np.arange(1, len(p_values) + 1)
     found = np.empty_like(p_values)
@@ -148,7 +148,8 @@ def adjusted(p_values: FloatArray) -> FloatArray:
 
 
 def bin_edges(moments: ClassMoments, bins: int) -> FloatArray:
-    """(p, bins - 1) between bins that are equally probable where a column is normal, with its mean and deviation."""
+    """Return (p, bins - 1) edges of bins that are equally probable if a column is normal, with its mean and
+    deviation."""
     from scipy import stats
 
     whole = moments.total
@@ -157,7 +158,7 @@ def bin_edges(moments: ClassMoments, bins: int) -> FloatArray:
 
 
 def bin_counts(rows: FloatArray, members: FloatArray, edges: FloatArray) -> FloatArray:
-    """(K, p, bins) rows of each class in each bin of each column."""
+    """Return (K, p, bins) rows of each class in each bin of each column."""
     columns, bins = edges.shape[0], edges.shape[1] + 1
     counts = np.zeros((len(members), columns, bins))
     for j in range(columns):
@@ -168,7 +169,7 @@ def bin_counts(rows: FloatArray, members: FloatArray, edges: FloatArray) -> Floa
 
 
 def mutual_information(counts: FloatArray) -> FloatArray:
-    """(p,) in nats, of the class and the bin, by counts (K, p, bins)."""
+    """Return (p,) in nats, of the class and the bin, from counts (K, p, bins)."""
     joint = counts / counts.sum(axis=(0, 2), keepdims=True)
     apart = joint.sum(axis=0, keepdims=True) * joint.sum(axis=2, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -177,7 +178,7 @@ def mutual_information(counts: FloatArray) -> FloatArray:
 
 
 def mrmr(moments: ClassMoments, wanted: int, products: Products) -> list[int]:
-    """The best columns by F over the mean of |correlation| with those before, so many, in their order.
+    """Return the best columns, in order, by F over the mean |correlation| with those before.
 
     products: asked for each column but the last.
     """
@@ -198,19 +199,21 @@ def mrmr(moments: ClassMoments, wanted: int, products: Products) -> list[int]:
 
 
 def in_grains(scores: FloatArray) -> FloatArray:
-    """(p,) scores as whole numbers of 1e-9 of the largest finite one, so that rounding orders nothing."""
+    """Return (p,) scores as whole numbers of 1e-9 of the largest finite one, so that rounding does not affect the
+    order."""
     finite = np.isfinite(scores)
     grain = SAME * float(np.abs(scores[finite]).max(initial=0.0)) or 1.0
     return np.where(finite, np.rint(np.where(finite, scores, 0.0) / grain), scores)
 
 
 def best_first(scores: FloatArray, constant: NDArray[np.bool_]) -> IntArray:
-    """(p,) columns by falling score; equal ones, to 1e-9 of the largest, in their order, and constant ones last."""
+    """Return (p,) columns by falling score; equal ones, to 1e-9 of the largest, in their order, and constant ones
+    last."""
     return np.lexsort((np.arange(len(scores)), -np.where(constant, -np.inf, in_grains(scores))))
 
 
 def ranks_of(scores: FloatArray, order: IntArray) -> IntArray:
-    """(p,) from 1, of columns in an order: equal where scores are, to 1e-9 of the largest."""
+    """Return (p,) ranks from 1 of columns in an order: equal for equal scores, to 1e-9 of the largest."""
     ranks, grains = np.arange(1, len(order) + 1), in_grains(scores)
     for place in range(1, len(order)):
         if grains[order[place]] == grains[order[place - 1]]:
@@ -219,7 +222,7 @@ def ranks_of(scores: FloatArray, order: IntArray) -> IntArray:
 
 
 def membership_auc(inside: FloatArray, outside: FloatArray, reference: FloatArray) -> float | None:
-    """How well the means of rows (n, p) tell these from others, of which some are a reference: an area under a curve.
+    """Return how well the means of rows (n, p) separate them from others, given a reference: an area under a curve.
 
     By Homer's statistic, the sum over columns of |x - reference mean| - |x - mean of the rows|, higher of rows inside.
     None where there are too few rows to say.

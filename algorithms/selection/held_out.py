@@ -1,4 +1,4 @@
-"""Which column is missed least, by the rows that inner folds leave out, and what decides where that is a tie."""
+"""The choice of the column whose removal costs least, by the rows that inner folds leave out, with tie-breaking."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 
 
 def held_out(training: SubsetTraining, columns: Sequence[IntArray], tolerance: float) -> tuple[FloatArray, FloatArray]:
-    """(k,) rows that are right, and (k,) their loss, of models of some columns each, over all inner folds."""
+    """Return (k,) correct rows, and (k,) their loss, for models of some columns each, over all inner folds."""
     folds = range(training.settings.inner_folds)
     judged = training.judged([Subset(each, fold) for each in columns for fold in folds], tolerance)
     right, loss = (each.reshape(len(columns), -1).sum(axis=1) for each in (judged.right, judged.loss))
@@ -24,7 +24,7 @@ def held_out(training: SubsetTraining, columns: Sequence[IntArray], tolerance: f
 def removal_of(
     places: Sequence[int], right: FloatArray, loss: FloatArray, ranks: FloatArray | IntArray
 ) -> tuple[IntArray, DecidedBy]:
-    """The place (1,) without which most rows are right; then the least loss, the lowest rank, the higher place."""
+    """Return the place (1,) without which most rows are correct; ties by least loss, lowest rank, higher place."""
     best = np.flatnonzero(right == right.max())
     decided: DecidedBy = "accuracy"
     if len(best) > 1:

@@ -1,4 +1,4 @@
-"""What columns are worth to a kernel SVM in the landmarks' features, by its weights and by its dual variables.
+"""The scores of columns for a kernel SVM in the landmarks' features, by its weights and by its dual variables.
 
 With L the landmarks, A = k(L, L), M the map, and k without column j marked by j, a column's score is how much of
 |w|^2 it carries, |w|^2 / 2 with it less |w|^2 / 2 without (Guyon and others 2002, for kernels):
@@ -36,12 +36,12 @@ class DualScores(SitePart):
 
     @step
     def dual_columns(self) -> FloatArray:
-        """(2, m + 1): of each class the sum of alpha, and of alpha y times each column."""
+        """Return the (2, m + 1) sum of alpha of each class, and of alpha y times each column."""
         return self._by_class(self._site.rows)
 
     @step
     def dual_kernels(self) -> FloatArray:
-        """(2, (m + 1) l + 1): of each class the sum of alpha, and of alpha y times the kernel at the landmarks:
+        """Return the (2, (m + 1) l + 1) sum of alpha of each class, and of alpha y times the kernel at the landmarks:
 
         with all m columns, and then without each of them.
         """
@@ -53,7 +53,7 @@ class DualScores(SitePart):
         return self._by_class(np.hstack(blocks))
 
     def _by_class(self, values: FloatArray) -> FloatArray:
-        """Of each class the sum of its rows' alpha, and of alpha y times values (n, q)."""
+        """Return for each class the sum of its rows' alpha, and of alpha y times values (n, q)."""
         if self._path.paths is None:
             raise StepRefused("the site lost the path when it was restarted; run again")
         alpha, labels = self._path.paths.latest[0].alpha, self._site.labels[0]
@@ -62,24 +62,24 @@ class DualScores(SitePart):
 
 
 def without_column(kernel: Kernel, x: FloatArray, y: FloatArray, column: int) -> FloatArray:
-    """The (n, l) kernel matrix of rows without a column."""
+    """Return the (n, l) kernel matrix of rows without a column."""
     return kernel(np.delete(x, column, axis=1), np.delete(y, column, axis=1))
 
 
 def balanced(by_class: FloatArray) -> FloatArray:
-    """(q,) sums of alpha y times something, from those of each class (2, q + 1), with sum alpha y = 0."""
+    """Return (q,) sums of alpha y times something, from those of each class (2, q + 1), with sum alpha y = 0."""
     alphas = np.maximum(by_class[:, 0], np.finfo(float).tiny)
     return np.asarray((alphas.min() / alphas) @ by_class[:, 1:])
 
 
 def input_scores(federation: Federation, columns: int, bound: float) -> FloatArray:
-    """(m,) of `input`, from one sum."""
+    """Return (m,) scores of `input`, from one sum."""
     sums = federation.sum("dual_columns", shape=(2, columns + 1), bound=bound)
     return np.asarray(balanced(sums) ** 2)
 
 
 def kernel_scores(federation: Federation, feature_map: NystromMap, bound: float) -> FloatArray:
-    """(m,) of `kernel`, from one sum."""
+    """Return (m,) scores of `kernel`, from one sum."""
     count, columns = feature_map.landmarks.shape
     sums = federation.sum("dual_kernels", shape=(2, (columns + 1) * count + 1), bound=bound)
     u = balanced(sums).reshape(columns + 1, count)
@@ -90,12 +90,12 @@ def kernel_scores(federation: Federation, feature_map: NystromMap, bound: float)
 
 
 def _norm(u: FloatArray, among: FloatArray) -> float:
-    """u^T A^+ u."""
+    """Return u^T A^+ u."""
     return float(u @ np.linalg.lstsq(among, u, rcond=1e-10)[0])
 
 
 def expansion_scores(feature_map: NystromMap, w: FloatArray) -> FloatArray:
-    """(m,) of `expansion`, of weights w in the features."""
+    """Return (m,) scores of `expansion`, for weights w in the features."""
     beta, kernel, landmarks = feature_map.mapping @ w, feature_map.kernel, feature_map.landmarks
     whole = beta @ kernel(landmarks, landmarks) @ beta
     columns = range(landmarks.shape[1])

@@ -51,6 +51,7 @@ from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.subsets import Subset
 from fedsvm.algorithms.selection.training import SubsetTraining, TrainingSettings
 from fedsvm.algorithms.settings import ShareOrCount, doc
+from fedsvm.algorithms.sklearn_parts import Steps
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.protocols.analysis.views import Coalition
@@ -66,7 +67,7 @@ SHOWN_COLUMNS = "which columns are kept, and in which order others were dropped"
 
 @dataclass
 class SelectionSettings(TrainingSettings):
-    """What a user decides, beside what PAN-SVM on the chosen columns is told."""
+    """The settings of a user, in addition to those of PAN-SVM on the selected columns."""
 
     _: KW_ONLY
     size: Annotated[
@@ -79,12 +80,12 @@ class SelectionSettings(TrainingSettings):
 
 
 def chosen_count(size: int | float, columns: int) -> int:
-    """How many of so many columns a count or a share says."""
+    """Return the number of columns for a count or a share."""
     return max(1, min(columns, size if isinstance(size, int) else round(size * columns)))
 
 
 def curve_sizes(columns: int) -> list[int]:
-    """The sizes that a curve is measured at."""
+    """Return the sizes at which a curve is measured."""
     sizes = list(range(1, min(columns, _DENSE) + 1))
     while sizes[-1] < columns:
         growth = _GROWTH if sizes[-1] < MANY_COLUMNS else 2.0
@@ -102,19 +103,19 @@ class SizeModel:
 
     @classmethod
     def of(cls, columns: IntArray, model: Sequence[Solution]) -> SizeModel:
-        """Of one problem, or of one for each class."""
+        """Return the model of one problem, or of one for each class."""
         if len(model) == 1:
             return cls(columns, model[0].w, model[0].b)
         return cls(columns, np.array([each.w for each in model]), np.array([each.b for each in model]))
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) of scaled rows (n, p), or (n, K)."""
+        """Return (n,) decision values of scaled rows (n, p), or (n, K)."""
         return np.asarray(rows[:, self.columns] @ self.w.T + self.b)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a method comes to: the ranking, but for how many are kept, by numbers of columns.
+    """The result of a method: the ranking, without the number of columns to keep, by numbers of columns.
 
     order: the best first. scores (p,): of each column. score: what they are. ranks (p,): of the ordered columns.
     most: how many are ranked, where it is not all. size, size_rule: how many are kept, where the method says so. curve,
@@ -152,7 +153,7 @@ class Selecting:
 
 @dataclass(frozen=True)
 class Selected:
-    """What came of a choice: the ranking, the columns (k,) that are kept, in rising order, and models by size.
+    """The result of a choice: the ranking, the kept columns (k,), in rising order, and models by size.
 
     prepared: the rows as sites hold them ready, of all columns. rounds: that the choice took.
     """
@@ -180,7 +181,8 @@ class SelectedModel(Model):
     training: TrainingReport | None = None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p) of all columns; positive for the class +1; (n, K) of more."""
+        """Return (n,) decision values of scaled rows (n, p) of all columns; positive for the class +1; (n, K) for
+        more."""
         return self.inner.decision_function(rows[:, self.selected])
 
     @property
@@ -190,7 +192,7 @@ class SelectedModel(Model):
 
     @property
     def kept_by_sites(self) -> bool:
-        """Whether the weights are with the sites alone."""
+        """True if only the sites have the weights."""
         return self.inner.kept_by_sites
 
     @property
@@ -204,11 +206,15 @@ class SelectedModel(Model):
         return self.ranking
 
     def decisions_by_size(self, rows: FloatArray) -> dict[int, list[FloatArray]]:
-        """(n,), or (n, K), decision values of scaled rows (n, p) by each model of the best columns, for each size."""
+        """Return decision values (n,), or (n, K), of scaled rows (n, p) by each model of the best columns, by size."""
         found: dict[int, list[FloatArray]] = {}
         for model in self.by_size:
             found.setdefault(len(model.columns), []).append(model.decision_function(rows))
         return found
+
+    def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
+        """Return the steps of a pipeline; see `Model`."""
+        return self.inner.sklearn_steps(classes)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of a pan-svm file of the chosen columns, and their numbers.
@@ -222,12 +228,12 @@ class SelectedModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file, whose rows have the chosen columns alone; without names of columns, of rows of all."""
+        """Return the model in a file for rows of the selected columns; without names of columns, for rows of all."""
         inner = PanModel.from_arrays(arrays, parts)
         return cls(inner, np.arange(len(arrays["columns"])) if "columns" in arrays else arrays["selected"])
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """Those of the PAN-SVM, and `support_`: numbers of the chosen columns are `selected_`."""
+        """Return those of the PAN-SVM, and `support_`; `selected_` are the numbers of the selected columns."""
         scale = Scale(scaling.offset[self.selected], scaling.scale[self.selected])
         return {"selected_": self.selected, **self.inner.attributes(scale)}
 
@@ -283,29 +289,29 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
-        """Those of PAN-SVM, and sizes without a curve."""
+        """Yield the problems of PAN-SVM, and sizes without a curve."""
         yield from PanSvm().problems(settings, outline)
         if outline.needs_curve and settings.size not in ("best", "one-se"):
             yield f'size: must be "best" or "one-se" where data.evaluation looks at every size, got {settings.size!r}'
 
     def takes_weights(self, settings: S) -> bool:
-        """No: columns are chosen by rows of equal weight."""
+        """Return False, since columns are selected by rows of equal weight."""
         return False
 
     def can_calibrate(self, settings: S) -> bool:
-        """As of PAN-SVM."""
+        """Return whether PAN-SVM can calibrate."""
         return PanSvm().can_calibrate(settings)
 
     def class_problems(self, settings: S, classes: tuple[str, ...]) -> Iterator[str]:
-        """Those of PAN-SVM."""
+        """Yield the problems of PAN-SVM."""
         yield from PanSvm().class_problems(settings, classes)
 
     def warnings(self, model: SelectedModel, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
-        """What class means of more columns than rows tell of who is in them, as measured on these rows."""
+        """Return what class means of more columns than rows reveal about membership, measured on these rows."""
         return list(_memberships(rows))
 
     def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled | None:
-        """As of PAN-SVM on the same columns."""
+        """Train PAN-SVM's reference on the same columns."""
         return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
 
     def whole_run(self, settings: S) -> WholeRunLeakage:
@@ -314,22 +320,22 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         return found.with_rows_alone() if settings.select_solver == "cutting-plane" else found
 
     def attacks(self, settings: S) -> Sequence[Attack]:
-        """Those on cuts of columns, and those on PAN-SVM, which know rows in the chosen columns."""
+        """Return the attacks on cuts of columns, and those on PAN-SVM, which find rows in the selected columns."""
         return [SubsetCuts(), *(OnChosenColumns(attack) for attack in PanSvm().attacks(settings))]
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
-        """As of PAN-SVM."""
+        """Return the remarks of PAN-SVM."""
         return PanSvm().remarks(settings, coalition)
 
 
 def _only(rows: EvaluationRows, columns: IntArray) -> EvaluationRows:
-    """The same rows in some columns."""
+    """Return the same rows in some columns."""
     train, test = (Labelled(each.rows[:, columns], each.labels) for each in (rows.train, rows.test))
     return replace(rows, train=train, test=test)
 
 
 def _reported(inner: PanModel, chosen: Selected) -> TrainingReport:
-    """What is known of the training, and how many columns it was of."""
+    """Return the training report, with the number of columns."""
     training = inner.training
     if training is None:
         raise AssertionError("a model that was trained says nothing of it")
@@ -344,7 +350,7 @@ def _reported(inner: PanModel, chosen: Selected) -> TrainingReport:
 
 
 def _memberships(rows: EvaluationRows) -> Iterator[str]:
-    """A sentence for each class of fewer rows than columns, whose means were summed."""
+    """Yield a sentence for each class with fewer rows than columns, whose means were summed."""
     columns = rows.train.rows.shape[1]
     labels = (-1.0, 1.0) if len(rows.classes) == 2 else range(len(rows.classes))
     for name, label in zip(rows.classes, labels, strict=True):
@@ -365,7 +371,7 @@ def _memberships(rows: EvaluationRows) -> Iterator[str]:
 
 
 def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) -> tuple[Ranking, tuple[SizeModel, ...]]:
-    """The ranking with what is selected, and the models of the curve, where one was measured."""
+    """Return the ranking with the selected columns, and the models of the curve, if one was measured."""
     curve, by_size, most = choice.curve, choice.by_size, choice.most or len(names)
     if choice.size is not None:
         size, rule = choice.size, choice.size_rule
@@ -390,7 +396,7 @@ def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) ->
 
 
 def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
-    """Inner cross-validation of the best columns, for every size of the curve, all in the same rounds.
+    """Run inner cross-validation of the best columns, for every size of the curve, all in the same rounds.
 
     Beside it the models, of each size one for each fold.
     """
@@ -407,13 +413,13 @@ def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, 
 
 
 def point_of(size: int, right: float, rows: float) -> CurvePoint:
-    """Of so many rows that are right of all that were left out."""
+    """Return the point of a curve for correct rows of all left-out rows."""
     accuracy = float(right / rows)
     return CurvePoint(size, accuracy, math.sqrt(accuracy * (1 - accuracy) / rows))
 
 
 def size_of(curve: Sequence[CurvePoint], rule: str) -> tuple[int, str]:
-    """The size by a rule, and the rule in a phrase; among equals the fewest columns."""
+    """Return the size by a rule, and the rule in a phrase; among equals the fewest columns."""
     best = max(curve, key=lambda point: (point.accuracy, -point.size))
     if rule == "best":
         return best.size, f"the highest inner accuracy, {100 * best.accuracy:.1f} %"

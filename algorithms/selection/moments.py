@@ -19,7 +19,7 @@ MOMENTS = "class means and variances of every column: rows of each class, sums a
 
 
 def class_moments(federation: Federation, columns: int, classes: int = 2) -> ClassMoments:
-    """Of all rows, once no class is known to be so small that its sums would show them.
+    """Return the moments of all rows, after checking that no class is so small that its sums would reveal rows.
 
     Raises FederationError for one that is, and MembershipChanged where sites leave or join.
     """
@@ -27,7 +27,7 @@ def class_moments(federation: Federation, columns: int, classes: int = 2) -> Cla
     if sizes.min() < MIN_OF_CLASS:
         raise FederationError(
             f"A class must have {MIN_OF_CLASS} rows or more over all sites to choose columns by, got "
-            f"{int(sizes.min())}: its sums would show them. Have more rows of it."
+            f"{int(sizes.min())}: its sums would reveal them. Add rows of this class."
         )
     packed = federation.sum("class_moments", shape=(classes, 2 * columns + 1), bound=math.inf)
     federation.disclose(COORDINATOR, "class_moments", MOMENTS, packed.shape)

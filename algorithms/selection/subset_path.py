@@ -159,7 +159,7 @@ class SubsetPaths:
         return self._solved(stopping, ())
 
     def solve_without(self, kept: IntArray, stopping: Stopping) -> list[Solution]:
-        """Go on with all problems in these places of their columns, the same in each, from where they stood."""
+        """Continue all problems with only these places of their columns, from their current state."""
         self._lengths, self._begun = [len(kept)] * len(self._mus), {"kept": kept}
         return self._solved(stopping, self._mus)
 

@@ -45,7 +45,7 @@ _FIRST = np.zeros(1, dtype=np.int64)
 
 
 def half_sample(number: int) -> int:
-    """In place of an inner fold: half of the rows, of which the pairs 0 and 1, 2 and 3, … are complementary."""
+    """Return the fold number of half of the rows; pairs 0 and 1, 2 and 3, … are complementary."""
     return -2 - number
 
 
@@ -70,7 +70,7 @@ class Posed:
     inner_folds: int
 
     def told(self) -> dict[str, Any]:
-        """What sites are told of them, once."""
+        """Return what sites are sent of them, once."""
         return {
             "groups": self.groups,
             "columns": np.concatenate([each.columns for each in self.subsets]),
@@ -100,12 +100,12 @@ class ClassSums(SitePart):
 
     @step
     def class_sizes(self) -> FloatArray:
-        """(K,) rows of each class."""
+        """Return the (K,) rows of each class."""
         return np.asarray(self._members.sum(axis=1))
 
     @step(bound=math.inf)
     def class_moments(self) -> FloatArray:
-        """(K, 2p + 1): of each class its rows, the sums of its columns, and of their squares."""
+        """Return the (K, 2p + 1) rows of each class, the sums of its columns, and of their squares."""
         return ClassMoments.of(self._site.scaled, self._members).packed()
 
     @step(
@@ -115,7 +115,7 @@ class ClassSums(SitePart):
         },
     )
     def column_products(self, column: int) -> FloatArray:
-        """(p,) sums over the rows of a column's value times every column's."""
+        """Return the (p,) sums over the rows of a column's value times every column's."""
         return np.asarray(self._site.scaled[:, column] @ self._site.scaled)
 
     @step(
@@ -124,7 +124,7 @@ class ClassSums(SitePart):
         }
     )
     def class_bins(self, edges: FloatArray) -> FloatArray:
-        """(K, p, bins) rows of each class in each bin of each column."""
+        """Return the (K, p, bins) rows of each class in each bin of each column."""
         return bin_counts(self._site.scaled, self._members, edges)
 
     @property
@@ -183,7 +183,7 @@ class ColumnSubsets(SitePart):
         steps: FloatArray,
         **posed: Any,
     ) -> FloatArray:
-        """(k, s, 2): losses and their derivatives along lines. posed: see `pose`."""
+        """Return the (k, s, 2) losses and their derivatives along lines. posed: see `pose`."""
         self.pose(**posed)
         lines = zip(self._points(problems, w), b, self._points(problems, dw), db, steps, strict=True)
         pairs = zip(problems.tolist(), lines, strict=True)
@@ -196,7 +196,7 @@ class ColumnSubsets(SitePart):
         }
     )
     def held_out_rows(self, w: FloatArray, b: FloatArray) -> FloatArray:
-        """(q, 3): of the rows that problems leave out how many are right, their hinge loss, and their number.
+        """Return the (q, 3) correct rows among those that problems leave out, their hinge loss, and their number.
 
         w, b: of all problems that were posed; of K > 2 classes each K of them are one model, whose losses are added up.
         """
@@ -253,7 +253,7 @@ class ColumnSubsets(SitePart):
         self._cached = {}
 
     def used(self, fold: int) -> BoolArray:
-        """(n,) the rows of a problem."""
+        """Return (n,) the rows of a problem."""
         if fold == ALL_ROWS:
             return np.ones(len(self._site.scaled), dtype=np.bool_)
         if fold >= 0:
@@ -267,7 +267,7 @@ class ColumnSubsets(SitePart):
         return drawn if side == 0 else ~drawn
 
     def _sums(self, problem: int) -> HingeSums:
-        """The rows of a problem, in its columns."""
+        """Return the rows of a problem, in its columns."""
         if problem not in self._cached:
             subset = self.posed[problem]
             used = self.used(subset.fold)

@@ -58,7 +58,7 @@ class SupportSets(SitePart):
         }
     )
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
-        """(2, r + 1): of each class the support rows, and how many are in or out but were not in each earlier release.
+        """Return the (2, r + 1) support rows of each class, and how many differ from each earlier release.
 
         number: of this model, from 1; the first forgets all releases but that of the class, which may have been of
         other rows, where another fold was held out. releases: r, the most there are of a class.
@@ -87,7 +87,8 @@ class SupportSets(SitePart):
         },
     )
     def support_moments(self, number: int, columns: IntArray, released: list[bool]) -> FloatArray:
-        """(2, 2m + 1): of each class that is released its support rows, their sums and sums of squares; else zeros."""
+        """Return the (2, 2m + 1) support rows of each released class, their sums and sums of squares; otherwise
+        zeros."""
         found = np.zeros((2, 2 * len(columns) + 1))
         for kind, is_released in enumerate(released):
             if is_released:
@@ -103,7 +104,7 @@ class SupportSets(SitePart):
         }
     )
     def support_overlaps(self, releases: int) -> FloatArray:
-        """(2, r, r): of each class how many rows are in each two of the sets that were released."""
+        """Return the (2, r, r) number of rows of each class that are in each two of the released sets."""
         found = np.zeros((2, releases, releases))
         for kind, masks in enumerate(self.released):
             sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self._site.scaled))
@@ -116,7 +117,8 @@ class SupportSets(SitePart):
         }
     )
     def rows_determined(self, inverses: FloatArray) -> FloatArray:
-        """How many rows' unit vectors are combinations of the released sets. inverses (2, r, r): of the overlaps."""
+        """Return the number of rows whose unit vectors are combinations of the released sets. inverses (2, r, r): of
+        the overlaps."""
         count = 0
         for masks, inverse in zip(self.released, inverses, strict=True):
             sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self._site.scaled))
@@ -127,7 +129,7 @@ class SupportSets(SitePart):
 
 @dataclass
 class SupportSums:
-    """What the coordinator has of support rows: of each class its last sums, in the columns that they were released in.
+    """The coordinator's knowledge of support rows: for each class its last sums, in the columns of their release.
 
     min_change: rows by which two released sets of a class differ at least, and rows of one.
     """
@@ -140,7 +142,7 @@ class SupportSums:
     _changes: int = -1
 
     def moments(self, columns: IntArray, solution: Solution, of_all: ClassMoments) -> ClassMoments:
-        """Over the support rows of a model of some columns, or those of one before, class by class.
+        """Return the moments of the support rows of a model of some columns, or of an earlier one, by class.
 
         of_all: the moments of all rows, which stand for a class until it is released. Raises MembershipChanged.
         """
@@ -188,7 +190,7 @@ class SupportSums:
                 self._known[kind] = columns, sums[kind]
 
     def rows_determined(self) -> int:
-        """How many rows follow from what was released since the sites are these. Raises MembershipChanged."""
+        """Return how many rows follow from releases over the present sites. Raises MembershipChanged."""
         most = max(self.releases)
         if most == 1:  # the class itself
             return 0
@@ -202,7 +204,7 @@ class SupportSums:
 
 
 def _only(columns: IntArray, packed: FloatArray, wanted: IntArray) -> FloatArray:
-    """(2m + 1,) sums that were released in some columns, in fewer of them."""
+    """Return (2m + 1,) sums that were released in some columns, in fewer of them."""
     places = np.searchsorted(columns, wanted)
     width = len(columns)
     return np.concatenate([packed[:1], packed[1 : 1 + width][places], packed[1 + width :][places]])

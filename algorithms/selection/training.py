@@ -35,12 +35,12 @@ MIN_OF_FOLD = 3
 """Rows of a class that an inner fold leaves out, over all sites, on average."""
 
 MAX_BLIND_NUMBERS = 4_000_000
-"""That a site puts into one sum of the interior point."""
+"""Maximum number of values that a site contributes to one sum of the interior point."""
 
 
 @dataclass
 class TrainingSettings(PanSettings):
-    """How the SVMs that choose columns are trained, beside what PAN-SVM on the chosen ones is told."""
+    """The settings of the SVMs that select columns, in addition to those of PAN-SVM on the selected ones."""
 
     _: KW_ONLY
     select_solver: Annotated[
@@ -99,12 +99,12 @@ class SubsetTraining:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return int(self.moments.counts.sum())
 
     @property
     def problems(self) -> int:
-        """How many SVMs tell the classes apart: one of two classes, and of more one for each."""
+        """The number of SVMs: one for two classes, and for more one for each."""
         return 1 if len(self.moments.counts) == 2 else len(self.moments.counts)
 
     @property
@@ -122,15 +122,15 @@ class SubsetTraining:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the interior point trains."""
+        """True if the interior point trains."""
         return self.settings.select_solver == "interior-point"
 
     def posed(self, subsets: Sequence[Subset]) -> Posed:
-        """Problems as sites are told them."""
+        """Return problems as sites receive them."""
         return Posed(subsets, self.settings.select_groups, self.settings.inner_folds)
 
     def oracle(self, subsets: Sequence[Subset]) -> SubsetOracle:
-        """The sums that cutting planes ask for; bounds by Cauchy and Schwarz."""
+        """Return the sums for cutting planes; bounds by Cauchy and Schwarz."""
         norm_sum = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
         posed = self.posed(subsets)
         return SubsetOracle(self.federation, posed.groups, self.rows, norm_sum, posed=posed)
@@ -178,7 +178,7 @@ class SubsetTraining:
         return self.federation.until_stable(lambda: self.counted(self.train(posed, tolerance)))
 
     def counted(self, solutions: Sequence[Solution]) -> Judged:
-        """Models of all problems that were posed last, by the rows that each leaves out. One round."""
+        """Judge models of all problems posed last, by the rows that each leaves out. Takes one round."""
         w, b, together = [each.w for each in solutions], np.array([each.b for each in solutions]), self.problems
         longest = max(float(np.linalg.norm(each)) for each in w)
         lengths = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
@@ -194,7 +194,7 @@ class SubsetTraining:
 
 
 Enough = Callable[[Sequence[Solution]], bool]
-"""Whether models need not be trained to a smaller gap."""
+"""A function that tells whether models are trained to a small enough gap."""
 
 
 @dataclass
@@ -217,23 +217,23 @@ class ShrinkingSvm:
         return [Subset(self.columns, label=label) for label in range(self.labels)]
 
     def trained(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
-        """The models of the columns that are left, trained to one gap after the other until it is enough."""
+        """Return the models of the remaining columns, trained to smaller and smaller gaps until one suffices."""
         by_solver = self._by_path if self.training.is_blind else self._by_cuts
         return self.training.federation.until_stable(lambda: by_solver(tolerances, enough))
 
     def drop(self, removed: IntArray) -> None:
-        """Go on without some columns, by their numbers."""
+        """Remove some columns, by their numbers."""
         kept = np.flatnonzero(~np.isin(self.columns, removed))
         self.columns = self.columns[kept]
         self._kept = kept if self._kept is not None else None
         self._bundles = [bundle.without(kept) for bundle in self._bundles] if self._bundles is not None else None
 
     def begin_anew(self) -> None:
-        """Other problems were posed meanwhile: what rows stood at is no more."""
+        """Forget the state of the rows, since other problems were posed."""
         self._kept = None
 
     def _has_changed(self) -> bool:
-        """Whether sites left or joined since the last step."""
+        """Return whether sites left or joined since the last step."""
         changes = len(self.training.federation.membership.changes)
         changed, self._changes = changes != self._changes, changes
         return changed
@@ -277,10 +277,10 @@ class ShrinkingSvm:
 
 
 def strengths(solutions: Sequence[Solution]) -> FloatArray:
-    """(m,) of each column the length of its weights in all models: |w| of a single one."""
+    """Return (m,) the length of each column's weights over all models: |w| for a single one."""
     return np.asarray(np.linalg.norm([solution.w for solution in solutions], axis=0))
 
 
 def certain_radius(solutions: Sequence[Solution]) -> float:
-    """How far from the weights of all models those of the optima are at most."""
+    """Return a bound on the distance between the weights of all models and those of the optima."""
     return math.sqrt(sum(max(0.0, 2 * (each.objective - each.lower_bound)) for each in solutions))

@@ -1,4 +1,4 @@
-"""What a protocol function sees of the network. In the order to read it:
+"""The view of the network that a protocol function has. In the order to read it:
 
 - `contract`: `Channel`, what it promises and how it fails; `Observer`, which watches one
 - `mailbox`: sorts what an endpoint receives into arrays of a round and control messages

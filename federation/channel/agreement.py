@@ -48,7 +48,7 @@ class KeyAgreement:
         self.public = self._private.public_key().public_bytes_raw()
 
     def secret(self, peer_public: bytes, purpose: str) -> bytes:
-        """256 bits that only this party and the owner of `peer_public` can derive, for one purpose.
+        """Return 256 bits that only this party and the owner of `peer_public` can derive, for one purpose.
 
         Raises ValueError for a public key that would make the secret known to all.
         """
@@ -59,7 +59,7 @@ class KeyAgreement:
         return hmac.digest(extracted, purpose.encode() + b"\x01", "sha256")
 
     def pair_key(self, me: str, peer: str, peer_public: bytes, purpose: str) -> bytes:
-        """What this party, `me`, shares with `peer` in all rounds, for one purpose: what `round_keys` begins with.
+        """Return the key that `me` and `peer` share in all rounds, for one purpose. `round_keys` derives from it.
 
         Raises ValueError as `secret` does.
         """
@@ -70,7 +70,7 @@ class KeyAgreement:
 
 
 def round_keys(pair_key: bytes, round_number: int, link: bytes = b"") -> bytes:
-    """What two sites share in one round, for one purpose: 32 bytes that are their secret, and 32 that they seal with.
+    """Return the keys that two sites share in one round, for one purpose: a secret and a sealing key of 32 bytes.
 
     link: the round's in the chain of orders. Sites with different links share nothing.
 
@@ -86,7 +86,7 @@ def round_keys(pair_key: bytes, round_number: int, link: bytes = b"") -> bytes:
 
 
 def seal(keys: bytes, content: bytes, *, by_lower: bool) -> bytes:
-    """What only the other of two sites opens, by AES-256-GCM, with their `round_keys`.
+    """Seal content with AES-256-GCM and `round_keys`, so that only the other of two sites can open it.
 
     A key serves one round and a nonce one direction, so that each of the two may seal one content in it.
     """
@@ -94,24 +94,24 @@ def seal(keys: bytes, content: bytes, *, by_lower: bool) -> bytes:
 
 
 def unseal(keys: bytes, sealed: bytes, *, by_lower: bool) -> bytes:
-    """What one of two sites sealed, `by_lower` the one whose name comes first. Raises InvalidTag for anything else."""
+    """Open what one of two sites sealed; `by_lower`: the one whose name comes first. Raises InvalidTag otherwise."""
     return AESGCM(keys[SECRET_BYTES:]).decrypt(_nonce(0, by_lower), sealed, None)
 
 
 @functools.lru_cache(maxsize=8)
 def _nonce(number: int, use: int) -> bytes:
-    """12 bytes, of a number below 2^64 and one below 2^32."""
+    """Return 12 bytes, from a number below 2^64 and one below 2^32."""
     return number.to_bytes(8, "little") + use.to_bytes(4, "little")
 
 
 @functools.lru_cache(maxsize=4)
 def _zeros(size: int) -> bytes:
-    """Made once, since the system gives and clears the pages of long ones each time, for longer than a cipher takes."""
+    """Return zero bytes, cached: allocating and clearing the pages of long ones takes longer than the cipher."""
     return bytes(size)
 
 
 def keystream(secret: bytes, shape: Sequence[int], part: int = 0) -> Residues:
-    """uint64 array of `shape` from AES keyed with all of a 256-bit secret, in counter mode.
+    """Return a uint64 array of `shape` from AES in counter mode, keyed with all of a 256-bit secret.
 
     By way of GCM (NIST SP 800-38D), whose tag is not used: one call of it takes half as long as a cipher that is first
     made and then asked, which is most of what short streams take. Its nonce is the number of the part, so that a secret
@@ -123,7 +123,7 @@ def keystream(secret: bytes, shape: Sequence[int], part: int = 0) -> Residues:
 
 
 def keystreams(secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
-    """Those of several secrets, one behind the other: an array of shape (secrets, *shape)."""
+    """Return the keystreams of several secrets in one array of shape (secrets, *shape)."""
     words, nonce = math.prod(shape), _nonce(part, 0)
     zeros = _zeros(8 * words)
     streams = b"".join([AESGCM(secret).encrypt(nonce, zeros, None) for secret in secrets])

@@ -1,4 +1,5 @@
-"""What every channel must keep, whatever carries it: arrays whole and in order, and one error for one kind of trouble.
+"""The requirements for every channel, whatever its transport: arrays whole and in order, and one error for each
+failure.
 
 `check_channel` is given a way to run parties on a network; the tests have a line for each of ours.
 """
@@ -122,7 +123,7 @@ def _check_wrong_arrays(run: Network) -> None:
 
 
 def _check_late_peer(run: Network, timeout_s: float) -> None:
-    """site-3 says nothing until the others gave it up."""
+    """Check that the others give up a site that sends nothing in time."""
     given_up = [threading.Event(), threading.Event()]
 
     def late(channel: Channel) -> None:
@@ -148,7 +149,7 @@ def _check_late_peer(run: Network, timeout_s: float) -> None:
 
 
 def _check_dead_peer(run: Network, timeout_s: float) -> None:
-    """site-3 dies when it was heard; who has sent to it waits for more."""
+    """Check that a site's death is reported to those that sent to it and wait for more."""
     word, heard = np.zeros(1, dtype=np.uint64), [threading.Event(), threading.Event()]
 
     def die(channel: Channel) -> None:
@@ -224,7 +225,7 @@ def _check_randomness(run: Network) -> None:
 
 
 def _nothing(channel: Channel) -> None:
-    """A party that has no part."""
+    """Do nothing, as a party without a part in the protocol."""
 
 
 def _error(action: Callable[[], object]) -> Exception | None:

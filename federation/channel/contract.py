@@ -64,7 +64,7 @@ class Channel(Protocol):
         """
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
-        """The next array from `peer`.
+        """Return the next array from `peer`.
 
         Parameters
         ----------
@@ -88,25 +88,26 @@ class Channel(Protocol):
         """
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
-        """The next array from each of these peers, of these shapes; those that dropped or are late are left out.
+        """Return the next array from each of these peers, of these shapes. Omit peers that dropped or are late.
 
         Each call has the whole time of a round for itself. Raises ProtocolError and RoundAborted as `receive` does.
         """
 
     def random(self, shape: Sequence[int]) -> Residues:
-        """Residues uniform over the whole modulus, as `uniform_residues` draws them."""
+        """Return residues uniform over the whole modulus, as `uniform_residues` draws them."""
 
     def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
-        """With each peer 256 bits that this site and it alone can derive, fresh for this round and purpose."""
+        """Return for each peer 256 bits that only it and this site can derive, fresh for this round and purpose."""
 
     def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """For each peer a content that it alone can open, 16 bytes longer; one a round, peer and purpose."""
+        """Seal for each peer a content that only it can open, 16 bytes longer; once per round, peer and purpose."""
 
     def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """What each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
+        """Open what each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
-        """The keystreams of 256-bit secrets as residues: uniform to everyone who does not know these.
+        """Return the keystreams of 256-bit secrets as residues. They are uniform to everyone who does not know the
+        secrets.
 
         Parameters
         ----------
@@ -126,17 +127,17 @@ class Observer(Protocol):
     """Something that watches one party's channel: a transcript, or a fault that waits for its moment."""
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
-        """Called before an array leaves."""
+        """Observe an array before it is sent."""
 
     def received(self, peer: str, array: NDArray[Any]) -> None:
-        """Called with every array that a protocol takes in."""
+        """Observe an array that a protocol receives."""
 
     def drew(self, residues: Residues, stream: str = "") -> None:
-        """Called with every random vector, and with every keystream; those of one secret have a name in common."""
+        """Observe a random vector or a keystream; keystreams of one secret share a name."""
 
 
 def uniform_residues(shape: Sequence[int]) -> Residues:
-    """uint64 array of `shape`, from the operating system's generator; many from a cipher that it gives the key of.
+    """Return a uint64 array of `shape` from the operating system's generator; for long ones, from a cipher keyed by it.
 
     The system takes ten times as long for a bit as the cipher does.
     """
@@ -147,7 +148,7 @@ def uniform_residues(shape: Sequence[int]) -> Residues:
 
 
 def checked(sender: str, receiver: str, array: NDArray[Any] | None, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
-    """The array, if it is of this shape and type. Raises ProtocolError."""
+    """Return the array if it has this shape and type. Raises ProtocolError."""
     if array is None or array.shape != tuple(shape) or array.dtype != np.dtype(dtype):
         got = "no array" if array is None else f"{array.dtype} {array.shape}"
         raise ProtocolError(sender, receiver, f"{np.dtype(dtype)} {tuple(shape)}", got)
@@ -155,25 +156,25 @@ def checked(sender: str, receiver: str, array: NDArray[Any] | None, shape: Seque
 
 
 class KeyedChannel(abc.ABC):
-    """What a channel does by the keys that its party shares with each other one in a round, see `round_keys`."""
+    """The part of a channel that uses the keys its party shares with each other party in a round, see `round_keys`."""
 
     me: str
 
     @abc.abstractmethod
     def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
-        """Those with each of some peers. Raises StepRefused where it shares none."""
+        """Return the keys shared with each of some peers. Raises StepRefused for a peer without keys."""
 
     def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
-        """With each peer 256 bits that this site and it alone can derive, fresh for this round and purpose."""
+        """Return for each peer 256 bits that only it and this site can derive, fresh for this round and purpose."""
         return [keys[:SECRET_BYTES] for keys in self._keys_of(peers, purpose)]
 
     def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """For each peer a content that it alone can open; one a round, peer and purpose."""
+        """Seal for each peer a content that only it can open; once per round, peer and purpose."""
         keys = self._keys_of(contents, purpose)
         return [seal(own, contents[peer], by_lower=self.me < peer) for peer, own in zip(contents, keys, strict=True)]
 
     def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """What each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
+        """Open what each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
         contents: list[bytes] = []
         try:
             for peer, own in zip(sealed, self._keys_of(sealed, purpose), strict=True):

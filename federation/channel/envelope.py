@@ -48,7 +48,7 @@ class Sealer:
         self._sent: Counter[bytes] = Counter()
 
     def seal(self, receiver: str, message: Message) -> Message:
-        """The envelope for `receiver` with a message in it. Raises Malformed for one without a key."""
+        """Return an envelope for `receiver` that contains a message. Raises Malformed if the receiver has no key."""
         secret = self._secret(receiver, self._me, receiver)
         nonce = self._sent[secret].to_bytes(NONCE_BYTES, "little")
         self._sent[secret] += 1
@@ -58,7 +58,7 @@ class Sealer:
         return Message(ENVELOPE_KIND, message.run, message.round, fields=fields, arrays={_SEALED: array})
 
     def open(self, envelope: Message) -> tuple[str, Message]:
-        """Who sent an envelope, and the message in it. Raises Malformed for one that was not sealed for this site."""
+        """Return the sender of an envelope and its message. Raises Malformed if it was not sealed for this site."""
         sender, receiver = ends_of(envelope)
         array = envelope.arrays[_SEALED]
         if receiver != self._me:
@@ -85,7 +85,7 @@ class Sealer:
 
 
 def ends_of(envelope: Message) -> tuple[str, str]:
-    """Sender and receiver of an envelope. Raises Malformed for a message that is none."""
+    """Return sender and receiver of an envelope. Raises Malformed for any other message."""
     fields, arrays = envelope.fields, envelope.arrays
     known = fields.keys() == {"sender", "receiver"} and all(type(value) is str for value in fields.values())
     sealed = arrays.get(_SEALED)
@@ -96,5 +96,5 @@ def ends_of(envelope: Message) -> tuple[str, str]:
 
 
 def _bound(sender: str, receiver: str, round_number: int) -> bytes:
-    """What is authenticated beside the content."""
+    """Return the data that is authenticated in addition to the content."""
     return f"{sender} {receiver} {round_number}".encode()

@@ -39,7 +39,7 @@ class KeyedRandom(random.Random):
         super().__init__()
 
     def getrandbits(self, k: int, /) -> int:
-        """A whole number of k uniform bits."""
+        """Return a whole number of k uniform bits."""
         size = (k + 7) // 8
         if self._place + size > len(self._block):
             self._block, self._place = self._stream.update(bytes(max(_BLOCK_BYTES, size))), 0
@@ -48,26 +48,26 @@ class KeyedRandom(random.Random):
         return int.from_bytes(taken, "little") >> (8 * size - k)
 
     def random(self) -> float:
-        """A number in [0, 1) of 53 bits."""
+        """Return a number in [0, 1) of 53 bits."""
         return self.getrandbits(53) * 2.0**-53
 
     def seed(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: numbers follow from the key."""
+        """Ignore the call, since the numbers follow from the key."""
 
     def getstate(self) -> Any:
-        """Raises NotImplementedError."""
+        """Raise NotImplementedError, since the state is secret."""
         raise NotImplementedError("a generator of secret numbers does not tell its state")
 
     def setstate(self, state: Any) -> None:
-        """Raises NotImplementedError."""
+        """Raise NotImplementedError, since the state follows from the key."""
         raise NotImplementedError("a generator of secret numbers begins with its key")
 
 
 def drawn_key(channel: Channel) -> bytes:
-    """32 random bytes of this party's own, which a step that is carried out again draws again."""
+    """Draw 32 random bytes of this party; a step that is repeated draws the same."""
     return channel.random(_KEY_SHAPE).tobytes()
 
 
 def drawn_generator(channel: Channel) -> KeyedRandom:
-    """A generator with a key of its own."""
+    """Return a generator with a key of its own."""
     return KeyedRandom(drawn_key(channel))

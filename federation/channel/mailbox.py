@@ -75,7 +75,7 @@ class Mailbox:
                 self._drop(peer, late)
 
     def next_array(self, peer: str) -> Message | None:
-        """The next protocol message of the current round from `peer`, if it is there."""
+        """Return the next protocol message of the current round from `peer`, or None."""
         of_round = self._waiting.get(self._now)
         if of_round is None or peer not in of_round:
             return None
@@ -86,7 +86,7 @@ class Mailbox:
         return message
 
     def agreement_key(self, peer: str) -> bytes | None:
-        """The key by which sites agree on secrets with `peer`, from the roster; None where it has none."""
+        """Return the roster's key to agree on secrets with `peer`, or None."""
         if self._roster is not self.endpoint.roster:
             self._roster, self._agreement_keys = self.endpoint.roster, {}
         if peer not in self._agreement_keys:
@@ -94,11 +94,11 @@ class Mailbox:
         return self._agreement_keys[peer]
 
     def senders(self) -> set[str]:
-        """Those of whom a protocol message of the current round waits."""
+        """Return the senders of waiting protocol messages of the current round."""
         return set(self._waiting[self._now])
 
     def next_control(self) -> Received | None:
-        """The next control message that came in, or None; arrays that came before it are put where they wait."""
+        """Return the next control message that arrived, or None. Store arrays that arrived before it."""
         while (received := self.endpoint.received()) is not None:
             peer, message, _ = received
             kind = message.kind
@@ -115,7 +115,7 @@ class Mailbox:
         return None
 
     def _keep(self, peer: str, message: Message) -> None:
-        """Have an array wait for its round, unless its sender has too many waiting."""
+        """Store an array until its round, unless too many of its sender are waiting."""
         if not self._has_known_fields(message):  # others nobody would read, and would be kept uncounted
             self.refused["malformed: an array with fields"] += 1
         elif message.round != self._now and not self._is_of_latest(peer, message.round):
@@ -134,7 +134,7 @@ class Mailbox:
         return not message.fields or (len(message.fields) == 1 and type(link) is bytes and len(link) <= MAX_LINK_BYTES)
 
     def _is_of_latest(self, peer: str, round_number: int) -> bool:
-        """Whether a round is not over, and no later one is known of this peer; of an earlier one nothing waits then."""
+        """Return whether a round is not over and is the latest of this peer. Discard arrays of earlier ones."""
         ahead = [later for later, of_round in self._waiting.items() if later > self._now and peer in of_round]
         if round_number < max([self._now, *ahead]):
             return False
@@ -149,7 +149,7 @@ class Mailbox:
         return self._kept[peer] < MAX_WAITING and self._kept_bytes[peer] + message.payload_bytes <= MAX_WAITING_BYTES
 
     def _drop(self, peer: str, late: deque[Message]) -> None:
-        """Let go of what nobody took in."""
+        """Discard arrays that were never received by a protocol."""
         self.refused["stale"] += len(late)
         for message in late:
             self._let_go(peer, message)
@@ -186,7 +186,7 @@ class Mailbox:
                 held.append(envelope)
 
     def _pass_on_held(self, receiver: str) -> None:
-        """A connection to a site is new: it gets what came for it meanwhile, but for what is over."""
+        """Forward the envelopes that were held for a site until it connected, except those of finished rounds."""
         for envelope in self._held.pop(receiver, []):
             if envelope.round >= self._now:
                 self._pass_on(receiver, envelope)

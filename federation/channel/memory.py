@@ -158,7 +158,7 @@ class InMemoryNetwork:
         return MemoryChannel(self, name)
 
     def _put(self, message: Sent) -> None:
-        """Raises PeerDropped where a site sends to one that is dead."""
+        """Store a message. Raises PeerDropped if a site sends to a dead one."""
         with self._news:
             if message.receiver in self._dead and message.sender != COORDINATOR:
                 raise PeerDropped(f"{message.sender} cannot reach {message.receiver}: it died.")
@@ -167,7 +167,8 @@ class InMemoryNetwork:
             self._news.notify_all()
 
     def _get(self, sender: str, receiver: str, deadline: float) -> Sent:
-        """The next message. Raises PeerDropped, PeerLate at a moment of the monotonic clock, and RoundAborted."""
+        """Return the next message. Raises PeerDropped, RoundAborted, and PeerLate at a moment of the monotonic
+        clock."""
         with self._news:
             arrived = self._queues[sender, receiver]
             self._news.wait_for(
@@ -206,12 +207,12 @@ class MemoryChannel(KeyedChannel):
         self._network._put(Sent(self.me, peer, array.copy(), self._hop + 1))
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
-        """The next array from `peer`. Raises ProtocolError, PeerDropped, PeerLate and RoundAborted."""
+        """Return the next array from `peer`. Raises ProtocolError, PeerDropped, PeerLate and RoundAborted."""
         message = self._network._get(peer, self.me, time.monotonic() + self._network.timeout_s)
         return self._open(peer, message, shape, dtype)
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
-        """The next array from each of these peers; those that dropped or are late are left out."""
+        """Return the next array from each of these peers. Omit peers that dropped or are late."""
         deadline = time.monotonic() + self._network.timeout_s
         arrays: dict[str, NDArray[Any]] = {}
         for peer, shape in shapes.items():
@@ -220,11 +221,11 @@ class MemoryChannel(KeyedChannel):
         return arrays
 
     def random(self, shape: Sequence[int]) -> Residues:
-        """Uniform residues, remembered as drawn by this party."""
+        """Return uniform residues, recorded as drawn by this party."""
         return self._drawn(uniform_residues(shape))
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
-        """The keystreams of secrets, remembered as this party's."""
+        """Return the keystreams of secrets, recorded as this party's."""
         return self._expanded(secrets, keystreams(secrets, shape, part))
 
     def _expanded(self, secrets: Sequence[bytes], rows: Residues) -> Residues:

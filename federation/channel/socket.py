@@ -100,7 +100,7 @@ class SocketChannel(KeyedChannel):
         self._streams: dict[bytes, str] = {}
 
     def drop(self, site: str, why: str) -> None:
-        """From now on `collect` leaves this site out, and `receive` gives up."""
+        """Mark a site as dropped: `collect` omits it from now on, and `receive` gives up."""
         self.dropped[site] = why
 
     def send(self, peer: str, array: NDArray[Any]) -> None:
@@ -121,7 +121,7 @@ class SocketChannel(KeyedChannel):
             self._mailbox.endpoint.send(peer, message, self._deadline, self._notice)
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
-        """The next array from `peer`. Raises ProtocolError, PeerDropped, PeerLate, and what `notice` raises."""
+        """Return the next array from `peer`. Raises ProtocolError, PeerDropped, PeerLate, and what `notice` raises."""
         self.waiting_for = peer
         try:
             while (message := self._next(peer)) is None:
@@ -133,7 +133,7 @@ class SocketChannel(KeyedChannel):
         return self._open(peer, message, shape, dtype)
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
-        """The next array from each of these peers; those that dropped or are late are left out.
+        """Return the next array from each of these peers. Omit peers that dropped or are late.
 
         Raises ProtocolError, and what `notice` raises.
         """
@@ -157,14 +157,14 @@ class SocketChannel(KeyedChannel):
         return {peer: arrays[peer] for peer in shapes if peer in arrays}
 
     def random(self, shape: Sequence[int]) -> Residues:
-        """Residues uniform over the whole modulus."""
+        """Return residues uniform over the whole modulus."""
         residues = self._draw(shape)
         for observer in self._observers:
             observer.drew(residues)
         return residues
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
-        """The keystreams of 256-bit secrets as residues."""
+        """Return the keystreams of 256-bit secrets as residues."""
         rows = keystreams(secrets, shape, part)
         for observer in self._observers:
             for secret, row in zip(secrets, rows, strict=True):
@@ -172,7 +172,7 @@ class SocketChannel(KeyedChannel):
         return rows
 
     def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
-        """What this site shares with each of these peers in this round. Raises StepRefused where it is nothing."""
+        """Return the keys shared with each of these peers in this round. Raises StepRefused for a peer without keys."""
         known = self._round_keys.setdefault(purpose, {})
         for peer in peers:
             if peer not in known:
@@ -197,7 +197,7 @@ class SocketChannel(KeyedChannel):
             raise PeerDropped(f"the connection of {self.me} to {broken[0]} broke, perhaps with a message on its way")
 
     def _next(self, peer: str) -> Message | None:
-        """The message that follows the last one; one that was seen before, or skips ahead, is refused."""
+        """Return the message that follows the last one. Refuse one that was seen before or skips ahead."""
         while (message := self._mailbox.next_array(peer)) is not None:
             expected = self.taken.get(peer, 0)
             if message.sequence == expected:
@@ -207,7 +207,7 @@ class SocketChannel(KeyedChannel):
         return None
 
     def _is_linked(self, peer: str) -> bool:
-        """Whether messages to and from a peer carry the round's link: those between two sites."""
+        """Return whether messages to and from a peer carry the round's link, as those between sites do."""
         return COORDINATOR not in (self.me, peer)
 
     def _open(self, peer: str, message: Message, shape: Sequence[int], dtype: Any) -> NDArray[Any]:

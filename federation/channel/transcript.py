@@ -1,4 +1,4 @@
-"""What a party writes down of its part in every round: all it sends, receives and draws, and what it put in.
+"""The transcript of a party: everything that it sends, receives, draws and contributes, in every round.
 
 Colluding parties write all of it. In a simulation that audits them the honest sites write down their inputs alone:
 that is the truth which a reconstruction is compared with, and nothing that the coalition gets to see.
@@ -51,25 +51,26 @@ class Transcript:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def begin_round(self, round_number: int) -> Transcript:
-        """From here on entries belong to this round."""
+        """Assign the following entries to this round."""
         self._round = round_number
         self._counts.clear()
         return self
 
     def put_in(self, residues: Residues, terms: dict[str, Any]) -> None:
-        """The encoded input to a secure sum, and its terms: step, protocol, options, sites, bound, shape, opened_by."""
+        """Record the encoded input to a secure sum, and its terms: step, protocol, options, sites, bound, shape,
+        opened_by."""
         self._write(INPUT, "", residues, terms)
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
-        """An array that leaves."""
+        """Record an array that is sent."""
         self._observe(SENT, peer, array)
 
     def received(self, peer: str, array: NDArray[Any]) -> None:
-        """An array that came in."""
+        """Record an array that was received."""
         self._observe(RECEIVED, peer, array)
 
     def drew(self, residues: Residues, stream: str = "") -> None:
-        """A random vector, or a keystream, whose name is written in the place of a peer."""
+        """Record a random vector, or a keystream with its name in place of a peer."""
         self._observe(DREW, stream, residues)
 
     def _observe(self, what: str, peer: str, array: NDArray[Any]) -> None:
@@ -84,7 +85,7 @@ class Transcript:
 
 
 def read_transcript(path: str) -> Iterator[Entry]:
-    """Every entry of a transcript. Raises Malformed where it is damaged, as by a writer that was killed."""
+    """Yield the entries of a transcript. Raises Malformed if it is damaged, as after a killed writer."""
     for message in framefile.read(path):
         fields = message.fields
         array = message.arrays["value"]

@@ -40,7 +40,7 @@ def create(folder: Path, name: str) -> tuple[Path, Path]:
     for path in files.values():
         if path.exists():
             raise FederationError(
-                f"{path} exists already; name another folder or party: who lost a key has to be admitted anew."
+                f"{path} exists already; name another folder or party: replace a lost key at the coordinator too."
             )
     _write_new(files[SECRET], _text(SECRET, name, keys), 0o600)
     _write_new(files[PUBLIC], _text(PUBLIC, name, keys), 0o644)
@@ -48,7 +48,7 @@ def create(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def read_secret(path: Path) -> Certificate:
-    """A party's own certificate. Raises FederationError for a file that is none, or that others may read."""
+    """Return a party's own certificate. Raises FederationError for another file, or one that others may read."""
     values = _read(path)
     if "secret-key" not in values:
         raise FederationError(f"{path} holds no secret key; name the file that ends in {SECRET}.")
@@ -59,12 +59,12 @@ def read_secret(path: Path) -> Certificate:
 
 
 def read_public(path: Path) -> bytes:
-    """The 32 bytes of a public key. Raises FederationError for a file that has none."""
+    """Return the 32 bytes of a public key. Raises FederationError for a file without one."""
     return _key(path, _read(path), "public-key")
 
 
 def admitted(folder: Path) -> dict[str, bytes]:
-    """The public keys of a folder, by the names of their files, sorted.
+    """Return the public keys in a folder, by file name, sorted.
 
     Raises FederationError for a folder without any, for one that holds a secret key, and for two names of one key.
     """
@@ -104,7 +104,7 @@ def _write_new(path: Path, text: str, mode: int) -> None:
 
 
 def _read(path: Path) -> dict[str, str]:
-    """The values of a certificate by their names."""
+    """Return the values of a certificate by name."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -115,7 +115,7 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _key(path: Path, values: dict[str, str], half: str) -> bytes:
-    """One half of a key pair. Raises FederationError for text that is no key."""
+    """Return one half of a key pair. Raises FederationError for text that is no key."""
     try:
         key = z85.decode(values.get(half, ""))
     except (ValueError, KeyError):

@@ -24,18 +24,21 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 
 GRACE_S = 3.0
-"""How long a site may take to connect again; then its process counts as ended."""
+"""Maximum time for a site to connect again; then its process counts as ended."""
 
 
 class RemoteSites:
-    """What a coordinator knows of the processes of sites on other hosts: whether they are connected.
+    """The processes of sites on other hosts, as the coordinator knows them: connected or not.
 
     Parameters
     ----------
     endpoint : HubEndpoint
+    sites : iterable of str
+        Those that take part. A site that declined is not watched, though its connection may close later.
     """
 
-    def __init__(self, endpoint: HubEndpoint) -> None:
+    def __init__(self, endpoint: HubEndpoint, sites: Iterable[str]) -> None:
+        self._sites = frozenset(sites)
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
         self._timers: dict[str, threading.Timer] = {}
@@ -45,7 +48,7 @@ class RemoteSites:
         endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
 
     def fileno(self) -> int:
-        """Readable when a site has been without a connection for too long."""
+        """Return a descriptor that is readable when a site has been disconnected for too long."""
         return self._read.fileno()
 
     @property
@@ -54,7 +57,7 @@ class RemoteSites:
         return MappingProxyType({})
 
     def ended(self) -> list[Ended]:
-        """The sites that did not connect again."""
+        """Return the sites that did not connect again."""
         try:
             self._read.recv(1 << 12)
         except BlockingIOError:
@@ -70,7 +73,7 @@ class RemoteSites:
         ]
 
     def note_restarted(self, site: str) -> None:
-        """A process of a site is there that is not the one which had begun the run."""
+        """Note that a site has another process than the one that began the run."""
         self._restarted.add(site)
         self._write.send(b"\0")
 
@@ -84,6 +87,8 @@ class RemoteSites:
         self._write.close()
 
     def _note_closed(self, site: str) -> None:
+        if site not in self._sites:
+            return
         timer = threading.Timer(GRACE_S, self._write.send, [b"\0"])
         timer.daemon = True
         self._note_back(site)
@@ -97,7 +102,7 @@ class RemoteSites:
 
 
 def end_rounds(endpoint: HubEndpoint, sites: Iterable[str], run: bytes, heard: int) -> None:
-    """Have sites leave the round that the coordinator before this one began.
+    """Ask sites to leave the round that the previous coordinator began.
 
     Parameters
     ----------

@@ -97,19 +97,19 @@ class HubEndpoint(Endpoint):
         self._guests: dict[str, _Guest] = {}
 
     def admit(self, roster: Roster) -> None:
-        """These parties may connect, and all that were admitted from the start: late ones are told that they are."""
+        """Admit these parties, and those that were admitted from the start: late ones learn that they are late."""
         late = [party for party in self._admitted if party.name not in roster]
         super().admit(Roster([*roster, *late]))
 
     def invite(self, call: Call) -> bytes:
-        """From now on the connection of this call is the one for its site's orders; the site's new ticket."""
+        """Use the connection of this call for orders to the site. Return the new ticket of the site."""
         ticket = secrets.token_bytes(TICKET_BYTES)
         self._guests[call.peer] = _Guest(ticket, call.routing_id)
         self._lines[call.routing_id].known = True
         return ticket
 
     def expect(self, tickets: Mapping[str, bytes]) -> None:
-        """Sites that have these tickets, from an earlier process of this coordinator, are let in by them."""
+        """Admit sites that have these tickets from an earlier process of this coordinator."""
         self._guests = {site: _Guest(ticket, None) for site, ticket in tickets.items()}
 
     @property
@@ -124,16 +124,16 @@ class HubEndpoint(Endpoint):
         self._serve(deadline.remaining_ms())
 
     def turn_away(self, call: Call, reason: str) -> None:
-        """Tell a site that wants to join why it must not."""
+        """Tell a site that wants to join why it is refused."""
         self._send_to(call.routing_id, Refused(reason).to_message(self.round))
 
     def is_connected(self, peer: str) -> bool:
-        """Whether a site's connection for orders stands."""
+        """Return whether a site has a connection for orders."""
         guest = self._guests.get(peer)
         return guest is not None and guest.orders is not None
 
     def connect(self, peer: str) -> None:
-        """Sites connect by themselves."""
+        """Ignore the call, since sites connect by themselves."""
 
     def send(
         self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
@@ -155,7 +155,7 @@ class HubEndpoint(Endpoint):
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.")
 
     def _send_to(self, routing_id: bytes, message: wire.Message) -> bool:
-        """Whether it could be sent."""
+        """Send a message. Return whether it could be sent."""
         try:
             self._poller.send(self._router, message.frame, routing_id)
         except zmq.ZMQError:
@@ -184,7 +184,7 @@ class HubEndpoint(Endpoint):
             self._pending.append(Received(peer, message, answer=answer))
 
     def _is_welcome(self, peer: str, frame: zmq.Frame, routing_id: bytes, message: wire.Message) -> bool:
-        """Whether a message may come by its connection; the first says what that is. Raises Malformed."""
+        """Return whether a message may use its connection; the first one declares its purpose. Raises Malformed."""
         line = self._lines.get(routing_id)
         if message.kind == Join.kind:
             Join.from_message(message)
@@ -213,7 +213,7 @@ class HubEndpoint(Endpoint):
         return line
 
     def _note_stranger(self, event: int, value: int) -> None:
-        """Also forget connections that broke, but not before their last words were taken in."""
+        """Forget broken connections too, after reading their last messages."""
         if event == DISCONNECTED:
             self._read_router()
         super()._note_stranger(event, value)

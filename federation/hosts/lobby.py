@@ -60,7 +60,7 @@ class Quorum:
 
 
 class Lobby:
-    """Where sites wait until all are there.
+    """The registration of sites until all have joined.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Lobby:
         self._send(call.peer, Offer(self._run, ticket, self._terms.to_fields()))
 
     def _reason_against(self, call: Call) -> str:
-        """Why a site cannot be let in, in a sentence; "" where it can."""
+        """Return why a site cannot be admitted, in a sentence, or ""."""
         peer, join, named = call.peer, call.join, call.join.name[:MAX_SHOWN]
         if self._endpoint.is_connected(peer):
             return (
@@ -188,7 +188,7 @@ class Lobby:
         return ""
 
     def _hear(self, site: str, message: Message) -> None:
-        """A site took the offer, or did not."""
+        """Process a site's answer to the offer."""
         try:
             if message.kind == Ready.kind:
                 self._seat(site, Ready.from_message(message))
@@ -260,7 +260,7 @@ class Lobby:
             self._endpoint.send(site, message.to_message(self._endpoint.round), Deadline(0))
 
     def _send_away(self, missing: Sequence[str], quorum: Quorum, how_long: str) -> None:
-        """Tell those who came that it comes to nothing, and raise FederationError."""
+        """Tell the sites that joined that there will be no run, and raise FederationError."""
         came = listed(list(self.guests)) if self.guests else "none"
         left = len(self._names) - len(self._declined)
         if self._declined and (left < quorum.min_sites or not quorum.is_chosen):
@@ -291,13 +291,13 @@ class Lobby:
         )
 
     def _close(self) -> None:
-        """Tell all that the run begins, and late ones that it has begun."""
+        """Tell all sites that the run begins, and late ones that it has begun."""
         self._begin_with([name for name in self._names if name in self.guests])
         for site in self._sites:
             self._send(site, Begin(self._sites, self._columns[site]))
 
     def _begin_with(self, sites: list[str]) -> None:
-        """From now on a site that joins is one of these that was started again, or is late."""
+        """Treat every further site as restarted or late."""
         self._sites = sites
         self._columns = {site: self._columns_of(site if not self._alike else sites[0]) for site in sites}
         self._endpoint.on_call = self._receive_late
@@ -369,7 +369,7 @@ class Lobby:
         return {site: self._take_back(site) for site in list(self._back)}
 
     def call_off(self, why: str, heard: int, *, resumable: bool) -> None:
-        """Tell the sites that are there why the run is not resumed. New processes end, since they know nothing of it.
+        """Tell the connected sites why the run is not resumed. New processes end, since they know nothing of it.
 
         Parameters
         ----------
@@ -414,7 +414,7 @@ class Lobby:
         self.on_restarted(site)
 
     def _hear_late(self, site: str, message: Message) -> None:
-        """A site that was started again takes the offer, or does not."""
+        """Process the answer of a restarted site to the offer."""
         if message.kind != Ready.kind or site not in self._invited:
             return
         try:
@@ -432,7 +432,7 @@ class Lobby:
 
 
 def _columns(rows: list[list[object]]) -> tuple[Column, ...]:
-    """Raises Malformed."""
+    """Decode columns. Raises Malformed."""
     for row in rows:
         if not isinstance(row, list) or [type(value) for value in row] != [str, bool]:
             raise Malformed("a column must be a name and whether it is categorical")
@@ -440,6 +440,6 @@ def _columns(rows: list[list[object]]) -> tuple[Column, ...]:
 
 
 def _check_key(key: bytes | None) -> None:
-    """Raises Malformed for one that no roster may have."""
+    """Raise Malformed for a key that no roster may have."""
     if key is not None and len(key) != KEY_BYTES:
         raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")

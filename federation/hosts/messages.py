@@ -1,4 +1,4 @@
-"""What a site and a coordinator on different hosts say before the first roster, and when a connection is new.
+"""The messages between a site and a coordinator on different hosts before the first roster, and on a new connection.
 
     message   from         when                             what follows
     --------  -----------  -------------------------------  -----------------------------------------------------------
@@ -32,7 +32,7 @@ _MAX_PORT = 65_535
 
 
 def is_tcp(address: str) -> bool:
-    """Whether an address is one that another host can be reached by: tcp://HOST:PORT, and nothing else."""
+    """Return whether an address is one that another host can connect to: tcp://HOST:PORT."""
     host, _, port = address.removeprefix("tcp://").rpartition(":")
     is_port = port.isascii() and port.isdigit() and int(port) <= _MAX_PORT
     plain = host.isprintable() and not any(each in host for each in " ;/@")
@@ -46,12 +46,12 @@ class _Plain:
     types: ClassVar[dict[str, tuple[type, ...]]]
 
     def to_message(self, round_number: int = 0) -> Message:
-        """Fields: the attributes."""
+        """Encode with the attributes as fields."""
         return Message(self.kind, _BEFORE_ANY_RUN, round_number, fields=dict(vars(self)))
 
     @classmethod
     def from_message(cls, message: Message) -> Self:
-        """Raises Malformed."""
+        """Decode a message. Raises Malformed."""
         return cls(**read_fields(message, **cls.types))
 
 
@@ -93,7 +93,7 @@ class Offer(_Plain):
 
     @classmethod
     def from_message(cls, message: Message) -> Self:
-        """Raises Malformed."""
+        """Decode a message. Raises Malformed."""
         offer = super().from_message(message)
         if len(offer.run) != RUN_ID_BYTES or not offer.ticket:
             raise Malformed(f"an offer must name its run by {RUN_ID_BYTES} bytes, and have a ticket")

@@ -15,7 +15,7 @@ from fedsvm.federation.transport.endpoint import Endpoint, Received, decoded
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 
 OUTBOUND_ONLY = "inproc://outbound-only"
-"""Where a site listens that nobody is to reach."""
+"""The address of a site that no other site connects to."""
 
 _ORDERS = "orders of the coordinator"
 """The connection for orders, among this site's own; no party can have this name."""
@@ -65,12 +65,12 @@ class SpokeEndpoint(Endpoint):
         return self._diallers[_ORDERS]
 
     def admit(self, roster: Roster) -> None:
-        """From now on exactly these parties may connect; the coordinator is where this site was told that it is."""
+        """Admit exactly these parties, and keep the coordinator's address as configured."""
         known = roster[COORDINATOR]
         super().admit(roster.replaced(known._replace(address=self._coordinator.address)))
 
     def admit_myself(self, agreement_key: bytes | None) -> None:
-        """Others agree on secrets with this site by this key."""
+        """Set the key by which others agree on secrets with this site."""
         self.admit(self.roster.replaced(self.roster[self.name]._replace(agreement_key=agreement_key)))
 
     def say(self, message: wire.Message, deadline: Deadline, check: Callable[[], None] = lambda: None) -> None:
@@ -101,7 +101,7 @@ class SpokeEndpoint(Endpoint):
             self._dial(_ORDERS, self._coordinator, control=True)
 
     def _greet(self, peer: str, dialler: Dialler) -> None:
-        """Say which of this site's connections to the coordinator this is, once it has a ticket to say so."""
+        """Declare which of this site's connections to the coordinator this is, if it has a ticket."""
         if self.ticket and dialler.peer == COORDINATOR:
             dialler.send(Hello(self.ticket, control=peer == _ORDERS).to_message(self.round))
 
@@ -117,7 +117,7 @@ class SpokeEndpoint(Endpoint):
             self._pending.append(Received(COORDINATOR, message, answer=False))
 
     def _leave(self, message: wire.Message) -> None:
-        """Raises Stopped for the reason why another coordinator, or the same one, does not know this site any more."""
+        """Raise Stopped with the reason why the coordinator no longer knows this site."""
         try:
             reason = Refused.from_message(message).reason
         except Malformed as error:

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
@@ -30,6 +31,7 @@ from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.site import Assignment, Site
 from fedsvm.federation.site.terms import Terms
@@ -42,12 +44,12 @@ _MAX_FAILED_HANDSHAKES = 5
 """After so many in a row the coordinator has another key than this site was told; fewer, and it may be starting."""
 
 _PARTING_S = 5.0
-"""How long a site tries to say why it leaves."""
+"""Maximum time for a site to send the reason why it leaves."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a site is, and whom it joins.
+    """The location of a site, and the coordinator that it joins.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Held:
-    """What a site brings.
+    """The data that a site contributes.
 
     Parameters
     ----------
@@ -107,6 +109,8 @@ class Visit:
         What the site's own operator allows.
     settings : mapping, default {}
         Plain values for the program, beside the run's seed.
+    receipts : str, default ""
+        The folder of the site's receipts, see `site.receipt`; empty for none.
     faults : sequence of dict, default ()
         Those that the site does to itself, see `site.faults`.
     wait_s : float
@@ -123,6 +127,7 @@ class Visit:
     tell: Callable[[str], None]
     rules: SiteRules = ANYTHING
     settings: Mapping[str, Any] = field(default_factory=dict)
+    receipts: str = ""
     faults: Sequence[dict[str, Any]] = ()
     wait_s: float = 3600.0
     patience_s: float = 600.0
@@ -157,6 +162,7 @@ class Visit:
         offer = self._asked(endpoint, deadline)
         terms = _read_terms(offer)
         tell(f"{COORDINATOR} asks: {described(terms)}")
+        receipt = self._receipt(offer.run, terms)
         endpoint.ticket = offer.ticket
         via_coordinator = terms.routing == "via-coordinator"
         agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
@@ -167,6 +173,8 @@ class Visit:
             held = self.hold(terms)
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
+            if receipt is not None:
+                receipt.declined(str(error))
             self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
@@ -213,6 +221,7 @@ class Visit:
             failures.append,
             on_pause=note_pause,
             partition=partition,
+            receipt=receipt,
         )
         reminders.activity = lambda: site.activity
         end = site.serve()
@@ -221,8 +230,17 @@ class Visit:
         self._check_end(end)
         tell("the run is completed")
 
+    def _receipt(self, run: bytes, terms: Terms) -> Receipt | None:
+        """Return the receipt of a run, with what was asked for. Raises FederationError if it cannot be written."""
+        if not self.receipts:
+            return None
+        path = Path(self.receipts) / f"{self.name}-{run.hex()}.receipt"
+        receipt = Receipt(str(path), self.version)
+        receipt.asked(run, self.name, terms.to_fields(), asdict(self.rules))
+        return receipt
+
     def _check_end(self, end: Stopped | None) -> None:
-        """Raises FederationError for a run that failed, or whose coordinator fell silent."""
+        """Raise FederationError if the run failed or its coordinator fell silent."""
         if end is None:
             raise FederationError(
                 f"{self.name} heard nothing of the coordinator for {self.patience_s:g} s, and left; see whether it "
@@ -242,7 +260,7 @@ class Visit:
             if endpoint.orders.failed_handshakes >= _MAX_FAILED_HANDSHAKES:
                 raise FederationError(
                     f"Whoever listens at {place.coordinator} has another key than the coordinator's that {self.name} "
-                    "was told; ask for its public key anew (--coordinator-key), or see whether the address is right."
+                    "was told; ask for its current public key (--coordinator-key), or check the address."
                 )
 
         try:
@@ -263,7 +281,7 @@ class Visit:
         )
 
     def _heard(self, endpoint: SpokeEndpoint, kind: str, deadline: Deadline) -> Message:
-        """The coordinator's next word of joining, which is to be of this kind. Raises FederationError."""
+        """Return the coordinator's next message of joining, which must be of this kind. Raises FederationError."""
         while (received := endpoint.received()) is None:
             try:
                 endpoint.wait(deadline)
@@ -284,7 +302,7 @@ class Visit:
         return received.message
 
     def _check_begin(self, begin: Begin, held: Held) -> None:
-        """Raises FederationError where the run would begin without this site, or with other columns than it holds."""
+        """Raise FederationError if the run would begin without this site, or with other columns than it has."""
         mine = sorted(column.name for column in held.columns)
         if not all(type(name) is str for name in [*begin.sites, *begin.columns]) or self.name not in begin.sites:
             raise FederationError(f"The coordinator begins a run of which {self.name} is no part; ask who coordinates.")
@@ -295,7 +313,7 @@ class Visit:
             )
 
     def _decline(self, endpoint: SpokeEndpoint, reason: str, *, by_policy: bool) -> None:
-        """Say why, and leave when it has gone out."""
+        """Send the reason for declining, and leave when it was sent."""
         try:
             endpoint.say(Declined(reason, by_policy).to_message(), Deadline(_PARTING_S))
         except (PeerDropped, DeadlineExpired):
@@ -314,7 +332,7 @@ def _read_terms(offer: Offer) -> Terms:
 
 
 def described(terms: Terms) -> str:
-    """What a run asks of a site, for who stands there."""
+    """Return in words what a run asks of a site, for its operator."""
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
     settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())
     release = "the coordinator gets the model" if terms.releases else "the sites alone keep the model"
@@ -325,7 +343,7 @@ def described(terms: Terms) -> str:
 
 
 def _have_continued(report: Mapping[str, Any]) -> None:
-    """Before this process stops itself for some seconds, see to it that it goes on then."""
+    """Arrange that this process continues some seconds after it stops itself."""
     if report["for_s"] is not None:
         waits = f"import os, signal, time; time.sleep({report['for_s']}); os.kill({os.getpid()}, signal.SIGCONT)"
         subprocess.Popen([sys.executable, "-c", waits], start_new_session=True)

@@ -14,7 +14,7 @@ from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.transport.deadline import Deadline
 
 EXIT_GRACE_S = 5.0
-"""How long a process has to end by itself."""
+"""Maximum time for a process to end by itself."""
 
 
 class Child:
@@ -33,7 +33,7 @@ class Child:
             )
 
     def status(self) -> int | None:
-        """The status with which it ended, None if it did not."""
+        """Return the status with which the process ended, or None if it did not."""
         grace = Deadline(EXIT_GRACE_S)
         _sleep_till_end(self.process.pid, grace)
         try:

@@ -40,12 +40,12 @@ _CLOSE_S = 20.0
 _REACH_S = 5.0
 _ADDRESS = "RAY_ADDRESS"
 _WATCH_S = 0.2
-"""How long a node is asked in one go whether something happened there: so long its next order waits."""
+"""Duration of one poll of a node for news, by which its next order is delayed."""
 
 
 @dataclass
 class News:
-    """What happened at a node since it was last asked; of faults and stalls, how many seconds ago."""
+    """The events at a node since the last poll; for faults and stalls, how many seconds ago."""
 
     ended: list[Ended]
     struck: dict[int, float]
@@ -53,7 +53,7 @@ class News:
 
 
 class NodeAgent:
-    """What a node does for the launcher: it is made a Ray actor, and lives in a process of its own there.
+    """The launcher's agent on a node: a Ray actor with a process of its own.
 
     Parameters
     ----------
@@ -168,7 +168,8 @@ class ClusterLauncher:
         self.close()
 
     def prepare(self) -> Path:
-        """Have an actor on each node, and wait until all are up; a workspace on this machine. Raises LaunchError."""
+        """Start an actor on each node and wait until all are up. Return a workspace on this machine. Raises
+        LaunchError."""
         if self.workspace is not None:
             return self.workspace
         self._nodes = self._placed()
@@ -200,11 +201,11 @@ class ClusterLauncher:
         return [parties[assignment.name] for assignment in wanted]
 
     def fileno(self) -> int:
-        """Readable when a site ended."""
+        """Return a descriptor that is readable when a site ended."""
         return self._read.fileno()
 
     def ended(self) -> list[Ended]:
-        """The sites that ended since the last call."""
+        """Return the sites that ended since the last call."""
         with suppress(BlockingIOError):
             self._read.recv(1 << 12)
         with self._lock:
@@ -231,7 +232,7 @@ class ClusterLauncher:
     # Nodes.
 
     def _placed(self) -> list[_Node]:
-        """An actor on each living node with CPUs; where none has any, on each."""
+        """Create an actor on each living node with CPUs, or on each node if none has CPUs."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         living = [each for each in self._ray.nodes() if each["Alive"]]
@@ -246,7 +247,7 @@ class ClusterLauncher:
         return placed
 
     def _dealt(self, wanted: Sequence[Assignment]) -> list[tuple[_Node, list[Assignment]]]:
-        """Sites by node: one after the other in ring order, each node as many as its share of CPUs.
+        """Assign sites to nodes in ring order, in proportion to their CPUs.
 
         A site that is started again goes where it was, or, if that node is lost, where fewest are.
         """
@@ -268,7 +269,7 @@ class ClusterLauncher:
         return [(node, share) for node, share in zip(there, shares, strict=True) if share]
 
     def _answers(self, orders: Sequence[Any], what: str) -> list[Any]:
-        """What actors answer. Raises LaunchError where one cannot."""
+        """Return the answers of actors. Raises LaunchError if one fails."""
         errors = self._ray.exceptions
         try:
             return list(self._ray.get(list(orders), timeout=_START_S))
@@ -287,7 +288,7 @@ class ClusterLauncher:
     # Watching.
 
     def _watch(self) -> None:
-        """In a thread: ask the nodes what happened, until the launcher is closed."""
+        """Poll the nodes for events in a thread until the launcher is closed."""
         asked = {node.agent.watch.remote(): node for node in self._nodes}
         while asked and not self._closing.is_set():
             ready, _ = self._ray.wait(list(asked), num_returns=1, timeout=_WATCH_S)
@@ -323,7 +324,7 @@ class ClusterLauncher:
 
 
 def _connected(address: str) -> tuple[Any, bool]:
-    """Ray, connected to a cluster, and whether it was not before. Raises LaunchError."""
+    """Return Ray, connected to a cluster, and whether it was not connected before. Raises LaunchError."""
     try:
         import ray
         import ray.exceptions
@@ -362,7 +363,7 @@ def _require_listener(address: str, otherwise: LaunchError) -> None:
 
 
 def _taken(path: str) -> bytes:
-    """What a site is to hold; its file here is removed."""
+    """Return the content of a site's file, and remove the file."""
     content = Path(path).read_bytes()
     Path(path).unlink()
     return content

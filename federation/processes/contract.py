@@ -1,4 +1,4 @@
-"""What a federation needs of whatever starts its site processes, be it on this machine or elsewhere."""
+"""The interface of a launcher, which starts site processes on this machine or elsewhere."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Launcher(Protocol):
     """Starts site processes and watches them."""
 
     def fileno(self) -> int:
-        """A descriptor that is readable when a process ended."""
+        """Return a descriptor that is readable when a process ended."""
 
     @property
     def pids(self) -> Mapping[str, int]:
         """The process of each site, the latest where it was restarted."""
 
     def ended(self) -> list[Ended]:
-        """The processes that ended since the last call. Raises LaunchError if the launcher itself is gone."""
+        """Return the processes that ended since the last call. Raises LaunchError if the launcher itself is gone."""
 
 
 class SiteLauncher(Launcher, Protocol):

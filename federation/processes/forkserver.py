@@ -41,7 +41,7 @@ from fedsvm.federation.site.site import Assignment, run_site
 
 WORKSPACE_PREFIX = "fedsvm-"
 REST_S = 2.0
-"""How long the server waits without sites for a federation that begins where another ended."""
+"""Time that the server waits without sites for the next federation."""
 _PR_SET_PDEATHSIG = 1
 _MAX_REPORT_BYTES = 1 << 14
 _PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
@@ -62,7 +62,7 @@ def main(installation: Installation, descriptor: int) -> None:
 
 @contextlib.contextmanager
 def _workspace(stream: socket.socket) -> Iterator[str | None]:
-    """A folder that only this user may enter, removed when the server ends, by SIGTERM too."""
+    """Create a folder that only this user may enter, and remove it when the server ends, also by SIGTERM."""
     try:
         with _terminated_later():
             folder = tempfile.mkdtemp(prefix=WORKSPACE_PREFIX)
@@ -81,7 +81,7 @@ def _workspace(stream: socket.socket) -> Iterator[str | None]:
 
 @contextlib.contextmanager
 def _terminated_later() -> Iterator[None]:
-    """A SIGTERM that comes within is dealt with afterwards."""
+    """Defer a SIGTERM until the context ends."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         yield
@@ -90,7 +90,7 @@ def _terminated_later() -> Iterator[None]:
 
 
 def _leave(workspace: str, number: int, frame: FrameType | None) -> NoReturn:
-    """Nobody needs what is being loaded: end, and leave nothing behind.
+    """End while code is being loaded, and remove the workspace.
 
     An exception would not do: where an import is interrupted within the callback of a weak reference, Python prints
     it and goes on.
@@ -180,7 +180,7 @@ class _ForkServer:
         return replace(policy, script=script_of(program, policy.terms))
 
     def _empty_workspace(self) -> None:
-        """Partitions and transcripts are of one run, and the next finds nothing of them."""
+        """Remove partitions and transcripts, so that the next run finds nothing of this one."""
         with contextlib.suppress(FileNotFoundError):  # somebody removed it, and the next run has another server
             for left in self._workspace.iterdir():
                 if left.is_dir() and not left.is_symlink():
@@ -198,7 +198,7 @@ class _ForkServer:
             self._sites[pid] = assignment.name
 
     def _live(self, assignment: Assignment, server: int) -> None:
-        """In the child: be the site, and never return."""
+        """Run the site in the child process, and never return."""
         status = 1
         try:
             self._detach(server)
@@ -219,7 +219,7 @@ class _ForkServer:
         return report
 
     def _detach(self, server: int) -> None:
-        """Let go of what belongs to the server, and die with it.
+        """Close what belongs to the server, and die with it.
 
         By the numbers of descriptors, since Python's objects for them write to pages of their own.
         """

@@ -24,7 +24,7 @@ from fedsvm.federation.transport.keys import Party
 
 _START_S = 60.0
 _SITE_START_S = 0.05
-"""How much longer thousands of sites may take to be up: five times what one takes by itself."""
+"""Additional start time per site when thousands start: five times that of one."""
 
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
 _GIVE_MEMORY_BACK = {
@@ -114,11 +114,11 @@ class LocalLauncher:
         return [parties[assignment.name] for assignment in wanted]
 
     def fileno(self) -> int:
-        """Readable when a site ended, or the server did."""
+        """Return a descriptor that is readable when a site or the server ended."""
         return self._stream.fileno()
 
     def ended(self) -> list[Ended]:
-        """The sites that ended since the last call. Raises LaunchError if the server itself is gone."""
+        """Return the sites that ended since the last call. Raises LaunchError if the server itself is gone."""
         while select.select([self._stream], [], [], 0)[0]:
             message = pipe.read(self._stream)
             if message is None:
@@ -132,7 +132,7 @@ class LocalLauncher:
         return self._agrees_to("rest")
 
     def resume(self) -> bool:
-        """Whether the server is there for another run, of which nothing is known yet: it rested, or is starting."""
+        """Return whether the server is ready for another run: it rested, or is starting."""
         if self.workspace is None:
             return True
         self.pids, self.struck, self.continued, self._ended = {}, {}, [], []
@@ -155,7 +155,7 @@ class LocalLauncher:
                 shutil.rmtree(self.workspace, ignore_errors=True)
 
     def _agrees_to(self, word: str) -> bool:
-        """Say a word to the server, and wait until it says the same, as it does unless it is gone."""
+        """Send a word to the server and wait until it repeats it. Return whether it did."""
         deadline = Deadline(_START_S)
         with suppress(OSError, LaunchError):
             pipe.write(self._stream, {word: True})
@@ -165,7 +165,7 @@ class LocalLauncher:
         return False
 
     def _reported(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
-        """The site that reports in with this message, if it is such a one."""
+        """Return the site that reports in with this message, if it is such a message."""
         if "error" in message:
             raise LaunchError(message["error"])
         if message.get("ended") in awaited:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def available_bytes() -> int:
-    """Memory that is free, or can be made so; where nothing says how much, all there is."""
+    """Return the memory that is free or can be freed; all memory if the system does not report it."""
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
         return int(lines["MemAvailable"].split()[0]) * 1024

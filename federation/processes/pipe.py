@@ -18,7 +18,7 @@ def write(stream: socket.socket, message: dict[str, Any]) -> None:
 
 
 def read(stream: socket.socket) -> dict[str, Any] | None:
-    """The next message, or None when the other end is gone."""
+    """Return the next message, or None when the other end is gone."""
     head = _exactly(stream, _LENGTH.size)
     body = _exactly(stream, _LENGTH.unpack(head)[0]) if head is not None else None
     return None if body is None else dict(msgpack.unpackb(body))

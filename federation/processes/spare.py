@@ -18,7 +18,7 @@ from fedsvm.federation.processes.forkserver import REST_S
 from fedsvm.federation.processes.launcher import LocalLauncher
 
 _SET_BY_LIBRARIES = "KMP_"
-"""How names of variables begin that libraries set for themselves as they are loaded."""
+"""The prefix of environment variables that libraries set when they are loaded."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +30,7 @@ class _Kept:
     timer: threading.Timer | None = None
 
     def let_go(self) -> LocalLauncher:
-        """The launcher, whose end nobody waits for any more."""
+        """Cancel the timer and return the launcher."""
         if self.timer is not None:
             self.timer.cancel()
         return self.launcher
@@ -44,11 +44,11 @@ class _Spare:
         self._kept: _Kept | None = None
 
     def start(self, module: str) -> None:
-        """Have a server started, while whoever is going to take it does something else."""
+        """Start a server in the background, before it is needed."""
         self._replace(_Kept(LocalLauncher(module), _surroundings(module)))
 
     def take(self, module: str) -> LocalLauncher:
-        """The one that is kept, if it would be started in the same way now and still answers; otherwise a new one."""
+        """Return the kept launcher if it would be started in the same way now and still answers, or a new one."""
         with self._lock:
             kept, self._kept = self._kept, None
         if kept is None:
@@ -80,7 +80,7 @@ class _Spare:
         kept.let_go().close()
 
     def disown(self) -> None:
-        """In a process that was forked: leave to its parent what is the parent's."""
+        """Leave to the parent process what belongs to it, after a fork."""
         self._lock = threading.Lock()
         if self._kept is not None:
             self._kept.launcher.disown()
@@ -94,7 +94,7 @@ class _Spare:
 
 
 def _surroundings(module: str) -> Any:
-    """What a server is what it is by; None where there is no folder to be in."""
+    """Return the environment that determines a server, or None if there is no current folder."""
     try:
         folder = os.getcwd()  # noqa: PTH109 - compared, not worked with
     except OSError:
@@ -112,7 +112,8 @@ os.register_at_fork(after_in_child=SPARE.disown)
 
 @contextmanager
 def spare_launcher(module: str) -> Iterator[LocalLauncher]:
-    """A launcher for one federation; its sites end with the context, and its server unless it is soon used again.
+    """Provide a launcher for one federation. Its sites end with the context, and its server unless it is soon used
+    again.
 
     Parameters
     ----------

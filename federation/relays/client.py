@@ -27,7 +27,7 @@ _LINKS_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a directed link does to bytes.
+    """The effect of a directed link on bytes.
 
     Parameters
     ----------
@@ -105,7 +105,8 @@ class Relays:
         return self._disturb("corrupt", links, None, count=count)
 
     def outcomes(self) -> dict[int, dict[str, Any]]:
-        """What each fault did so far: bytes held, delayed and corrupted, connections reset, and if it is over."""
+        """Return what each fault did so far: bytes held, delayed and corrupted, connections reset, and whether it is
+        over."""
         return dict(self._ask("outcomes")["outcomes"])
 
     def close(self) -> None:
@@ -117,7 +118,7 @@ class Relays:
         return int(answer["number"])
 
     def _ask(self, do: str, **terms: Any) -> dict[str, Any]:
-        """Have something done, and wait until it is. Raises LaunchError."""
+        """Request an action and wait until it is done. Raises LaunchError."""
         try:
             pipe.write(self._stream, {"do": do, **terms})
             answer = pipe.read(self._stream)

@@ -81,7 +81,7 @@ class _Loop:
             self._selector.unregister(end)
 
     def run(self) -> None:
-        """Until `running` is set to False."""
+        """Process events until `running` is False."""
         while self.running:
             self._wait()
             for key, events in self._selector.select(0):
@@ -90,7 +90,7 @@ class _Loop:
             self._call_due()
 
     def _wait(self) -> None:
-        """With select on the selector's own descriptor: epoll itself rounds up to whole milliseconds."""
+        """Wait by select on the selector's own descriptor, since epoll itself rounds up to whole milliseconds."""
         timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
         select.select([self._selector], [], [], timeout)
 
@@ -129,11 +129,11 @@ class _Line:
     _free_at: float = 0.0
 
     def suffers(self, kind: str) -> list[_Fault]:
-        """The faults of a kind that last."""
+        """Return the lasting faults of a kind."""
         return [fault for fault in self.faults if fault.kind == kind]
 
     def due(self, size: int) -> float:
-        """The moment when `size` bytes that are sent now come out."""
+        """Return the moment at which `size` bytes sent now arrive."""
         bandwidth = self.conditions.bandwidth_mbit
         self._free_at = max(time.monotonic(), self._free_at) + (size * 8e-6 / bandwidth if bandwidth else 0.0)
         jitter_ms = self.jitter.uniform(-self.conditions.jitter_ms, self.conditions.jitter_ms)
@@ -146,7 +146,7 @@ class _Line:
             flow.retime()
 
     def corrupted(self, data: bytes) -> bytes:
-        """What corruptions make of a chunk."""
+        """Return a chunk after its corruptions."""
         for fault in self.suffers("corrupt"):
             if len(data) >= _MIN_CORRUPTED_CHUNK_BYTES:
                 data = self._corrupted_by(fault, data)
@@ -192,7 +192,7 @@ class _Flow:
 
     @property
     def has_room(self) -> bool:
-        """Whether to read on."""
+        """True if the flow may read more."""
         return not self._ended and self._queued_bytes < _MAX_QUEUED_BYTES
 
     def waiting_bytes(self) -> int:
@@ -270,7 +270,7 @@ class _Connection:
         lines[1].flows[self._inward] = self
 
     def proceed(self) -> None:
-        """Do all that can be done now, and wait for the rest."""
+        """Do everything that is possible now, and wait for the rest."""
         if self._closed:
             return
         try:
@@ -345,7 +345,7 @@ class _Server:
         self._faults: list[_Fault] = []
 
     def serve(self) -> None:
-        """Until the stream of requests ends."""
+        """Serve requests until their stream ends."""
         self._loop.watch(self._stream, selectors.EVENT_READ, self._obey)
         self._loop.run()
 
@@ -485,12 +485,12 @@ def _heal(fault: _Fault, lines: list[_Line]) -> None:
 
 
 def _connections(lines: list[_Line]) -> list[_Connection]:
-    """Those that use any of these links, each once."""
+    """Return the connections that use any of these links, each once."""
     return list(dict.fromkeys(connection for line in lines for connection in line.flows.values()))
 
 
 def _events(outward: _Flow, inward: _Flow) -> int:
-    """What to wait for at an end that is the source of one flow and the sink of the other."""
+    """Return the events to wait for at an end that is the source of one flow and the sink of the other."""
     return (selectors.EVENT_READ if outward.has_room else 0) | (selectors.EVENT_WRITE if inward.blocked else 0)
 
 

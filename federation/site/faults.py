@@ -65,10 +65,10 @@ class OwnFaults:
         self._strike()
 
     def received(self, peer: str, array: NDArray[Any]) -> None:
-        """Nothing waits for a message to come in."""
+        """Ignore an array that was received."""
 
     def drew(self, residues: Residues, stream: str = "") -> None:
-        """Nothing waits for randomness."""
+        """Ignore a random vector."""
 
     def _strike(self) -> None:
         for fault in self._due:

@@ -1,4 +1,4 @@
-"""What a site writes down for itself, so that its process can be started again and stand where it stood.
+"""The journal of a site, from which a restarted process recovers its state.
 
 Orders, and what came in and was drawn while their steps ran, go into a file that only its owner may read. A process
 that is started again carries out the steps once more, by the file and without a word to anybody: what it would put
@@ -63,7 +63,7 @@ class SiteJournal:
         self._in_step = False
 
     def begin(self, order: Message) -> SiteJournal:
-        """A step is about to run."""
+        """Record that a step is about to run."""
         self._in_step = True
         self._write(order)
         return self
@@ -73,23 +73,23 @@ class SiteJournal:
         self._write(message)
 
     def end_step(self) -> None:
-        """It has; what follows is a protocol that is not run again."""
+        """Record that the step is over; the protocol that follows is not repeated."""
         self._in_step = False
 
     def opened(self, total: FloatArray) -> None:
-        """The site opened a sum."""
+        """Record that the site opened a sum."""
         self._note(_OPENED, "", total)
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
-        """What leaves is not sent again."""
+        """Ignore an array that is sent, since it is not sent again."""
 
     def received(self, peer: str, array: NDArray[Any]) -> None:
-        """An array that came in."""
+        """Record an array that was received."""
         if self._in_step:
             self._note(_RECEIVED, peer, array)
 
     def drew(self, residues: Residues, stream: str = "") -> None:
-        """A random vector, or a keystream."""
+        """Record a random vector, or a keystream."""
         if self._in_step:
             self._note(_DREW, "", residues)
 
@@ -101,7 +101,7 @@ class SiteJournal:
 
 
 def _read(path: str) -> list[Record]:
-    """The records of a file, without a last message that is cut short, which is taken off."""
+    """Return the records of a file, and truncate an incomplete last message."""
     records: list[Record] = []
     if not Path(path).exists():
         return records
@@ -143,40 +143,40 @@ class ReplayChannel:
         self._record = record
 
     def send(self, peer: str, array: NDArray[Any]) -> None:
-        """It was sent."""
+        """Ignore the array, which was sent before."""
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
-        """The next array that came from `peer`. Raises EndOfRecordError, and ProtocolError as it did then."""
+        """Return the next recorded array from `peer`. Raises EndOfRecordError, and ProtocolError as before."""
         if not self._record.received[peer]:
             raise EndOfRecordError
         return checked(peer, self.me, self._record.received[peer].popleft(), shape, dtype)
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
-        """The next array of each peer of whom one came."""
+        """Return the next recorded array of each peer that has one."""
         there = [peer for peer in shapes if self._record.received[peer]]
         return {peer: self.receive(peer, shapes[peer], dtype) for peer in there}
 
     def random(self, shape: Sequence[int]) -> Residues:
-        """What was drawn. Raises EndOfRecordError."""
+        """Return the recorded draw. Raises EndOfRecordError."""
         if not self._record.drew:
             raise EndOfRecordError
         return self._record.drew.popleft()
 
     def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
-        """Nothing: what a step made of the secrets was written down."""
+        """Return zeros, since what a step computed from the secrets was recorded."""
         return [bytes(SECRET_BYTES)] * len(peers)
 
     def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """Nothing: it was sealed, and sent."""
+        """Return zeros, since the content was sealed and sent before."""
         return [bytes(len(content) + TAG_BYTES) for content in contents.values()]
 
     def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """Raises StepRefused: a process that is started again has other keys."""
+        """Raise StepRefused, since a restarted process has other keys."""
         raise StepRefused(
             f"a step of {self.me} opened what {', '.join(sealed)} sealed for it, which its journal does not have; "
-            "start the run anew"
+            "start a new run"
         )
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
-        """The keystreams of then. Raises EndOfRecordError."""
+        """Return the recorded keystreams. Raises EndOfRecordError."""
         return np.stack([self.random(shape) for _ in secrets])

@@ -1,4 +1,4 @@
-"""What the code of a site says by Python's `logging`, on its way to the coordinator.
+"""The log records of a site's code, on their way to the coordinator.
 
 Warnings that libraries give by `warnings` come along. A record travels at once, over the connection that orders come
 by, and is out of the process before the code goes on, so that what is logged last before a process dies is heard too.
@@ -111,13 +111,13 @@ class LogForwarder(logging.Handler):
 
 
 def _level(number: int) -> str:
-    """The standard level that a number reaches."""
+    """Return the standard level of a number."""
     reached = [name for name in LOG_LEVELS if number >= logging.getLevelNamesMapping()[name.upper()]]
     return reached[-1] if reached else LOG_LEVELS[0]
 
 
 def _text(record: logging.LogRecord) -> str:
-    """The message on one line; what is neither text nor a number is in it by its type."""
+    """Return the message on one line. Arguments that are neither text nor numbers are replaced by their type."""
     template = str(_plain(record.msg))
     arguments: Any = record.args
     try:
@@ -148,7 +148,7 @@ class _ByName(dict[str, object]):
 
 
 def _plain(value: object) -> object:
-    """The value, if it is text or a single number; otherwise its type, in angle brackets."""
+    """Return the value if it is text or a single number, otherwise its type in angle brackets."""
     if value is None or isinstance(value, (str, numbers.Number)):
         return value
     return f"<{type(value).__name__}>"

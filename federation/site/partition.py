@@ -1,4 +1,4 @@
-"""What a site holds, and the file it is handed in: arrays and plain values, readable by its owner only."""
+"""The data of a site, and the file that it is handed over in: arrays and plain values, readable by its owner only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RUN = bytes(wire.RUN_ID_BYTES)
 
 @dataclass(frozen=True)
 class Partition:
-    """What one site holds.
+    """The data that one site holds.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Partition:
 
 
 def read_partition(path: str) -> Partition:
-    """The partition in a file. Raises StepRefused if it is not one."""
+    """Return the partition in a file. Raises StepRefused if it is not one."""
     try:
         (message,) = framefile.read(path)
     except (Malformed, ValueError) as error:

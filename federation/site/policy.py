@@ -1,4 +1,4 @@
-"""What a site takes part in, by its own configuration: whatever an order or a roster says beyond it is refused.
+"""The policy that a site enforces by its own configuration: it refuses every order and roster beyond it.
 
 The configuration comes from whoever starts the site, never over the network. So a coordinator cannot talk a site into a
 weaker sum than was agreed on, into showing what is only summed, or into other company.
@@ -7,7 +7,7 @@ weaker sum than was agreed on, into showing what is only summed, or into other c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from fedsvm.federation.control import GatherTerms, Order, SumTerms
@@ -42,9 +42,13 @@ class SitePolicy:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` made of one, after it went through a pipe that knows no tuples."""
+        """Return a policy from the fields of `dataclasses.asdict`, in which a pipe turned tuples into lists."""
         rules, terms = SiteRules.from_fields(fields["rules"]), Terms.from_fields(fields["terms"])
         return cls(tuple(fields["sites"]), terms, rules)
+
+    def to_record(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the terms and the operator's rules in plain values, for a receipt."""
+        return self.terms.to_fields(), asdict(self.rules)
 
     def agree(self, run: bytes, exact_steps: Sequence[str] = ()) -> None:
         """Agree to take part. Raises OrderRefused for terms, or exact steps, that the rules do not allow."""
@@ -163,7 +167,7 @@ class SitePolicy:
             raise OrderRefused(f"a sum of step {order.step!r} must have the bound {bound:g}, got {terms.bound:g}")
 
     def _is_among(self, sites: tuple[str, ...], me: str) -> bool:
-        """Whether these are some of the sites, in their order, with this site among them."""
+        """Return whether these are some of the sites, in their order, including this one."""
         taking_part = set(sites)
         return me in taking_part and list(sites) == [site for site in self.sites if site in taking_part]
 

@@ -1,4 +1,4 @@
-"""What a site can be asked to do: the programs and secure sums that its own installation registers.
+"""The programs and secure sums that a site's own installation registers, which it can be asked to run.
 
 The coordinator names a program and a step; it can send neither code nor an import path. Only methods marked with
 `@step` can be named, of these only the ones that the agreed terms imply, in the order of the program's script (see
@@ -24,15 +24,15 @@ from fedsvm.federation.site.terms import Terms
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Opens = Literal["sum", "value"]
-"""What of a step's value may be opened: the sum over sites alone, or each site's own value, too."""
+"""The part of a step's value that may be opened: only the sum over sites, or each site's value too."""
 Receiver = Literal["coordinator", "site", "either"]
-"""Who opens the sums of a step: the coordinator, a site, or the one in some rounds and the other in others."""
+"""The party that opens the sums of a step: the coordinator, a site, or either, depending on the round."""
 _MARK = "_federated_step"
 
 
 @dataclass(frozen=True)
 class Told:
-    """How the value of an argument of a step is bound.
+    """The binding of a step's argument.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ class SitePart:
     """
 
     def work_ahead(self) -> None:
-        """See `SiteProgram.work_ahead`; by default there is nothing to do."""
+        """Do nothing, by default: see `SiteProgram.work_ahead`."""
 
 
 PartTypes = tuple[type[SitePart], ...]
@@ -272,7 +272,7 @@ class SiteProgram:
         self.check_agreed(**{name: value for name, value in arguments.items() if mark.told[name] is AGREED})
 
     def held(self) -> tuple[int, Sequence[str]]:
-        """How many rows the site has, and the names of their columns, for its own policy; here none are known."""
+        """Return the number of rows and the names of the columns for the site's own policy; by default unknown."""
         return 0, ()
 
     def work_ahead(self) -> None:
@@ -289,7 +289,7 @@ class SiteProgram:
         return [part for part in vars(self).values() if isinstance(part, SitePart)]
 
     def random(self, purpose: str) -> np.random.Generator:
-        """The experiment's generator, seeded from the scenario, the site's name and the purpose, afresh at each call.
+        """Return the experiment's generator, seeded by scenario, site name and purpose, afresh at each call.
 
         For splits and clusterings, never for masks. A step that is run again comes to the same.
         """
@@ -309,7 +309,7 @@ class SumProtocol(Protocol):
 
     @property
     def name(self) -> str:
-        """What a scenario calls it."""
+        """The name of the protocol in a scenario."""
 
     @property
     def min_sites(self) -> int:
@@ -317,42 +317,42 @@ class SumProtocol(Protocol):
 
     @property
     def needs_pairwise_keys(self) -> bool:
-        """Whether sites share secrets two by two, and so need a key pair for it."""
+        """True if each two sites share secrets, and so need key pairs."""
 
     @property
     def options(self) -> Mapping[str, float]:
-        """What every party must know of it besides its name."""
+        """The options that every party must know."""
 
     @property
     def discloses(self) -> Literal["sum", "value"]:
-        """What the coordinator sees: the sum, or each site's own value."""
+        """The kind of value that the coordinator sees: the sum, or each site's own value."""
 
     @property
     def min_remaining(self) -> Callable[[int], int]:
         """Of the sites that a run begins with, how many must remain, by their number."""
 
     def isolating(self, sites: int) -> int:
-        """How few of so many sites, with the coordinator, may come to hold what another put in."""
+        """Return the minimum number of sites that, with the coordinator, may learn another site's input."""
 
     def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
-        """The parties that a site is known to send to when it puts an input in that the coordinator opens."""
+        """Return the parties that a site sends to when it contributes an input to a sum that the coordinator opens."""
 
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
-        """A site's input. Raises BoundExceeded for values that are not finite or beyond the bound."""
+        """Encode a site's input. Raises BoundExceeded for values that are not finite or beyond the bound."""
 
     def contribute(self, channel: Channel, residues: Residues, receiver: str) -> Residues | None:
-        """A site's part: put an input in. The sum, at the site that receives it."""
+        """Run a site's part with an input. Return the sum at the site that receives it."""
 
     def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
-        """The sum over so many sites that residues stand for."""
+        """Decode the sum over this number of sites."""
 
     def reveal(self, channel: Channel, shape: Sequence[int], bound: float, receiver: str) -> FloatArray | None:
-        """The coordinator's part. The sum, if the coordinator receives it."""
+        """Run the coordinator's part. Return the sum if the coordinator receives it."""
 
 
 @dataclass(frozen=True)
 class Installation:
-    """What one installation offers.
+    """The programs and secure sums of one installation.
 
     Parameters
     ----------

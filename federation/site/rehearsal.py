@@ -54,7 +54,7 @@ _PATIENCE_S = 2.0
 
 
 class _Sent:
-    """What a site asks of a secure sum; of this one no more than that numbers go to whoever opens it."""
+    """A minimal secure sum, which only sends numbers to the party that opens them."""
 
     def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
         return (COORDINATOR,)
@@ -82,7 +82,7 @@ class _Ones(SiteProgram):
 
 
 def rehearse(workspace: Path, lifeline: int) -> None:
-    """Do what sites will do, so that they share what Python remembers of it. It leaves nothing open.
+    """Run once what sites will do, so that they share what Python caches. Leave nothing open.
 
     What cannot be done here, as where nothing may listen, a site cannot do either, and says why.
 
@@ -103,7 +103,7 @@ def rehearse(workspace: Path, lifeline: int) -> None:
 
 @contextmanager
 def _noted() -> Iterator[dict[int, CodeType]]:
-    """The code of Python functions that this thread calls meanwhile."""
+    """Collect the code of Python functions that this thread calls in the context."""
     ran: dict[int, CodeType] = {}
 
     def note(frame: FrameType, event: str, argument: Any) -> None:
@@ -118,7 +118,7 @@ def _noted() -> Iterator[dict[int, CodeType]]:
 
 
 def _lay_side_by_side(ran: Collection[CodeType]) -> None:
-    """Have every function whose code this is run by a copy: those that are made one after the other are neighbours."""
+    """Replace the code of these functions by copies, which are neighbors in memory, being made in sequence."""
     codes = set(map(id, ran))
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and id(function.__code__) in codes:
@@ -157,7 +157,7 @@ def _live(workspace: Path, lifeline: int) -> None:
 
 
 def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[dict[str, Any]]) -> None:
-    """The coordinator's part, until the site has ended or is late."""
+    """Run the coordinator's part until the site has ended or is late."""
     deadline = Deadline(_PATIENCE_S)
     if "party" not in (report := reports.get()):
         return

@@ -1,4 +1,4 @@
-"""What the operator of a site allows, whatever a run asks for: the site's own policy, enforced in its process.
+"""The rules of a site's operator, which the site's own process enforces whatever a run requests.
 
 A run says its terms before anything is computed (`terms`), and a site that does not agree refuses them with a sentence.
 Later every order is held against the same rules and terms: a step that the agreed settings do not imply is refused
@@ -81,7 +81,7 @@ class SiteRules:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """What `dataclasses.asdict` made of one, after it went through a pipe that knows no tuples."""
+        """Return rules from the fields of `dataclasses.asdict`, in which a pipe turned tuples into lists."""
         plain: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
@@ -103,7 +103,7 @@ class SiteRules:
         if self.columns is not None and (others := [name for name in columns if name not in self.columns]):
             raise OrderRefused(
                 f"by this site's policy it trains with {', '.join(self.columns)} alone, and not with "
-                f"{', '.join(others)}; have data.ignore leave them out"
+                f"{', '.join(others)}; add them to data.ignore"
             )
 
     def check_remaining(self, remaining: int, sites: int) -> None:
@@ -204,20 +204,20 @@ ANYTHING = SiteRules()
 
 
 def _spent_by(line: str, ledger: str) -> float:
-    """The epsilon of one line. Raises OrderRefused for a line that is none: nobody knows then what was spent."""
+    """Return the epsilon of one line. Raises OrderRefused for a malformed line: the amount spent is then unknown."""
     try:
         epsilon = json.loads(line)["epsilon"]
     except (ValueError, KeyError, TypeError):
         epsilon = None
     if type(epsilon) not in (int, float) or not 0 <= epsilon < math.inf:
-        raise OrderRefused(f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no line of it; mend it")
+        raise OrderRefused(f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no valid line; fix it")
     return float(epsilon)
 
 
 def _unlisted(
     kind: str, listed: Mapping[str, Mapping[str, Any]] | None, name: str, settings: Mapping[str, Any]
 ) -> Iterator[str]:
-    """What of a thing and its settings is not among those that are listed."""
+    """Yield the names and settings that are not listed."""
     if listed is None:
         return
     if name not in listed:
@@ -231,7 +231,7 @@ def _unlisted(
 
 
 def _beyond(rule: Any, value: Any) -> str:
-    """What a value must be that is not so; "" for one that may be."""
+    """Return what a value must be if it breaks a rule, otherwise ""."""
     if isinstance(rule, Mapping):
         low, high = rule.get("min"), rule.get("max")
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from fedsvm.federation.errors import OrderRefused
 
 MAX_REPEATS = 10
-"""How often an order may come again unchanged while the same sites take part."""
+"""Maximum number of times that an unchanged order may be repeated while the same sites take part."""
 
 
 class Script(ABC):
@@ -341,7 +341,7 @@ def _script(script: Script | str) -> Script:
 
 
 class Place:
-    """Where a site is in its script.
+    """The place of a site in its script.
 
     Parameters
     ----------

@@ -57,6 +57,7 @@ from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
+from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.script import END, Place, Script
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
@@ -66,17 +67,17 @@ from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
 _LOGGER = logging.getLogger(__name__)
 MAX_SILENCE_S = 3600.0
-"""How long a coordinator may give no order, where nobody says."""
+"""Default maximum time without an order of the coordinator."""
 
 _MAX_TRACEBACK = 16_000
-_LOST = "its journal lacks the end of what it took part in, and cannot be replayed by; start the run anew"
+_LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
-"""How long a site that speaks through the coordinator tries to be reachable by it, as a roster comes."""
+"""Maximum time that a site which communicates through the coordinator tries to become reachable after a roster."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a launcher tells a site process. Plain values and what they make up: it crosses a process boundary.
+    """Everything that a launcher sends a site process, as plain values, because it crosses a process boundary.
 
     Parameters
     ----------
@@ -112,6 +113,10 @@ class Assignment:
         Whether it speaks to other sites through the coordinator, sealed.
     journal_path : str, default ""
         Where it writes its journal, see `journal`; empty for none.
+    receipt_path : str, default ""
+        Where it keeps its receipt, see `receipt`; empty for none.
+    version : str, default ""
+        Of the installation, for the receipt.
     journal_until : int, default 0
         The last round of the coordinator's journal: what is later in the site's own did not happen.
     journal_has : int, default 0
@@ -141,6 +146,8 @@ class Assignment:
     needs_pairwise_keys: bool = False
     via_coordinator: bool = False
     journal_path: str = ""
+    receipt_path: str = ""
+    version: str = ""
     journal_until: int = 0
     journal_has: int = 0
     patience_s: float = MAX_SILENCE_S
@@ -148,12 +155,12 @@ class Assignment:
     log_level: str = "warning"
 
     def to_fields(self, policy: int) -> dict[str, Any]:
-        """Plain values for the launcher's pipe; in place of its policy the number under which that goes beside it."""
+        """Return plain values for the launcher's pipe, with the number of the policy, which is sent separately."""
         return {**vars(self), "policy": policy}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], policies: Sequence[SitePolicy]) -> Self:
-        """What came through the pipe."""
+        """Return an assignment from the fields that came through the pipe."""
         return cls(**{**fields, "policy": policies[fields["policy"]]})
 
     @property
@@ -164,7 +171,7 @@ class Assignment:
 def run_site(
     assignment: Assignment, installation: Installation, report: Callable[[dict[str, Any]], None], lifeline: int
 ) -> None:
-    """Live the life of one site: open the endpoint, report in, carry out orders until told to stop.
+    """Run one site: open the endpoint, report in, and carry out orders until told to stop.
 
     `report` tells the launcher: first who this site is, then what faults it does to itself. `lifeline` is a
     descriptor that becomes readable when the launcher is gone. Raises EndpointError when the address cannot be had.
@@ -194,7 +201,7 @@ class Site:
     `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
     random vectors of a round, by its number and its link in the chain. `on_pause` is told why the run failed when it
     may yet be resumed, and "" when it is. `partition`: what the site holds, unless that is in the assignment's file.
-    `chain`: the digests of its orders.
+    `receipt`: the site's record of the run, if whoever started it has begun one. `chain`: the digests of its orders.
     """
 
     def __init__(
@@ -208,6 +215,7 @@ class Site:
         draws: Callable[[int, bytes], Draw] = lambda number, link: uniform_residues,
         on_pause: Callable[[str], None] = lambda failure: None,
         partition: Partition | None = None,
+        receipt: Receipt | None = None,
     ) -> None:
         self._assignment = assignment
         self._on_failure = on_failure
@@ -223,6 +231,9 @@ class Site:
         path = assignment.transcript_path
         self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
         self._journal = SiteJournal(assignment.journal_path) if assignment.journal_path else None
+        self._receipt, self._has_asked = receipt, receipt is not None
+        if receipt is None and assignment.receipt_path:
+            self._receipt = Receipt(assignment.receipt_path, assignment.version)
         self._mailbox = Mailbox(endpoint, assignment.run)
         if assignment.via_coordinator and agreement is not None:
             self._mailbox.sealer = Sealer(assignment.name, agreement, lambda peer: endpoint.roster[peer].agreement_key)
@@ -237,7 +248,7 @@ class Site:
 
     @property
     def activity(self) -> str:
-        """What the site does or waits for now, in words; another thread may ask."""
+        """Return in words what the site does or waits for now. Another thread may call this."""
         current, channel = self._current, self._channel
         if self._paused is not None:
             return "waits for the run to be resumed"
@@ -263,10 +274,12 @@ class Site:
                 except Stopped as end:
                     self._send_final_report()
                     if not (end.resumable and self._assignment.resume_s):
+                        self._close_receipt(end.failure or "completed")
                         return end
                     self._pause(end)
         except DeadlineExpired:
             self._send_final_report()
+            self._close_receipt("the coordinator was silent" if self._paused is None else "it was not resumed")
             return self._paused
         finally:
             if self._logs is not None:
@@ -277,7 +290,14 @@ class Site:
         self._current = self._channel = None
         self._orders.clear()
         self._paused = end
+        if self._receipt is not None:
+            self._receipt.paused(end.failure)
         self._on_pause(end.failure)
+
+    def _close_receipt(self, outcome: str) -> None:
+        if self._receipt is not None:
+            with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
+                self._receipt.ended(outcome, self._endpoint.refused)
 
     # What the coordinator says.
 
@@ -292,6 +312,8 @@ class Site:
             self._notice()
         if self._paused is not None:
             self._paused = None
+            if self._receipt is not None:
+                self._receipt.resumed()
             self._on_pause("")
         return self._orders.pop(0)
 
@@ -337,7 +359,7 @@ class Site:
     # Carrying out an order.
 
     def _carry_out(self, message: Message) -> None:
-        """Do what one order says, unless the site's own configuration forbids it, and answer how it ended."""
+        """Carry out one order, unless the site's own configuration forbids it, and report how it ended."""
         self._current, self._channel = message, None
         number, last, order = message.round, self._endpoint.round, None
         self._mailbox.enter(number)
@@ -349,10 +371,15 @@ class Site:
                 elif isinstance(order, Missed):
                     self._miss(order)
                 else:
+                    if self._receipt is not None:
+                        self._receipt.ordered(order, number)
                     self._policy.check_round(order, self._endpoint.name, number, last)
-                    self._run_round(order, number)
+                    form = self._run_round(order, number)
+                    if self._receipt is not None:
+                        self._receipt.left(order, number, form)
             self._answer(Done(*self._account(number, whole=False)), number)
         except RoundAborted as aborted:
+            self._note_broken(number, "the round was aborted")
             self._answer(Aborted(*self._account(aborted.round)), aborted.round)
         except Transient as error:
             self._fail(number, str(error), cut_off=True)
@@ -361,7 +388,7 @@ class Site:
             self._fail(number, f"the {protocol} protocol: {error}")
         except (StepRefused, EndpointError) as error:
             self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
-            self._fail(number, str(error))
+            self._fail(number, str(error), refused=isinstance(error, OrderRefused))
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
@@ -371,6 +398,11 @@ class Site:
 
     def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition."""
+        if self._receipt is not None and self._program is None and not self._has_asked:
+            self._receipt.asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
+            self._has_asked = True
+        if self._receipt is not None:
+            self._receipt.parties(update.parties)
         self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
         self._endpoint.admit(update.parties)
         if self._mailbox.sealer is not None:
@@ -386,14 +418,25 @@ class Site:
             self._script = self._policy.script or script_of(program, self._policy.terms)
             self._place = Place(self._script, self._policy.rules.max_repeats)
             self._policy.rules.check_held(*joined.held())
+            if self._receipt is not None:
+                self._receipt.joined(self._policy.sites, *joined.held())
             self._check_sum()
             self._policy.agree(self._assignment.run, exact_steps(program, self._script))
+            self._note_charge()
             self._program = joined
             if self._journal is not None:
                 self._replay(joined, self._journal)
-            joined.charge_again = lambda: self._policy.charge(self._assignment.run)
+            joined.charge_again = self._charge_again
         else:
             self._place.note_change()
+
+    def _charge_again(self) -> None:
+        self._policy.charge(self._assignment.run)
+        self._note_charge()
+
+    def _note_charge(self) -> None:
+        if self._receipt is not None and self._policy.terms.epsilon is not None:
+            self._receipt.charged(self._policy.terms.epsilon)
 
     def _check_sum(self) -> None:
         """Raise OrderRefused for a sum that too few sites open, by the operator's rules."""
@@ -403,6 +446,8 @@ class Site:
 
     def _miss(self, missed: Missed) -> None:
         """Move on in the script by the orders that went to others only."""
+        if self._receipt is not None:
+            self._receipt.missed(missed)
         self._take_missed(missed)
         if self._journal is not None:
             self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
@@ -468,8 +513,8 @@ class Site:
         self._place.admit(order.step, link.said, order.sites, number)
         return link.digest
 
-    def _run_round(self, order: Order, number: int) -> None:
-        """The step, and what becomes of its value."""
+    def _run_round(self, order: Order, number: int) -> str:
+        """Run the step, and process its value. Return the form in which it left, for the receipt."""
         program = self._program
         if program is None:
             raise StepRefused("an order came before the roster")
@@ -484,7 +529,8 @@ class Site:
         terms = order.terms
         if isinstance(terms, GatherTerms):
             channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
-        elif isinstance(terms, SumTerms):
+            return IN_CLEAR
+        if isinstance(terms, SumTerms):
             protocol = self._installation.sums[order.protocol](**terms.options)
             sites = len(channel.sites)
             for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
@@ -497,12 +543,17 @@ class Site:
                 program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
                 if self._journal is not None:
                     self._journal.opened(program.opened)
+            return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
+        return NO_VALUE
 
     def _open_channel(self, order: Order, number: int, link: bytes) -> SocketChannel:
-        """The round's channel, for the protocol and for steps that run one; link: of the round in the chain."""
+        """Open the channel of a round, for the protocol and for steps that run one. link: the round's link in the
+        chain."""
         observers: list[Observer] = [*self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
+        if self._receipt is not None:
+            observers.append(self._receipt.begin_step(link))
         if self._journal is not None:
             observers.append(self._journal.begin(order.to_message(self._assignment.run, number)))
         self._channel = SocketChannel(
@@ -522,13 +573,19 @@ class Site:
 
     # Answers.
 
-    def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False) -> None:
+    def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False, refused: bool = False) -> None:
+        self._note_broken(number, reason, refused=refused)
         if not cut_off:
             self._on_failure(reason)
         self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
 
+    def _note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
+        if self._receipt is not None:
+            with suppress(StepRefused):  # why it cannot be written is what is answered
+                self._receipt.broken(number, reason, refused=refused)
+
     def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], Standing | None]:
-        """What went over this site's connections since it was last asked, and how far it came in the round.
+        """Return the traffic of this site's connections since the last call, and its progress in the round.
 
         whole: see `Endpoint.measure`.
         """
@@ -539,7 +596,7 @@ class Site:
         return self._endpoint.ledger.take(), standing
 
     def _answer(self, answer: Done | Aborted | Failed, number: int) -> None:
-        """Say how the round ended here. If that cannot be said now, the coordinator will ask again."""
+        """Report how the round ended here. If the report cannot be sent now, the coordinator asks again."""
         if self._logs is not None:
             self._logs.end_round()
         try:
@@ -551,6 +608,9 @@ class Site:
     def _say(self, record: LogRecord) -> None:
         """Send what was logged, and see it out of this process. Raises PeerDropped."""
         endpoint = self._endpoint
+        if self._receipt is not None:
+            with suppress(StepRefused):
+                self._receipt.logged(record.text)
         endpoint.reply(COORDINATOR, record.to_message(self._assignment.run, endpoint.round))
         endpoint.flush(COORDINATOR)
 
@@ -565,7 +625,7 @@ class Site:
 
 
 def resources() -> dict[str, Any]:
-    """What this process used: CPU seconds, and the memory that is its own alone (None where Linux does not say)."""
+    """Return the CPU seconds of this process, and the memory of its own (None if Linux does not report it)."""
     times = os.times()
     return {"cpu_s": times.user + times.system, "unique_memory_bytes": _unique_memory_bytes()}
 
@@ -580,7 +640,7 @@ def _unique_memory_bytes() -> int | None:
 
 
 def _shaped(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
-    """`value` as float64 of the announced shape; nothing else leaves the site."""
+    """Return `value` as float64 of the announced shape. Nothing else leaves the site."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
         raise BoundExceeded(f"step {step!r} computed a value of another shape than {shape}, which was announced")

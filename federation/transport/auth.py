@@ -1,4 +1,4 @@
-"""Who may connect, and under which name: CURVE on every socket, and the answer to each handshake (ZAP, RFC 27).
+"""The authentication of connections: CURVE on every socket, and the answer to each handshake (ZAP, RFC 27).
 
 With keys a party is whoever its key stands for in the roster, and every other key is refused in the handshake. Without
 keys (`ipc`, or tcp by choice) a party is what it claims to be, if the roster knows the name.
@@ -46,11 +46,12 @@ class Authenticator:
 
     @property
     def routing_id(self) -> bytes:
-        """What this party calls itself. Under CURVE nothing: the key says it, and an id could shut another peer out."""
+        """The routing id of this party. It is empty with CURVE: the key identifies it, and an id could shut another
+        peer out."""
         return b"" if self._keys is not None else self._name.encode()
 
     def listen(self, context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes] | None:
-        """The socket on which libzmq asks, for every handshake, whether the key may speak; None without keys.
+        """Open the socket on which libzmq asks for every handshake whether the key is admitted; None without keys.
 
         `answer` is to be called with every message of it.
         """
@@ -94,7 +95,7 @@ class Authenticator:
             dealer.setsockopt(zmq.ROUTING_ID, self.routing_id)
 
     def sender(self, routing_id: bytes, frame: zmq.Frame) -> str | None:
-        """Who sent a message that came in by the listening socket; None for somebody the roster does not know."""
+        """Return the sender of a message on the listening socket, or None if the roster does not contain it."""
         if self._keys is None:
             claimed = routing_id.decode("utf-8", "replace")
             return claimed if claimed in self.roster else None

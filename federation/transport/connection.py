@@ -23,7 +23,8 @@ from fedsvm.federation.transport.poller import Poller
 from fedsvm.federation.transport.wire import Message
 
 REDIAL_S = 0.3
-"""How long libzmq has to say that it connects again. After bytes that break the protocol it does not, and we do."""
+"""Time for libzmq to report that it connects again. After bytes that break the protocol it does not, so we reconnect.
+"""
 _CONNECTED = int(zmq.EVENT_CONNECTED)
 """Plain numbers: an enumeration's Python code would cost every site half a megabyte of memory of its own."""
 _CONNECT_RETRIED = int(zmq.EVENT_CONNECT_RETRIED)
@@ -76,7 +77,7 @@ class Stream:
 
     @property
     def is_out(self) -> bool:
-        """Whether all that was sent has left this process, which it has too where the kernel does not say."""
+        """Return whether all sent bytes have left this process. Return True if the kernel does not report it."""
         out = counters.bytes_sent(self._kernel) if self._kernel is not None else None
         return out is None or out >= self._sent_bytes
 
@@ -110,7 +111,7 @@ class Stream:
             traffic.wire_bytes = None if traffic.wire_bytes is None else traffic.wire_bytes + arrived
 
     def end(self) -> None:
-        """Let go of the stream, which our handle would keep open to the other end's harm."""
+        """Close the handle, which would keep the stream open for the other end."""
         if self._kernel is not None:
             self._read_kernel()
             self._was_heard = True
@@ -130,8 +131,7 @@ class Stream:
         self._sent_bytes += sizes[0]
 
     def _traffic(self, round_number: int, *, sent: bool) -> Traffic:
-        """What is entered of one direction: nothing counts as measured before the kernel is asked, and what never will
-        be is None."""
+        """Return the entry of one direction. Wire bytes are None until the kernel measured them."""
         if sent:
             traffic = self._ledger.traffic(round_number, self._control, self._me, self._peer)
             traffic.wire_bytes = None
@@ -290,16 +290,16 @@ class Dialler:
 
     @property
     def broken(self) -> bool:
-        """Whether it broke, and libzmq has not yet said that it connects again."""
+        """True if the connection broke, and libzmq has not yet reported that it connects again."""
         return self._broken_at is not None
 
     @property
     def to_redial(self) -> bool:
-        """Whether libzmq should have said so by now."""
+        """True if libzmq should have reported a new connection by now."""
         return self._broken_at is not None and time.monotonic() - self._broken_at > REDIAL_S
 
     def check_reachable(self, deadline: Deadline) -> None:
-        """Raises PeerDropped, saying why, when the peer refuses this party or the deadline has expired."""
+        """Raise PeerDropped with the reason if the peer refuses this party or the deadline has expired."""
         if deadline.expired or self.rejected:
             why = self.rejected or self._trouble or "it does not answer"
             raise PeerDropped(f"{self._streams.me} cannot reach {self.peer} at {self.party.address}: {why}.")

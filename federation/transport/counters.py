@@ -1,4 +1,4 @@
-"""What the kernel says a TCP connection carried.
+"""The kernel's byte counts of a TCP connection.
 
 Linux counts, for every TCP socket, the bytes that its stream received and sent (`struct tcp_info`, linux/tcp.h).
 Elsewhere, and on sockets that are not TCP, there is no such counter and the answer is None.
@@ -20,7 +20,7 @@ _STATES_AFTER_FIN = {6, 8, 9, 11}
 
 
 def duplicate(descriptor: int) -> socket.socket | None:
-    """A handle of our own on a connection that libzmq owns, or None where it cannot be counted."""
+    """Return a separate handle of a connection that libzmq owns, or None if it cannot be counted."""
     if not sys.platform.startswith("linux"):
         return None
     try:
@@ -34,7 +34,7 @@ def duplicate(descriptor: int) -> socket.socket | None:
 
 
 def bytes_received(connection: socket.socket) -> int | None:
-    """Bytes that came in over the stream, or None where the kernel does not say.
+    """Return the bytes received over the stream, or None if the kernel does not report them.
 
     The kernel reads the state before the count, and a FIN may come in between: so the state is that of a second look.
     Nothing is counted after a FIN: where the second look finds more, the first had none in it.
@@ -46,14 +46,15 @@ def bytes_received(connection: socket.socket) -> int | None:
 
 
 def bytes_sent(connection: socket.socket) -> int | None:
-    """Bytes that went out over the stream, each once, or None where the kernel does not say (Linux before 4.19)."""
+    """Return the bytes sent over the stream without repetitions, or None if the kernel does not report them (Linux
+    before 4.19)."""
     info = _info(connection)
     sent, again = _count(info, _SENT_OFFSET), _count(info, _SENT_AGAIN_OFFSET)
     return sent - again if sent is not None and again is not None else None
 
 
 def _info(connection: socket.socket) -> bytes:
-    """The kernel's struct tcp_info; nothing of a socket that has none."""
+    """Return the kernel's struct tcp_info, empty for a socket without one."""
     try:
         return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
     except OSError:

@@ -13,7 +13,7 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def remaining_ms(self) -> int:
-        """Milliseconds left, at least 0."""
+        """Return the milliseconds left, at least 0."""
         return max(0, int((self._end - time.monotonic()) * 1000))
 
     @property

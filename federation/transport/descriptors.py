@@ -17,7 +17,7 @@ _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 def raise_descriptor_limit(needed: int) -> None:
-    """Let this process open `needed` files, and more where that is allowed, since strangers' connections take some.
+    """Allow this process to open `needed` files, and more if possible, since strangers' connections use some.
 
     Raises EndpointError where the system's hard limit forbids it.
     """

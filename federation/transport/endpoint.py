@@ -80,7 +80,7 @@ class MessageTransport(Protocol):
         """The parties that can be reached."""
 
     def admit(self, roster: Roster) -> None:
-        """From now on these parties can be reached."""
+        """Allow contact with these parties."""
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
         """Call `handler` whenever what `descriptor` stands for has something to say."""
@@ -106,7 +106,7 @@ class MessageTransport(Protocol):
         """Wait until something comes in. Raises DeadlineExpired."""
 
     def received(self) -> Received | None:
-        """A valid message that came in already, or None."""
+        """Return a valid message that has arrived, or None."""
 
     def hear_out(self, peer: str, deadline: Deadline) -> None:
         """Take in what a party that is gone said last."""
@@ -197,7 +197,7 @@ class Endpoint:
         return self._authenticator.roster
 
     def admit(self, roster: Roster) -> None:
-        """From now on exactly the parties in `roster` may connect, and can be reached.
+        """Allow connections from and to exactly the parties in `roster`.
 
         The connection to a party that was restarted, with another address or key, is opened anew; so is one that the
         party refused, which it does before it knows whom to admit.
@@ -271,7 +271,7 @@ class Endpoint:
             self._serve(deadline.remaining_ms())
 
     def received(self) -> Received | None:
-        """A valid message that came in already, or None."""
+        """Return a valid message that has arrived, or None."""
         return self._pending.popleft() if self._pending else None
 
     def hear_out(self, peer: str, deadline: Deadline) -> None:
@@ -341,7 +341,7 @@ class Endpoint:
         self._diallers[peer] = dialler
 
     def _greet(self, peer: str, dialler: Dialler) -> None:
-        """A connection of our own stands: say on it first what is to be said, where anything is."""
+        """Send the greeting, if there is one, on a new connection of this party."""
         if peer in self._greetings:
             dialler.send(self._greetings[peer])
 

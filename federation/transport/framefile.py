@@ -27,7 +27,7 @@ class _CutShort(Malformed):
 
 
 def create(path: str) -> IO[bytes]:
-    """A new file that only its owner may read. Raises OSError if it exists."""
+    """Create a file that only its owner may read. Raises OSError if it exists."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
@@ -39,7 +39,7 @@ def write(file: IO[bytes], message: wire.Message) -> None:
 
 
 def read(path: str) -> Iterator[wire.Message]:
-    """Every message of a file. Raises Malformed where it is damaged."""
+    """Yield every message of a file. Raises Malformed if it is damaged."""
     yield from messages(_content(path))
 
 
@@ -51,7 +51,7 @@ def messages(content: memoryview) -> Iterator[wire.Message]:
 
 
 def read_whole(path: str) -> tuple[list[wire.Message], int]:
-    """The messages of a file up to where it is damaged, as by a writer that was killed, and how long these are.
+    """Return the messages before the first damage, as after a killed writer, and their length.
 
     Raises Malformed where already the first is none, as in a file of another version.
     """
@@ -76,7 +76,7 @@ def _content(path: str) -> memoryview:
 
 
 def _message(content: memoryview) -> tuple[wire.Message, memoryview]:
-    """The message that content begins with, and what follows it. Raises Malformed."""
+    """Return the first message of the content, and the rest. Raises Malformed."""
     try:
         (length,) = _LENGTH.unpack_from(content)
     except struct.error as error:

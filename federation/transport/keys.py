@@ -1,4 +1,4 @@
-"""Who is who: CURVE key pairs, and the roster that says which key stands for which name."""
+"""The identity of parties: CURVE key pairs, and the roster that assigns keys to names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COORDINATOR = "coordinator"
 KEY_BYTES = 32
 _NO_KEY = bytes(KEY_BYTES)
 _NO_KEYS = (_NO_KEY, b"")
-"""How a column has none: zeros, or no place at all."""
+"""The forms of a missing key in a column: zeros, or nothing."""
 _FEW = 16
 """Parties that are looked up one by one: at its first roster a site knows two."""
 
@@ -29,7 +29,7 @@ class KeyPair:
 
     @classmethod
     def generate(cls) -> KeyPair:
-        """A fresh pair from the operating system's generator."""
+        """Generate a pair with the operating system's generator."""
         public, secret = (z85.decode(half) for half in zmq.curve_keypair())
         return cls(public, secret)
 
@@ -73,15 +73,16 @@ class Roster:
 
     @classmethod
     def from_columns(cls, names: str, addresses: str, public_keys: bytes, agreement_keys: bytes) -> Self:
-        """What `to_columns` gave. The names must differ, and the columns be of as many parties."""
+        """Return a roster from the result of `to_columns`. Names must differ, and all columns must have as many
+        parties."""
         roster = cls([])
         roster._names, roster._addresses = _column([names]), _column([addresses])
         roster._public_keys, roster._agreement_keys = public_keys, agreement_keys
         return roster
 
     def to_columns(self) -> tuple[str, str, bytes, bytes]:
-        """Names and addresses, a line for each party, and both keys of each, one behind the other: zeros for one that
-        is missing, and nothing where no party has one."""
+        """Return names and addresses, one line per party, and both keys of each, concatenated. A missing key is zeros;
+        a column without any key is empty."""
         return self.names_column, self._addresses[1:-1].decode(), self._public_keys, self._agreement_keys
 
     def __iter__(self) -> Iterator[Party]:
@@ -112,7 +113,7 @@ class Roster:
 
     @property
     def shares_keys(self) -> bool:
-        """Whether a key of one party is another's as well, or its other one."""
+        """Return whether two parties share a key, or one party uses the same key twice."""
         both = self._public_keys, self._agreement_keys
         columns = [np.frombuffer(keys, dtype="<u8").reshape(-1, KEY_BYTES // 8) for keys in both]
         begins = np.concatenate([words[:, 0] for words in columns])
@@ -122,7 +123,7 @@ class Roster:
         return _repeats(keys[keys != b""])
 
     def others_keys(self, known: Roster) -> Iterator[str]:
-        """The parties of a known roster whose keys, or one of them, are others in this one. They must be in it."""
+        """Yield the parties of a known roster whose keys differ in this one. They must be in it."""
         places = dict(zip(self.names, range(len(self)), strict=True)) if len(known) > _FEW else None
         for party in known:
             now = self[party.name] if places is None else self._party(places[party.name], party.name, party.address)
@@ -130,11 +131,11 @@ class Roster:
                 yield party.name
 
     def replaced(self, party: Party) -> Roster:
-        """This roster with `party` in the place of the one of its name."""
+        """Return this roster with `party` in place of the party of its name."""
         return Roster(party if known.name == party.name else known for known in self)
 
     def name_of(self, raw_key: bytes) -> str | None:
-        """The name that a 32-byte public key stands for, or None."""
+        """Return the name of a 32-byte public key, or None."""
         if len(raw_key) != KEY_BYTES or raw_key == _NO_KEY:
             return None
         start = self._public_keys.find(raw_key)
@@ -145,7 +146,7 @@ class Roster:
         return _line(self._names, start // KEY_BYTES, len(self))
 
     def _place(self, name: str) -> int | None:
-        """Which of the parties has this name."""
+        """Return the position of the party of this name."""
         start = self._names.find(b"\n%s\n" % name.encode()) if "\n" not in name else -1
         return self._names.count(b"\n", 0, start) if start >= 0 else None
 
@@ -161,12 +162,12 @@ class Roster:
 
 
 def _column(lines: Iterable[str]) -> bytes:
-    """Each line between two ends of lines, so that it is found by looking for it."""
+    """Return the lines, each between two line ends, so that a search finds whole lines."""
     return b"".join([b"\n", *(line.encode() + b"\n" for line in lines)])
 
 
 def _line(column: bytes, place: int, lines: int) -> str:
-    """One of so many lines. Looks where it would be if all were of one length, and goes on from there."""
+    """Return one line of a column. The search begins where it would be if all lines had one length."""
     start = column.rfind(b"\n", 0, 1 + (len(column) - 1) * place // lines)
     before = column.count(b"\n", 0, start)
     while before < place:
@@ -181,7 +182,8 @@ def _keys(keys: Sequence[bytes | None]) -> bytes:
 
 
 def _repeats(values: NDArray[Any]) -> bool:
-    """Whether one is there twice. Sorts them; np.unique would have every site load four megabytes of numpy."""
+    """Return whether a value occurs twice. Sorts the values; np.unique would load four megabytes of numpy at every
+    site."""
     values.sort()
     return bool((values[1:] == values[:-1]).any())
 

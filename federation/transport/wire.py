@@ -44,9 +44,9 @@ LINK = "link"
 """The one field of a data message between two sites: the round's link in the sender's chain of orders."""
 MAX_LINK_BYTES = 32
 ENVELOPE_KIND = "envelope"
-"""What a site tells another through the coordinator, sealed: see `channel.envelope`."""
+"""The kind of sealed messages between sites through the coordinator: see `channel.envelope`."""
 HELLO_KIND = "hello"
-"""What a site says first on a connection by which it is to be reached."""
+"""The kind of the first message of a site on a connection at which it can be reached."""
 CONTROL_KINDS = (
     "roster",
     "order",
@@ -81,7 +81,7 @@ _ZEROS = bytes(ALIGNMENT)
 
 @dataclass(slots=True)
 class Message:
-    """What one party tells another. It is not changed once it is made.
+    """A message from one party to another. It does not change.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Message:
 
     @property
     def frame(self) -> bytes:
-        """What goes over the network, see `encode`: made once, however many it is sent to."""
+        """Return the encoded frame, see `encode`. It is made once for all receivers."""
         if self._frame is None:
             self._frame = encode(self)
         return self._frame
@@ -127,7 +127,7 @@ class Message:
 
 
 def encode(message: Message) -> bytes:
-    """The frame of `message`.
+    """Return the frame of `message`.
 
     Raises ValueError where the message could not be decoded at the other end.
     """
@@ -137,7 +137,7 @@ def encode(message: Message) -> bytes:
 
 
 def parts(message: Message) -> list[bytes | memoryview]:
-    """The frame of `message` in parts, of which the buffers of contiguous arrays are not copied.
+    """Return the frame of `message` in parts. The buffers of contiguous arrays are not copied.
 
     Raises ValueError as `encode` does, but for arrays that are too long.
     """
@@ -168,7 +168,7 @@ def parts(message: Message) -> list[bytes | memoryview]:
 
 
 def decode(frame: bytes | memoryview) -> Message:
-    """The message in `frame`; its arrays are read-only, and views of the frame where these lie as numbers have to.
+    """Return the message in `frame`. Its arrays are read-only, and views of the frame if they are aligned.
 
     Raises Malformed, and nothing else, for a frame that does not keep the format.
     """
@@ -237,7 +237,7 @@ def _spec(spec: object) -> tuple[str, np.dtype[Any], tuple[int, ...], int]:
 
 
 def _unpacked(packed: bytes | memoryview) -> object:
-    """What msgpack stands for. Raises Malformed."""
+    """Decode msgpack. Raises Malformed."""
     try:
         return msgpack.unpackb(packed, strict_map_key=True)
     except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:

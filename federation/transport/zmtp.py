@@ -1,4 +1,5 @@
-"""How many bytes ZeroMQ puts on a TCP stream, from the message sizes alone (ZMTP 3.1, RFC 23 and RFC 26 CurveZMQ).
+"""The number of bytes that ZeroMQ puts on a TCP stream, from message sizes alone (ZMTP 3.1, RFC 23 and RFC 26
+CurveZMQ).
 
 The prediction is exact for libzmq 4.3: a run compares it with the kernel's own count for every connection.
 """
@@ -18,13 +19,13 @@ _CURVE_MESSAGE_OVERHEAD = 33
 
 
 def frame_bytes(size: int, encrypted: bool) -> int:
-    """Bytes on the stream of one frame with `size` bytes of content."""
+    """Return the bytes on the stream of one frame with `size` bytes of content."""
     body = size + _CURVE_MESSAGE_OVERHEAD if encrypted else size
     return body + (_SHORT_HEADER if body <= _MAX_SHORT else _LONG_HEADER)
 
 
 def opener_handshake_bytes(routing_id: bytes, encrypted: bool) -> int:
-    """Bytes that the connecting DEALER sends before its first message."""
+    """Return the bytes that the connecting DEALER sends before its first message."""
     metadata = _metadata_bytes("DEALER", routing_id)
     if encrypted:
         hello, initiate = _CURVE_HELLO, _CURVE_INITIATE_BEFORE_METADATA + metadata
@@ -33,7 +34,7 @@ def opener_handshake_bytes(routing_id: bytes, encrypted: bool) -> int:
 
 
 def acceptor_handshake_bytes(encrypted: bool) -> int:
-    """Bytes that the accepting ROUTER, which has no routing id of its own, sends before its first message."""
+    """Return the bytes that the accepting ROUTER, which has no routing id, sends before its first message."""
     metadata = _metadata_bytes("ROUTER", b"")
     if encrypted:
         welcome, ready = _CURVE_WELCOME, _CURVE_READY_BEFORE_METADATA + metadata

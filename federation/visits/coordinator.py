@@ -27,13 +27,13 @@ Said = Callable[[str, int, int, Message], None]
 
 
 class VisitingSites:
-    """What a coordinator knows of the processes of sites that come and go: whether they left for good."""
+    """The processes of sites that come and go, as the coordinator knows them: left for good or not."""
 
     def __init__(self, endpoint: StoredEndpoint) -> None:
         self._endpoint = endpoint
 
     def fileno(self) -> int:
-        """There is no descriptor: the endpoint says when a site left."""
+        """Return -1, since there is no descriptor: the endpoint reports when a site left."""
         return -1
 
     @property
@@ -42,7 +42,7 @@ class VisitingSites:
         return MappingProxyType({})
 
     def ended(self) -> list[Ended]:
-        """The sites that left since the last call."""
+        """Return the sites that left since the last call."""
         left = self._endpoint.left
         return [Ended(gone.site, gone.how, well=True) for gone in (left.popleft() for _ in range(len(left)))]
 
@@ -57,7 +57,7 @@ def visited(
     policy: DropoutPolicy,
     journal: Journal,
 ) -> Iterator[Federation]:
-    """A federation of sites that are visitors; `federation.assemble()` introduces them to each other.
+    """Return a federation of sites that are visitors; `federation.assemble()` introduces them to each other.
 
     What is done within ends by NothingDue where it needs what no site has said yet. When the context ends otherwise,
     the sites are told to stop.

@@ -1,4 +1,4 @@
-"""What a site keeps between its visits: what it was asked for, all that came in, and all that it said, sealed.
+"""The sealed store of a site between its visits: what it was asked for, everything received, and everything sent.
 
 Each record is on the disk before anything follows from it: a message before the site acts by it, and what the site says
 before it is sent. So whatever moment a visit ends at, the next one says the very same again, and a hub cannot have a

@@ -32,7 +32,7 @@ class Left:
 
 
 class StoredEndpoint:
-    """What one party sends and receives, by way of a store. It keeps what `Endpoint` promises, and has no sockets.
+    """An endpoint without sockets, which sends and receives by way of a store. It behaves like `Endpoint`.
 
     What comes in is taken in one by one, whenever the party waits; so a party that is run again, with the same messages
     and more, does again what it did, and then goes on.
@@ -84,7 +84,7 @@ class StoredEndpoint:
         return self._roster
 
     def admit(self, roster: Roster) -> None:
-        """From now on these parties can be reached."""
+        """Allow contact with these parties."""
         self._roster = roster
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
@@ -92,10 +92,10 @@ class StoredEndpoint:
         self._on_left = handler
 
     def connect(self, peer: str) -> None:
-        """There is nothing to open."""
+        """Do nothing, since there is nothing to open."""
 
     def stay_reachable(self, peer: str, greeting: Message, deadline: Deadline) -> None:
-        """What is sent to this party is stored."""
+        """Do nothing, since messages to this party are stored."""
 
     def send(
         self, peer: str, message: Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
@@ -111,7 +111,7 @@ class StoredEndpoint:
         self._store(peer, message)
 
     def flush(self, peer: str) -> None:
-        """What was sent is stored."""
+        """Do nothing, since sent messages are stored at once."""
 
     def wait(self, deadline: Deadline) -> None:
         """Take in what came next. Raises NothingDue where nothing did, DeadlineExpired where nobody waits for it."""
@@ -130,17 +130,17 @@ class StoredEndpoint:
         self._pending.append(Received(peer, message, is_answer))
 
     def received(self) -> Received | None:
-        """A message that was taken in, or None."""
+        """Return a message that was received, or None."""
         return self._pending.popleft() if self._pending else None
 
     def hear_out(self, peer: str, deadline: Deadline) -> None:
-        """Messages are stored, and wait for nobody."""
+        """Do nothing, since messages are stored."""
 
     def measure(self, round_number: int, *, whole: bool) -> None:
-        """Messages are counted as they are stored; no kernel counts them."""
+        """Do nothing, since messages are counted as they are stored."""
 
     def check_descriptors(self) -> None:
-        """Nothing is open."""
+        """Do nothing, since nothing is open."""
 
     def _count(self, peer: str, message: Message, *, sent: bool) -> None:
         """Enter one message. What carries it seals it, so that its frame is all that is known of its size."""

@@ -1,4 +1,5 @@
-"""What a party of a federation by visits derives from its key: words to the hub, what it keeps, and what it draws.
+"""The keys that a party of a federation by visits derives from its own key: for requests to the hub, its store, and its
+draws.
 
 Every party has a key pair of Curve25519, in the file that `fedsvm keys new` makes. What a site and the hub say to each
 other is sealed with a secret that X25519 gives these two alone, a fresh one for every request (HKDF with a random
@@ -30,17 +31,17 @@ from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 
 NUMBER_BYTES = 16
 HEAD_BYTES = KEY_BYTES + NUMBER_BYTES
-"""What a sealed request begins with, in the clear."""
+"""The length of the clear beginning of a sealed request."""
 _CONSTANT = bytes(NONCE_BYTES)
 
 
 def derived(secret: bytes, purpose: str) -> bytes:
-    """256 bits that follow from a secret for one purpose, and from which nothing follows for another."""
+    """Return 256 bits derived from a secret for one purpose. They reveal nothing about those of another purpose."""
     return hmac.digest(secret, f"fedsvm {purpose}".encode(), "sha256")
 
 
 class Draws:
-    """What a site draws at random in its rounds: the same whenever a round is run again, and known to nobody else.
+    """The random draws of a site in its rounds: the same whenever a round is repeated, and known to nobody else.
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ class Draws:
         self._secret = secret
 
     def of_round(self, number: int, link: bytes = b"") -> Draw:
-        """What gives the random vectors of a round, one after the other: the keystream of ChaCha20 under its key.
+        """Return the function that draws the random vectors of a round in sequence: the keystream of ChaCha20 under its
+        key.
 
         link: the round's in the chain of orders, so that no other order gets the same draws.
         """
@@ -82,7 +84,8 @@ class Requests:
         self._agreement = KeyAgreement(b"", keys.secret)
 
     def seal(self, content: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
-        """A request, and what opens the answer to it; that raises Malformed for one that the hub did not seal."""
+        """Seal a request. Return it with the function that opens its answer, which raises Malformed if the hub did not
+        seal it."""
         number = os.urandom(NUMBER_BYTES)
         up, down = (self._agreement.secret(self._hub_key, _purpose(number, way)) for way in ("up", "down"))
         head = self._keys.public + number
@@ -102,7 +105,7 @@ class Answers:
         self._agreement = KeyAgreement(b"", keys.secret)
 
     def open(self, request: bytes) -> tuple[bytes, bytes, Callable[[bytes], bytes]]:
-        """The public key of who asks, what it asks, and what seals the answer. Raises Malformed."""
+        """Return the sender's public key, the request, and the function that seals the answer. Raises Malformed."""
         head = request[:HEAD_BYTES]
         if len(request) < HEAD_BYTES + TAG_BYTES:
             raise Malformed("a request that is cut short")
@@ -128,12 +131,12 @@ class Vault:
         self._cipher = ChaCha20Poly1305(secret)
 
     def seal(self, content: bytes, place: str) -> bytes:
-        """The piece, behind a random nonce."""
+        """Return the sealed content after a random nonce."""
         nonce = os.urandom(NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, content, place.encode())
 
     def open(self, sealed: bytes, place: str) -> bytes:
-        """What was sealed for this place. Raises Malformed for anything else."""
+        """Open content that was sealed for this place. Raises Malformed for anything else."""
         try:
             return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place.encode())
         except (InvalidTag, ValueError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
@@ -12,6 +13,7 @@ from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.site import Assignment, Site
 from fedsvm.federation.site.terms import Terms
@@ -23,18 +25,19 @@ from fedsvm.federation.visits.sealing import Draws, derived
 
 
 class _Differs(BaseException):
-    """What the site says now is not what it said in this place. No `Exception`, for the reason of `NothingDue`."""
+    """A message of the site that differs from what it sent before in this place. Not an `Exception`, for the reason of
+    `NothingDue`."""
 
 
 def _is_same(message: Message, earlier: Message) -> bool:
-    """Whether a message says what an earlier one said; what control messages say of sizes and times is no matter."""
+    """Return whether a message equals an earlier one, ignoring sizes and times in control messages."""
     if message.kind in CONTROL_KINDS:
         return (message.kind, message.round) == (earlier.kind, earlier.round)
     return message.frame == earlier.frame
 
 
 def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
-    """The key pair by which a site agrees on secrets with others in one run, from what it keeps in its diary."""
+    """Return the key pair by which a site agrees on secrets with others in one run, derived from its diary."""
     return KeyAgreement(run, derived(secret, "agreement"))
 
 
@@ -57,6 +60,10 @@ class Visitor:
         What the site's own operator allows.
     settings : dict
         Plain values for the program.
+    receipt : str
+        The file of the site's receipt.
+    version : str
+        Of the installation.
     """
 
     def __init__(
@@ -68,7 +75,11 @@ class Visitor:
         terms: Terms,
         rules: SiteRules,
         settings: dict[str, Any],
+        receipt: str,
+        version: str,
     ) -> None:
+        self._version = version
+        self._receipt = receipt
         self._name = name
         self._public_key = public_key
         self._installation = installation
@@ -84,7 +95,7 @@ class Visitor:
         more: Callable[[], Iterator[Message]],
         send: Callable[[int, Message], None],
     ) -> bool:
-        """Do what is due, and whether the run is over.
+        """Do the work that is due. Return whether the run is over.
 
         Parameters
         ----------
@@ -122,6 +133,8 @@ class Visitor:
         run, failures = bytes(diary.facts["run"]), list[str]()
         agreement = agreement_of(bytes(diary.facts["secret"]), run)
         me = Party(self._name, "", self._public_key, agreement.public)
+        receipt = Receipt(self._receipt, self._version, repeats=True)
+        receipt.asked(run, self._name, self._terms.to_fields(), asdict(self._rules))
         endpoint = StoredEndpoint(self._name, Roster([Party(COORDINATOR, "", None), me]), arrivals(), say)
         site = Site(
             self._assignment(sites, run),
@@ -132,6 +145,7 @@ class Visitor:
             failures.append,
             Draws(bytes(diary.facts["secret"])).of_round,
             partition=partition.as_read(),
+            receipt=receipt,
         )
         try:
             is_over = site.serve() is not None
@@ -142,6 +156,8 @@ class Visitor:
                 f"{self._name} does not come to what it said at an earlier visit, as with another version of "
                 "fedsvm or numpy, or on another machine; go on where, and with what, the earlier visits were."
             ) from None
+        finally:
+            receipt.release()
         if failures:
             raise FederationError(f"{self._name} ended the run: {failures[-1]}")
         return is_over

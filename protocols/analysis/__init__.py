@@ -1,4 +1,4 @@
-"""What a secure sum costs and reveals, found out by executing it in memory, and what a run of many shows to whom.
+"""The cost and disclosures of a secure sum, by executing it in memory, and what a run of many sums reveals to whom.
 
 In the order to read it:
 

@@ -1,4 +1,4 @@
-"""What colluding parties learn of the inputs of secure sums: from the protocol's algebra, and from what was seen.
+"""The inputs that colluding parties learn from secure sums: from the protocol's algebra, and from what was seen.
 
 A victim's input is determined if its unit vector is a combination of the linear forms that the coalition sees, with
 coefficients modulo 2^64, and the same combination of the numbers that were really seen gives the input itself.
@@ -25,7 +25,7 @@ from fedsvm.protocols.sums.contract import SecureSum
 
 
 def view(record: Record, coalition: Iterable[str], *, coordinator: bool) -> list[Label]:
-    """What of a record a coalition knows: all that its members receive, draw and put in, and the sum.
+    """Return the part of a record that a coalition knows: what its members receive, draw and contribute, and the sum.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def view(record: Record, coalition: Iterable[str], *, coordinator: bool) -> list
 def reconstruction_coefficients(
     symbols: Record, seen: Sequence[Label], sites: Sequence[str], victims: Iterable[str]
 ) -> dict[str, dict[Label, int]]:
-    """How to compute the victims' inputs from what is seen.
+    """Return how to compute the victims' inputs from what is seen.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def reconstruction_coefficients(
 
 
 def combined(coefficients: Mapping[Label, int], record: Record) -> Residues:
-    """A combination of vectors of a record.
+    """Return a linear combination of vectors of a record.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class AnalysedSum:
         return cls(protocol, sites, symbols, execute(protocol, inputs).record)
 
     def leaks(self, coalition: Sequence[str], *, coordinator: bool) -> set[str]:
-        """The sites outside a coalition whose inputs it learns.
+        """Return the sites outside a coalition whose inputs it learns.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class AnalysedSum:
 
 
 def smallest_breaking_coalition(protocol: SecureSum, count: int) -> int:
-    """The fewest sites that, with the coordinator, learn another's input.
+    """Return the minimum number of sites that, with the coordinator, learn another's input.
 
     Parameters
     ----------

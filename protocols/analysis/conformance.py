@@ -1,4 +1,4 @@
-"""What every secure sum must keep, checked in memory: correct, at the cost stated, with the secrecy stated.
+"""The requirements for every secure sum, checked in memory: correct result, stated cost, stated secrecy.
 
 `check_sum` is for sums of this project and of others; the tests run it over all of ours.
 """
@@ -226,7 +226,7 @@ def check_failure(protocol: SecureSum, count: int, failing: str) -> None:
 
 
 class _Failed(Exception):
-    """What a party is made to fail by."""
+    """The exception by which a party is made to fail."""
 
 
 def check_coalitions(protocol: SecureSum, count: int) -> None:

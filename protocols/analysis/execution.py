@@ -20,7 +20,7 @@ from fedsvm.protocols.sums.contract import Cost, SecureSum
 
 
 class Label(NamedTuple):
-    """Which vector of a round it is.
+    """The name of a vector in a round.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Execution(NamedTuple):
 
     @property
     def cost(self) -> Cost:
-        """What the sum cost."""
+        """The cost of the sum."""
         return Cost(len(self.network.sent), self.network.hops, self.network.payload_bytes)
 
     @property
@@ -127,7 +127,7 @@ def execute(
 
 
 def labelled(what: str, party: str, peer: str, arrays: Iterable[Residues], shape: Sequence[int]) -> Record:
-    """The vectors of one shape among what a party received or drew; those that went in chunks are put together again.
+    """Return the vectors of one shape that a party received or drew. Chunks are joined again.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def labelled(what: str, party: str, peer: str, arrays: Iterable[Residues], shape
 
 
 def site_names(count: int) -> tuple[str, ...]:
-    """Names for sites.
+    """Return names for sites.
 
     Parameters
     ----------

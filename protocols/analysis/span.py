@@ -38,7 +38,7 @@ class Span:
             self._pivots.append(pivot)
 
     def combination(self, target: NDArray[np.uint64]) -> NDArray[np.uint64] | None:
-        """How `target` is made of the rows.
+        """Return `target` as a combination of the rows.
 
         Parameters
         ----------
@@ -56,7 +56,7 @@ class Span:
 
 
 def are_combinations(vectors: Sequence[NDArray[np.uint64]], others: NDArray[np.uint64]) -> list[bool]:
-    """Which vectors are combinations of others, looking at columns enough to rule out a coincidence.
+    """Return which vectors are combinations of others, with enough columns to rule out a coincidence.
 
     Parameters
     ----------
@@ -88,14 +88,14 @@ class _Pivot:
 
     @classmethod
     def of(cls, row: NDArray[np.uint64], column: int) -> _Pivot:
-        """The row, times the inverse of the odd factor of its entry."""
+        """Return the row times the inverse of the odd factor of its entry."""
         entry = int(row[column])
         shift = (entry & -entry).bit_length() - 1
         return cls(row * np.uint64(pow(entry >> shift, -1, 1 << 64)), column, np.uint64(shift))
 
 
 def _fewest_factors_of_two(rows: NDArray[np.uint64]) -> tuple[int, int] | None:
-    """Row and column of the entry with the fewest factors of 2; None if all are 0."""
+    """Return row and column of the entry with the fewest factors of 2; None if all are 0."""
     lowest_bits = rows & (~rows + np.uint64(1))
     if not lowest_bits.any():
         return None

@@ -1,4 +1,4 @@
-"""How coalitions of every size fare against every secure sum."""
+"""The success of coalitions of every size against every secure sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cell:
 
 
 def standard_sums(sites: int) -> list[SecureSum]:
-    """Every sum that so many sites can run, with few and with most of its options."""
+    """Return every sum that this number of sites can run, with small and large options."""
     variants: dict[str, list[dict[str, int]]] = {
         "k-secure": [{"segments": segments} for segments in sorted({2, 3, sites})],
         "changing-neighbours": [{"rings": rings} for rings in sorted({1, max(1, (sites - 1) // 2)})],
@@ -39,7 +39,7 @@ def standard_sums(sites: int) -> list[SecureSum]:
 
 
 def survey(protocols: Sequence[SecureSum], sites: int) -> Iterator[Cell]:
-    """Every coalition of every size, with and without the coordinator, against each sum over so many sites."""
+    """Yield the result of every coalition of every size, with and without the coordinator, against each sum."""
     for protocol in protocols:
         analysed = AnalysedSum.of(protocol, sites)
         for size, coordinator in itertools.product(range(1, sites), (False, True)):

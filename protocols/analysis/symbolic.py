@@ -38,7 +38,7 @@ class SymbolicNetwork(InMemoryNetwork):
     _of_secret: dict[bytes, int] = field(default_factory=dict)
 
     def unit(self, secret: bytes | None = None) -> Residues:
-        """The unit vector of a new unknown, or of the one that a secret stands for.
+        """Return the unit vector of a new unknown, or of the one that a secret represents.
 
         Parameters
         ----------
@@ -64,17 +64,17 @@ class _SymbolicChannel(MemoryChannel):
     _network: SymbolicNetwork
 
     def random(self, shape: Sequence[int]) -> Residues:
-        """A new unknown, where a vector is drawn; secrets stay what they are."""
+        """Return a new unknown for a vector; secrets stay numbers."""
         is_vector = tuple(shape) == self._network.shape
         return self._drawn(self._network.unit() if is_vector else uniform_residues(shape))
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
-        """The unknowns that the secrets stand for."""
+        """Return the unknowns that the secrets represent."""
         return self._expanded(secrets, np.stack([self._network.unit(secret) for secret in secrets]))
 
 
 def unit_vector(number: int, length: int) -> Residues:
-    """The form of one unknown.
+    """Return the linear form of one unknown.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def linear_views(
     deaths: Mapping[str, int] = MappingProxyType({}),
     receiver: str = COORDINATOR,
 ) -> Record:
-    """What every party sees in one sum, as linear forms.
+    """Return what every party sees in one sum, as linear forms.
 
     Parameters
     ----------

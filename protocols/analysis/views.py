@@ -1,4 +1,4 @@
-"""What a coalition has of a whole run: every parameter it was sent, and every sum it knows, in order.
+"""The view that a coalition has of a whole run: every parameter it received, and every sum it knows, in order.
 
 A secure sum hides the addends of one sum. A run asks for many sums of the same rows, and what they give away together
 is for attacks to find out, which start from here: a `RunView` says of each round whose inputs the coalition knows the
@@ -34,7 +34,7 @@ from fedsvm.protocols.sums.ring import chunk_count
 
 @dataclass(frozen=True)
 class Coalition:
-    """Who pools what it saw in a run.
+    """The parties that pool what they saw in a run.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Coalition:
 
 @dataclass(frozen=True)
 class RoundView:
-    """What a coalition has of one complete round.
+    """The view that a coalition has of one complete round.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class RoundView:
 
 @dataclass(frozen=True)
 class RunView:
-    """What a coalition has of a run: its complete rounds, in order.
+    """The view that a coalition has of a run: its complete rounds, in order.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class RunView:
     rounds: tuple[RoundView, ...]
 
     def of(self, step: str) -> list[RoundView]:
-        """The rounds of one step."""
+        """Return the rounds of one step."""
         return [each for each in self.rounds if each.step == step]
 
 
@@ -118,21 +118,21 @@ class RecordedRound:
     entries: Mapping[str, Sequence[Entry]]
 
     def decoded(self, residues: Residues) -> FloatArray:
-        """The value that residues stand for, of the shape of the sum."""
+        """Decode residues to a value of the shape of the sum."""
         encoding = FixedPoint.for_bound(self.terms["bound"], len(self.terms["sites"]))
         return encoding.decode(residues).reshape(self.terms["shape"])
 
     def honest(self, coalition: Coalition) -> list[str]:
-        """The sites outside a coalition that put something into the sum."""
+        """Return the contributing sites outside a coalition."""
         return [site for site in self.terms.get("sites", ()) if site in self.inputs and site not in coalition.sites]
 
     def heard(self, coalition: Coalition) -> tuple[NDArray[Any], ...]:
-        """What a coalition's members received or drew, the coordinator last."""
+        """Return what a coalition's members received or drew, the coordinator last."""
         entries = (entry for party in coalition.parties for entry in self.entries.get(party, ()))
         return tuple(entry.array for entry in entries if entry.what in (RECEIVED, DREW))
 
     def total_of(self, sites: Iterable[str]) -> FloatArray:
-        """The sum of the inputs of some sites."""
+        """Return the sum of the inputs of some sites."""
         inputs = {Label("input", site): self.inputs[site] for site in sites}
         return self.decoded(combined(dict.fromkeys(inputs, 1), inputs))
 
@@ -157,7 +157,7 @@ class RecordedRun:
     _symbols: dict[Any, Record] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[RecordedRound]:
-        """Every round in order."""
+        """Yield every round in order."""
         shown = {each.number: each for each in self.shown}
         written: dict[int, list[tuple[str, Entry]]] = defaultdict(list)
         for party, paths in self.transcripts.items():
@@ -175,7 +175,7 @@ class RecordedRun:
             yield RecordedRound(record, shown.get(number), terms, inputs, entries)
 
     def views(self, coalitions: Sequence[Coalition]) -> list[RunView]:
-        """What each of some coalitions has of the run.
+        """Return the view of each coalition on the run.
 
         Parameters
         ----------
@@ -197,7 +197,7 @@ class RecordedRun:
     def sums(
         self, recorded: RecordedRound, shown: ShownRound, coalition: Coalition
     ) -> dict[tuple[str, ...], FloatArray]:
-        """What a coalition knows of the inputs to a complete round: see `RoundView.sums`."""
+        """Return what a coalition knows of the inputs to a complete round: see `RoundView.sums`."""
         if shown.verb == "gather":
             values = shown.opened.items() if coalition.coordinator else ()
             return {(site,): value for site, value in values if site not in coalition.sites}
@@ -214,7 +214,7 @@ class RecordedRun:
         return known
 
     def reconstruct(self, recorded: RecordedRound, coalition: Coalition) -> dict[str, FloatArray]:
-        """The inputs of honest sites that what a coalition saw of one secure sum determines, computed from it.
+        """Compute the inputs of honest sites that a coalition's view of one secure sum determines.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class RecordedRun:
         return {site: recorded.decoded(combined(coefficients, numbers)) for site, coefficients in by_victim.items()}
 
     def _linear_views(self, terms: Mapping[str, Any], sites: tuple[str, ...], deaths: Mapping[str, int]) -> Record:
-        """They are the same in every round of the same kind, and executing a protocol on symbols takes a while."""
+        """Return the linear views, cached: they are slow to compute, and rounds of one kind share them."""
         options = tuple(sorted(terms["options"].items()))
         kind = (terms["protocol"], options, sites, tuple(sorted(deaths.items())), terms["opened_by"])
         if kind not in self._symbols:
@@ -255,7 +255,7 @@ class RecordedRun:
 
 
 def _numbers(recorded: RecordedRound, coalition: Coalition, symbols: Record, sites: Sequence[str]) -> Record:
-    """What a coalition has in hand of a secure sum, labelled as the symbols are."""
+    """Return the vectors that a coalition holds of a secure sum, labeled like the symbols."""
     limbs, length = next(iter(recorded.inputs.values())).shape
     arrays: dict[tuple[str, str, str], list[Residues]] = defaultdict(list)
     for party in coalition.parties:
@@ -276,7 +276,7 @@ def _numbers(recorded: RecordedRound, coalition: Coalition, symbols: Record, sit
 
 
 def _entries(paths: Iterable[Path]) -> Iterator[Entry]:
-    """The entries of a party's transcripts, as far as it came before it was killed."""
+    """Yield the entries of a party's transcripts, up to where it was killed."""
     for path in paths:
         with suppress(Malformed):
             yield from read_transcript(str(path))

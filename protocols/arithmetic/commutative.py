@@ -48,11 +48,11 @@ class Group:
 
     @property
     def max_content_bytes(self) -> int:
-        """What fits a point besides a length, a counter, and a first byte of 0."""
+        """The bytes of content that a point holds, without length, counter, and a first byte of 0."""
         return self.point_bytes - 3
 
     def hashed(self, identifiers: Iterable[str], salt: bytes) -> CurvePoints:
-        """A point for each identifier.
+        """Return a point for each identifier.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class Group:
         return self._stacked([self._first_point(candidates(identifier.encode())) for identifier in identifiers])
 
     def embedded(self, contents: Iterable[bytes]) -> CurvePoints:
-        """A point for each content, which `contents_of` reads again.
+        """Return a point for each content, which `contents_of` reads again.
 
         Parameters
         ----------
@@ -100,7 +100,7 @@ class Group:
         return self._stacked([self._first_point(candidates(content)) for content in contents])
 
     def multiplied(self, points: CurvePoints, key: ec.EllipticCurvePrivateKey) -> CurvePoints:
-        """Each point times the key.
+        """Return each point times the key.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class Group:
         return self._stacked([key.exchange(ec.ECDH(), self._point(point.tobytes())) for point in points])
 
     def _first_point(self, candidates: Iterable[bytes]) -> bytes:
-        """The first candidate that is a point; each is one with a chance of a half."""
+        """Return the first candidate that is a point; each is one with probability 1/2."""
         for candidate in candidates:
             with contextlib.suppress(ValueError):
                 self._point(candidate)
@@ -161,7 +161,7 @@ class Cipher:
         self._decrypting = ec.derive_private_key(pow(number, -1, group.order), group.curve)
 
     def encrypt(self, points: CurvePoints) -> CurvePoints:
-        """Each point multiplied by the secret number.
+        """Multiply each point by the secret number.
 
         Parameters
         ----------
@@ -179,7 +179,7 @@ class Cipher:
         return self._group.multiplied(points, self._encrypting)
 
     def decrypt(self, points: CurvePoints) -> CurvePoints:
-        """The points that `encrypt` made these of; also where others have encrypted them before or since.
+        """Invert `encrypt`, also if others have encrypted the points before or since.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ class Cipher:
 
 
 def contents_of(points: CurvePoints) -> list[bytes]:
-    """What was embedded in points.
+    """Return what was embedded in points.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def contents_of(points: CurvePoints) -> list[bytes]:
 
 
 def distinct(points: CurvePoints) -> CurvePoints:
-    """Each point once, in the order of their bytes, which says nothing of where they came from.
+    """Return each point once, in the order of their bytes, which reveals nothing about their origin.
 
     Parameters
     ----------

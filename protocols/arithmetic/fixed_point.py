@@ -24,7 +24,7 @@ _BLOCK = 1 << 14
 """Values that are encoded or decoded at a time: what is between the steps stays in the cache."""
 
 MAX_BOUND = 2.0**62
-"""What stands in for an unknown bound: two limbs then keep 50 bits and more behind the point."""
+"""The bound used for an unknown one: two limbs then keep 50 bits or more behind the point."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class FixedPoint:
 
     @classmethod
     def for_bound(cls, bound: float, sites: int) -> FixedPoint:
-        """The finest encoding whose sums cannot wrap round.
+        """Return the finest encoding whose sums cannot wrap around.
 
         Parameters
         ----------
@@ -76,7 +76,7 @@ class FixedPoint:
         raise ValueError(f"{sites} values of size {bound} do not fit 128 bits")
 
     def encode(self, values: FloatArray) -> Residues:
-        """Values as residues, each rounded to a multiple of 2^-fraction_bits.
+        """Return values as residues, each rounded to a multiple of 2^-fraction_bits.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class FixedPoint:
         raise BoundExceeded(f"a value is beyond the declared bound {self.bound:.6g}")
 
     def decode(self, residues: Residues) -> FloatArray:
-        """Values from residues, or from a sum of residues.
+        """Return values from residues, or from a sum of residues.
 
         Parameters
         ----------
@@ -147,7 +147,7 @@ class FixedPoint:
 
 
 def add(a: Residues, b: Residues) -> Residues:
-    """The sum of residues, elementwise modulo 2^64 or 2^128.
+    """Return the sum of residues, elementwise modulo 2^64 or 2^128.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def accumulate(total: Residues, residues: Residues, sign: int = 1) -> None:
 
 
 def total_of(vectors: Residues) -> Residues:
-    """The sum of several vectors of residues.
+    """Return the sum of several vectors of residues.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def total_of(vectors: Residues) -> Residues:
 
 
 def subtract(a: Residues, b: Residues) -> Residues:
-    """The difference a - b of residues, elementwise modulo 2^64 or 2^128.
+    """Return the difference a - b of residues, elementwise modulo 2^64 or 2^128.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ _HALF_BITS = 16
 
 
 def split(coefficients: Elements, holders: int) -> Elements:
-    """Shares of a secret for holders 1 … `holders`.
+    """Return shares of a secret for holders 1 … `holders`.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def split(coefficients: Elements, holders: int) -> Elements:
 
 
 def combine(holders: tuple[int, ...], shares: Elements) -> Elements:
-    """Secrets from shares, by Lagrange's interpolation at 0.
+    """Return secrets from shares, by Lagrange interpolation at 0.
 
     Parameters
     ----------
@@ -66,26 +66,26 @@ def combine(holders: tuple[int, ...], shares: Elements) -> Elements:
 
 
 def _multiplied(halves: NDArray[np.uint64], elements: Elements) -> Elements:
-    """The product of a matrix, by its upper and lower halves, and elements, modulo PRIME."""
+    """Return the product of a matrix, by its upper and lower halves, and elements, modulo PRIME."""
     upper, lower = np.split(halves @ elements.astype(np.uint64), 2, axis=-2)
     return ((((upper % PRIME) << _HALF_BITS) + lower) % PRIME).astype(np.uint32)
 
 
 def _halved(rows: list[list[int]]) -> NDArray[np.uint64]:
-    """The upper 16 bits of a matrix above the lower 16 bits."""
+    """Return the upper 16 bits of a matrix above the lower 16 bits."""
     matrix = np.array(rows, dtype=np.uint64)
     return np.concatenate([matrix >> _HALF_BITS, matrix & (1 << _HALF_BITS) - 1])
 
 
 @functools.lru_cache(maxsize=8)
 def _powers(threshold: int, holders: int) -> NDArray[np.uint64]:
-    """x^k of each holder x."""
+    """Return x^k of each holder x."""
     return _halved([[pow(x, k, PRIME) for k in range(threshold)] for x in range(1, holders + 1)])
 
 
 @functools.lru_cache(maxsize=1024)
 def _weights_at_zero(holders: tuple[int, ...]) -> NDArray[np.uint64]:
-    """prod over j != i of x_j / (x_j - x_i), for each holder x_i."""
+    """Return the product over j != i of x_j / (x_j - x_i), for each holder x_i."""
     weights = []
     for own in holders:
         numerator = denominator = 1

@@ -1,4 +1,4 @@
-"""What sites' sets have in common or hold together, by encryption that commutes.
+"""Secure set operations by commutative encryption: intersection, union and comparison of records.
 
 In the order to read it:
 

@@ -1,4 +1,4 @@
-"""Who is in all sets: secure set intersection and its cardinality.
+"""Secure set intersection and its cardinality.
 
 Every site hashes its identifiers to points and encrypts them, and passes them round the ring until all have encrypted
 them and they are back. What all have encrypted goes to the coordinator, who returns those points that are in every set.
@@ -38,7 +38,7 @@ POINT_BYTES = P256.point_bytes
 
 
 def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mapping[str, int], salt: bytes) -> IntArray:
-    """A site's part in the intersection.
+    """Run a site's part in the intersection.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mappi
 
 
 def intersect(channel: Channel, counts: Mapping[str, int]) -> int:
-    """The coordinator's part: tell every site which points all sets have.
+    """Run the coordinator's part: tell every site which points all sets have.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def intersect(channel: Channel, counts: Mapping[str, int]) -> int:
 
 
 def set_cardinality(channel: Channel, identifiers: Sequence[str], counts: Mapping[str, int], salt: bytes) -> None:
-    """A site's part in counting the intersection, so that nobody learns which identifiers it has.
+    """Run a site's part in counting the intersection, which reveals to nobody which identifiers are in it.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def set_cardinality(channel: Channel, identifiers: Sequence[str], counts: Mappin
 
 
 def count_common(channel: Channel, counts: Mapping[str, int]) -> int:
-    """The coordinator's part in counting.
+    """Run the coordinator's part in counting.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def _received(channel: Channel, peer: str, count: int) -> CurvePoints:
 
 
 def _common(channel: Channel, counts: Mapping[str, int]) -> CurvePoints:
-    """The points that all sets have, in the order of their bytes."""
+    """Return the points that all sets have, in the order of their bytes."""
     sets = [{point.tobytes() for point in _received(channel, site, counts[site])} for site in channel.sites]
     common = b"".join(sorted(set.intersection(*sets)))
     return np.frombuffer(common, dtype=np.uint8).reshape(-1, POINT_BYTES)

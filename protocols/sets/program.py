@@ -43,7 +43,7 @@ class SetsSite(SiteProgram):
 
     @step(opens="value")
     def item_count(self) -> FloatArray:
-        """() number of items."""
+        """Return the () number of items."""
         return np.array(float(len(self.partition.values["items"])))
 
     @step(
@@ -87,7 +87,7 @@ class SetsSite(SiteProgram):
         }
     )
     def set_cardinality(self, counts: dict[str, int]) -> None:
-        """Help to count the items that all sites hold.
+        """Take part in counting the items that all sites hold.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class SetsSite(SiteProgram):
         }
     )
     def set_union(self, counts: dict[str, int]) -> None:
-        """Help to reveal the items of all sites.
+        """Take part in revealing the items of all sites.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class SetsSite(SiteProgram):
 
     @step(opens="value")
     def vector_size(self) -> FloatArray:
-        """(2,) number of entries d, and the smallest e for which all are below 2^e in size."""
+        """Return the (2,) number of entries d, and the smallest e with all entries below 2^e in size."""
         vector = self.partition.arrays["vector"]
         return np.array([len(vector), math.frexp(np.abs(vector).max(initial=0.0))[1]], dtype=np.float64)
 
@@ -124,7 +124,7 @@ class SetsSite(SiteProgram):
         }
     )
     def scalar_product(self, bound: float) -> None:
-        """Help to reveal the product of both sites' vectors.
+        """Take part in revealing the product of both sites' vectors.
 
         Parameters
         ----------
@@ -135,7 +135,7 @@ class SetsSite(SiteProgram):
 
 
 def intersection(federation: Federation) -> int:
-    """Have every site learn which of its items all sites hold.
+    """Show every site which of its items all sites hold.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def write_column(path: str, column: str, values: Iterable[str]) -> None:
 
 
 def _quoted(value: str) -> str:
-    """As RFC 4180 has it: in quotes where it holds a comma, a quote or the end of a line."""
+    """Return a value quoted as in RFC 4180 if it contains a comma, a quote or a line end."""
     return '"' + value.replace('"', '""') + '"' if set(value) & set(',"\r\n') else value
 
 

@@ -34,7 +34,7 @@ POINT_BYTES = P256.point_bytes
 
 
 def encrypt_records(channel: Channel, records: Sequence[Sequence[str]], items: Mapping[str, int], salt: bytes) -> None:
-    """A site's part.
+    """Run a site's part.
 
     Parameters
     ----------
@@ -64,13 +64,13 @@ def encrypt_records(channel: Channel, records: Sequence[Sequence[str]], items: M
 
 
 def _encrypted_once(cipher: Cipher, points: CurvePoints) -> CurvePoints:
-    """Each point encrypted; those that are equal, once."""
+    """Encrypt each point, equal ones only once."""
     distinct, places = np.unique(points, axis=0, return_inverse=True)
     return cipher.encrypt(distinct)[places.reshape(-1)]
 
 
 def compare_records(channel: Channel, records: Mapping[str, int], items: Mapping[str, int]) -> IntArray:
-    """The coordinator's part.
+    """Run the coordinator's part.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def compare_records(channel: Channel, records: Mapping[str, int], items: Mapping
 
 
 def incidence(sizes: IntArray, points: CurvePoints) -> IntArray:
-    """(n, k) of 0 and 1: which of k different points each of n records has; sizes (n,), points of one after another."""
+    """Return (n, k) of 0 and 1: which of k distinct points each of n records has; sizes (n,), points concatenated."""
     distinct, places = np.unique(points, axis=0, return_inverse=True)
     table = np.zeros((len(sizes), len(distinct)), dtype=np.int64)
     table[np.repeat(np.arange(len(sizes)), sizes), places.reshape(-1)] = 1

@@ -1,4 +1,4 @@
-"""What is in any set, without whose: secure set union.
+"""Secure set union: the items of all sets, without their owners.
 
 Items are embedded in points, and the sets go round the ring until all have encrypted them. Equal items are then equal
 points: the initiator drops the duplicates, and the union goes round once more, everyone taking off its own encryption
@@ -32,7 +32,7 @@ MAX_ITEM_BYTES = P521.max_content_bytes
 
 
 def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int]) -> None:
-    """A site's part.
+    """Run a site's part.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int
 
 
 def reveal_union(channel: Channel) -> list[bytes]:
-    """The coordinator's part.
+    """Run the coordinator's part.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def reveal_union(channel: Channel) -> list[bytes]:
 
 
 def _from_others(channel: Channel, counts: Mapping[str, int]) -> list[CurvePoints]:
-    """At the initiator: the sets that ended at the other sites, each one place before its owner."""
+    """Return at the initiator the sets that ended at the other sites, each one place before its owner."""
     sites = channel.sites
     sizes = {site: counts[sites[(place + 1) % len(sites)]] for place, site in enumerate(sites)}
     return [channel.receive(site, (sizes[site], POINT_BYTES), np.uint8) for site in sites[1:]]

@@ -41,7 +41,7 @@ Rings = Annotated[
 
 
 def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residues) -> None:
-    """A site's part: a segment for each ring, and the total to the coordinator if it is the initiator.
+    """Run a site's part: send a segment along each ring. The initiator sends the total to the coordinator.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residue
 
 
 def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, ...]]:
-    """Hamiltonian cycles of the complete graph over the sites, no two of which share an edge.
+    """Return Hamiltonian cycles of the complete graph over the sites, no two of which share an edge.
 
     The first site stays in place; the others, in a circle, are visited in a zigzag j, j + 1, j - 1, j + 2, … that
     starts one further in each ring.
@@ -88,7 +88,7 @@ def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, .
 
 
 def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> Cost:
-    """What it costs: all rings at the same time, and then the sum.
+    """Return the cost: all rings at the same time, and then the sum.
 
     A site has a chunk of all rings before the next of any, and its places in two rings differ by 2 (r - 1) at most:
     by so many hops each further chunk comes later.
@@ -115,12 +115,12 @@ def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> 
 
 
 def changing_neighbours_sends_to(rings: int, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
-    """The successor in each ring, and of the first site the coordinator."""
+    """Return the successor in each ring, and for the first site the coordinator."""
     return tuple(dict.fromkeys(peer for ring in edge_disjoint_rings(sites, rings) for peer in ring_sends_to(me, ring)))
 
 
 def changing_neighbours(rings: Rings = 2) -> SecureSum:
-    """The protocol; it needs 2 r + 1 sites.
+    """Return the protocol, which needs 2 r + 1 sites.
 
     Parameters
     ----------

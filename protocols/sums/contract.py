@@ -1,4 +1,4 @@
-"""What every secure sum has in common: the same integers in and out, whatever protocol adds them.
+"""The contract of all secure sums: the same integers in and out, whatever protocol adds them.
 
 A protocol is two straight-line functions over a channel, one for a site and one for the coordinator, and the cost
 they promise. Here they are joined with the fixed-point encoding to what the federation uses.
@@ -24,7 +24,7 @@ MAX_PARTS = 10_000
 
 @dataclass(frozen=True)
 class Cost:
-    """What one execution of a protocol costs in all.
+    """The total cost of one execution of a protocol.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class SecureSum:
         return f"{self.name} ({options})" if options else self.name
 
     def isolating(self, sites: int) -> int:
-        """How few sites, with the coordinator, may come to hold what another put in.
+        """Return the minimum number of sites that, with the coordinator, may learn another site's input.
 
         All others do, by the sum; `smallest_coalition` does; and where a sum goes on without some sites, as many as it
         takes to reveal it do, of one that was given up.
@@ -109,7 +109,7 @@ class SecureSum:
         return min(fewest, threshold) if threshold > 1 else fewest
 
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
-        """A site's value as residues.
+        """Encode a site's value as residues.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class SecureSum:
         return FixedPoint.for_bound(bound, sites).encode(value)
 
     def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
-        """The sum that residues stand for.
+        """Decode the sum from residues.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class SecureSum:
         return FixedPoint.for_bound(bound, sites).decode(residues).reshape(shape)
 
     def contribute(self, channel: Channel, residues: Residues, receiver: str = COORDINATOR) -> Residues | None:
-        """The site's part.
+        """Run the site's part.
 
         A site that receives the sum adds a blind to what it puts in, uniform over the whole modulus, so that the sum
         which the coordinator forwards to it says nothing to anybody else. It speaks first, by an array of no columns:
@@ -176,7 +176,8 @@ class SecureSum:
         return subtract(channel.receive(COORDINATOR, residues.shape), blind)
 
     def forward(self, channel: Channel, shape: tuple[int, int], receiver: str = COORDINATOR) -> Residues | None:
-        """The coordinator's part in residues: keep the sum, or send it, blinded as it is, to the site that receives it.
+        """Run the coordinator's part in residues: keep the sum, or send it, still blinded, to the site that receives
+        it.
 
         Parameters
         ----------
@@ -200,7 +201,7 @@ class SecureSum:
     def reveal(
         self, channel: Channel, shape: Sequence[int], bound: float, receiver: str = COORDINATOR
     ) -> FloatArray | None:
-        """The coordinator's part.
+        """Run the coordinator's part.
 
         Parameters
         ----------
@@ -222,13 +223,13 @@ class SecureSum:
         return None if total is None else self.decoded(total, shape, bound, sites)
 
     def cost_at_site(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
-        """What a sum costs that a site opens: one more message with the sum, and an empty one before."""
+        """Return the cost of a sum that a site opens: one more message with the sum, and an empty one before."""
         cost, limbs = self.cost(sites, shape, bound), FixedPoint.for_bound(bound, sites).limbs
         payload = cost.payload_bytes + limbs * math.prod(shape) * RESIDUE_BYTES
         return Cost(cost.messages + 2, cost.hops + 1, payload)
 
     def cost(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
-        """What a sum costs, by the protocol's formula.
+        """Return the cost of a sum, by the protocol's formula.
 
         Parameters
         ----------

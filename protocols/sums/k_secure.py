@@ -42,7 +42,7 @@ Segments = Annotated[
 
 
 def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> None:
-    """A site's part: exchange segments, then send the block round the ring.
+    """Run a site's part: exchange segments, then send the block around the ring.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> No
 
 
 def _with_segments(channel: Channel, owners: Sequence[str], block: Residues) -> Iterator[Residues]:
-    """The chunks of a block, each as soon as the segments of others are in it.
+    """Yield the chunks of a block, each as soon as the segments of others are added.
 
     All that comes from one peer comes in order: from the predecessor in the ring first the whole of its segment.
     """
@@ -80,7 +80,7 @@ def _with_segments(channel: Channel, owners: Sequence[str], block: Residues) -> 
 
 
 def distances(sites: int, segments: int) -> list[int]:
-    """How far along the ring each segment goes.
+    """Return how far along the ring each segment goes.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def distances(sites: int, segments: int) -> list[int]:
 
 
 def partners(sites: int, segments: int) -> set[int]:
-    """The smallest coalition that learns a site's vector, with or without the coordinator.
+    """Return the smallest coalition that learns a site's vector, with or without the coordinator.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def partners(sites: int, segments: int) -> set[int]:
 
 
 def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
-    """What it costs: the segments, in one hop, and then a ring.
+    """Return the cost: the segments, in one hop, and then a ring.
 
     Parameters
     ----------
@@ -139,14 +139,14 @@ def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
 
 
 def k_secure_sends_to(segments: int, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
-    """The sites that get a segment, and those of the ring."""
+    """Return the sites that receive a segment, and those of the ring."""
     position = sites.index(me)
     ahead = (sites[(position + distance) % len(sites)] for distance in distances(len(sites), segments))
     return tuple(dict.fromkeys((*ahead, *ring_sends_to(me, sites))))
 
 
 def k_secure(segments: Segments = 3) -> SecureSum:
-    """The protocol; it needs as many sites as segments, and three.
+    """Return the protocol, which needs as many sites as segments, and at least three.
 
     Parameters
     ----------

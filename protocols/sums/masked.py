@@ -86,7 +86,7 @@ _PURPOSE = "masked sum"
 Threshold = Annotated[float, Gt(0.5), Le(1), doc("For masked: share of each site's neighbors that must remain.")]
 
 MISSING, OPEN = 0, 1
-"""What a coordinator asks for: seeds in common with the missing, or shares of the own masks of the others."""
+"""The requests of a coordinator: seeds shared with the missing sites, or shares of the others' own masks."""
 
 
 # What all parties know.
@@ -111,7 +111,7 @@ class Neighbourhoods:
             self._place = {site: number for number, site in enumerate(sites)}
 
     def of(self, site: str) -> tuple[str, ...]:
-        """The neighbourhood of a site, in ring order, the site itself included."""
+        """Return the neighborhood of a site, in ring order, including the site itself."""
         if not self._circle:
             return self._sites
         offsets = range(-MAX_NEIGHBOURS // 2, MAX_NEIGHBOURS // 2 + 1)
@@ -148,7 +148,7 @@ class Neighbourhoods:
 
 @functools.lru_cache(maxsize=1)
 def neighbourhoods(sites: tuple[str, ...]) -> Neighbourhoods:
-    """Those of a round's sites, kept for the next round.
+    """Return the neighborhoods of a round's sites, cached for the next round.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def neighbourhoods(sites: tuple[str, ...]) -> Neighbourhoods:
 
 @functools.lru_cache(maxsize=1)
 def neighbourhood(sites: tuple[str, ...], site: str) -> tuple[str, ...]:
-    """That of one site, kept for the next round, without those of the others: a site has no use for these.
+    """Return the neighborhood of one site, cached for the next round, without computing the others.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def neighbourhood_threshold(fraction: float, run_sites: int) -> int:
 
 @dataclass
 class Consent:
-    """What a site has helped to open in one round, and so what it will refuse.
+    """The record of what a site has helped to open in one round, and therefore refuses.
 
     Attributes
     ----------
@@ -274,7 +274,7 @@ class Consent:
 
 
 def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> None:
-    """A site's part: send the masked vector and the sealed shares, then help to open what the sum needs.
+    """Run a site's part: send the masked vector and the sealed shares, then help to open what the sum needs.
 
     Parameters
     ----------
@@ -328,7 +328,8 @@ def _mask(channel: Channel, total: Residues, plus: Sequence[bytes], minus: Seque
 
 
 def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str], dict[str, bytes]]:
-    """What the coordinator asks for, who of the group it says is in the sum, and the shares that it hands on."""
+    """Return the coordinator's request, the members of the group that it counts in the sum, and the shares that it
+    forwards."""
     rows = channel.receive(COORDINATOR, (len(group), REQUEST_WORDS))
     stage, flags = int(rows[group.index(channel.me), 1]), rows[:, 0].tolist()
     if stage not in (MISSING, OPEN) or not set(flags) <= {0, 1}:
@@ -338,7 +339,7 @@ def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[s
 
 
 def _draw(channel: Channel, count: int) -> shamir.Elements:
-    """(count, 8), uniform below the prime of the secret sharing."""
+    """Draw (count, 8) numbers, uniform below the prime of the secret sharing."""
     drawn = channel.random((count, SECRET_WORDS)).view(np.uint32)
     while (beyond := drawn >= shamir.PRIME).any():
         drawn = np.where(beyond, channel.random((count, SECRET_WORDS)).view(np.uint32), drawn)
@@ -349,7 +350,7 @@ def _draw(channel: Channel, count: int) -> shamir.Elements:
 
 
 def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> Residues:
-    """The coordinator's part: the sum of the vectors of all sites that are there to the end of step 2.
+    """Run the coordinator's part: return the sum of the vectors of all sites that are present to the end of step 2.
 
     Parameters
     ----------
@@ -385,7 +386,8 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
 def _settle(
     channel: Channel, graph: Neighbourhoods, threshold: int, present: frozenset[str]
 ) -> tuple[list[str], list[bytes], list[bytes]]:
-    """Who is in the sum, and the seeds of the masks between them and the missing: what to add, and to take off."""
+    """Return the sites in the sum, and the seeds of masks between them and the missing: those to add, and those to
+    subtract."""
     while True:
         there = _there(channel, graph, threshold, present)
         staying = [site for site in channel.sites if site in present]
@@ -410,7 +412,7 @@ def _settle(
 def _own_seeds(
     channel: Channel, graph: Neighbourhoods, threshold: int, present: Sequence[str], sealed: Mapping[str, Residues]
 ) -> list[bytes]:
-    """The seeds of the own masks of the sites in the sum, from the shares that their neighbours open."""
+    """Return the seeds of the own masks of the sites in the sum, from the shares that their neighbors open."""
     members, at, count = graph.members, graph.place_at, len(channel.sites)
     numbers = [graph.numbers[site] for site in present]
     there = np.zeros(count, dtype=bool)
@@ -446,7 +448,8 @@ def _own_seeds(
 
 
 def requests(graph: Neighbourhoods, stage: int, there: NDArray[np.bool_], held: Residues | None = None) -> Residues:
-    """What the coordinator tells sites: whom it takes to be in the sum, and, to open them, the shares sealed for each.
+    """Return the coordinator's requests: which sites it counts in the sum, and, to open them, the shares sealed for
+    each.
 
     Parameters
     ----------
@@ -473,7 +476,7 @@ def requests(graph: Neighbourhoods, stage: int, there: NDArray[np.bool_], held: 
 
 
 def _there(channel: Channel, graph: Neighbourhoods, threshold: int, present: frozenset[str]) -> NDArray[np.bool_]:
-    """Who is in the sum, by numbers. Raises PeerDropped where so few are that it would be too few around a site."""
+    """Return which sites are in the sum, by number. Raises PeerDropped if too few of a neighborhood are left."""
     if not present:
         raise PeerDropped("no site is left in the masked sum")
     _require(len(present), channel.min_sites, "sites")
@@ -494,7 +497,7 @@ def _words(secrets: Sequence[bytes], words: int = SECRET_WORDS) -> Residues:
 
 
 def _secrets(rows: NDArray[np.unsignedinteger[Any]]) -> list[bytes]:
-    """The secrets of which each row of an array is one."""
+    """Return the rows of an array as secrets."""
     return _cut(rows.tobytes(), _SECRET_BYTES)
 
 
@@ -503,7 +506,8 @@ def _cut(content: bytes, size: int) -> list[bytes]:
 
 
 def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """What it costs without dropouts: input and sealed shares up, sealed shares with who is in down, opened shares up.
+    """Return the cost without dropouts: input and sealed shares up, sealed shares and present sites down, opened shares
+    up.
 
     Parameters
     ----------
@@ -526,7 +530,7 @@ def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
 
 
 def masked(threshold: Threshold = 0.66) -> SecureSum:
-    """The protocol; it needs two sites.
+    """Return the protocol, which needs two sites.
 
     Parameters
     ----------

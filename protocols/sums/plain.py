@@ -18,7 +18,7 @@ from fedsvm.protocols.sums.ring import chunk_count, chunk_widths, chunks
 
 
 def plain_contribute(channel: Channel, vector: Residues) -> None:
-    """A site's part: send the vector as it is.
+    """Run a site's part: send the vector as it is.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def plain_contribute(channel: Channel, vector: Residues) -> None:
 
 
 def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
-    """The coordinator's part: add what the sites send; those that are lost or late are left out.
+    """Run the coordinator's part: add what the sites send, without those that are lost or late.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
 
 
 def collect_chunks(channel: Channel, shape: tuple[int, int]) -> tuple[list[dict[str, Residues]], list[str]]:
-    """What every site sends of a vector, chunk by chunk, and who sent all of it.
+    """Collect what every site sends of a vector, by chunk, and the sites that sent all of it.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def collect_chunks(channel: Channel, shape: tuple[int, int]) -> tuple[list[dict[
 
 
 def plain_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """What it costs: n messages for each chunk, all at once.
+    """Return the cost: n messages for each chunk, all at once.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ def _itself(make: Callable[..., SecureSum]) -> Callable[..., SecureSum]:
 
 
 def _accepted(offered: object, name: str) -> Callable[..., SecureSum] | None:
-    """A sum of another package has no options."""
+    """Return a constructor of another package's sum, which has no options."""
     return (lambda: offered) if isinstance(offered, SecureSum) and offered.name == name else None
 
 

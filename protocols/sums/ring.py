@@ -37,7 +37,7 @@ CHUNK = 1 << 16
 
 
 def ring_contribute(channel: Channel, vector: Residues) -> None:
-    """A site's part: the first site of the ring is the initiator, and reveals the sum to the coordinator.
+    """Run a site's part: the first site of the ring is the initiator, and sends the sum to the coordinator.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def _begin_rings(
 
 
 def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
-    """The coordinator's part: take the sum from the initiator.
+    """Run the coordinator's part: receive the sum from the initiator.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
 
 
 def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """What it costs: n messages round the ring for each chunk, and one to the coordinator.
+    """Return the cost: n messages around the ring for each chunk, and one to the coordinator.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
 
 
 def chunk_count(length: int) -> int:
-    """How many chunks a vector goes round in.
+    """Return the number of chunks of a vector.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def chunk_count(length: int) -> int:
 
 
 def chunk_widths(length: int) -> list[int]:
-    """How many columns each chunk has.
+    """Return the number of columns of each chunk.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def chunk_widths(length: int) -> list[int]:
 
 
 def chunks(vector: Residues) -> Iterator[Residues]:
-    """Views of a vector, of at most CHUNK columns each.
+    """Yield views of a vector, of at most CHUNK columns each.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def chunks(vector: Residues) -> Iterator[Residues]:
 
 
 def random_chunks(channel: Channel, vector: Residues) -> Iterator[Residues]:
-    """As many chunks of random residues as a vector has.
+    """Yield as many chunks of random residues as a vector has.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def random_chunks(channel: Channel, vector: Residues) -> Iterator[Residues]:
 
 
 def ring_sends_to(me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
-    """The successor, and of the first site the coordinator."""
+    """Return the successor, and for the first site the coordinator."""
     successor = sites[(sites.index(me) + 1) % len(sites)]
     return (successor, COORDINATOR) if me == sites[0] else (successor,)
 

@@ -45,7 +45,7 @@ def new_folder(scenario: Scenario, folder: Path | None) -> Path:
 
 def interrupted_run(folder: Path) -> AbstractContextManager[None]:
     """Return a context that ends the command with a sentence if the run in this folder is interrupted."""
-    return interrupted_as(f"Interrupted; what is known of the run is in {folder}.")
+    return interrupted_as(f"Interrupted; the known results of the run are in {folder}.")
 
 
 def show_summary(result: RunResult, folder: Path) -> None:
@@ -145,10 +145,10 @@ def _untracked(folder: Path, result: RunResult) -> str:
     try:
         track.track(folder, result)
     except Exception as error:  # noqa: BLE001 - whatever a store may raise, the run is over and written
-        return f"The run cannot be written to the tracker ({error}); all of it is in {folder}."
+        return f"The run cannot be written to the tracker ({error}); its results are in {folder}."
     return ""
 
 
 def _point_to(folder: Path) -> None:
     if (folder / "result.json").is_file():
-        errors.print(f"What is known of the run is in {visible(str(folder))}.", soft_wrap=True)
+        errors.print(f"The known results of the run are in {visible(str(folder))}.", soft_wrap=True)

@@ -116,6 +116,26 @@ def predict(
         write_new(target, text)
 
 
+@app.command()
+def export(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run.")],
+    target: Annotated[Path | None, typer.Option("--out", help="File to write (default: model.FORMAT).")] = None,
+    to: Annotated[Literal["sklearn"], typer.Option(help="Library to export to.")] = "sklearn",
+    form: Annotated[
+        Literal["skops", "joblib"],
+        typer.Option("--format", help="File format: skops runs no code when it is loaded, joblib is a pickle."),
+    ] = "skops",
+) -> None:
+    """Export the model of a run as a scikit-learn pipeline that loads without fedsvm."""
+    from fedsvm.scenarios import export
+
+    path = target or Path(f"model.{form}")
+    if path.exists():
+        raise ScenarioError([f"--out: {path} exists already; name another file."])
+    export.export(run_folder, path, form)
+    print(path)
+
+
 def _threshold(predicted: Predictions) -> str:
     return f"rows are {predicted.classes[1]!r} from a decision value of {predicted.threshold:.4g} on"
 

@@ -134,7 +134,7 @@ def _run(
 
 
 def _resume(folder: Path, shown: Presentation) -> None:
-    """Go on with a run that was killed, and show its result."""
+    """Resume a run that was killed, and show its result."""
     from fedsvm.scenarios.data import dataset
     from fedsvm.scenarios.run import resume, runner
 
@@ -181,7 +181,7 @@ def audit(
         show = _show_audit_json if as_json else _show_audit
         _run(chosen, base, folder, Presentation(show, context.find_root().obj, as_json), audit=True)
     elif changes:
-        raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
+        raise ScenarioError(["--set: is of a scenario; name one, or remove it."])
     elif sites is not None and sites > MAX_AUDITED_SITES:
         raise ScenarioError([f"--sites: must be {MAX_AUDITED_SITES} at most, since there are 2^n coalitions."])
     else:

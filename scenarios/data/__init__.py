@@ -1,4 +1,4 @@
-"""Where rows come from, and who holds what of them.
+"""The sources of rows, and their partition over sites.
 
 sources   built-in data sets and files, as columns
 files     reading them

@@ -54,7 +54,7 @@ def require_few(data: Dataset, declared: Collection[str], *, agreed: bool, memor
 
 
 def _not_meant(data: Dataset, name: str, values: NDArray[np.str_]) -> Iterator[str]:
-    """A sentence for a column that nobody wants as columns of 0 and 1: dates, identifiers, numbers with a mistake."""
+    """Yield a sentence for a column that is probably not categorical: dates, identifiers, numbers with a mistake."""
     known = [value for value in values.tolist() if value]
     if len(known) <= _FEW_VALUES:
         return
@@ -74,12 +74,12 @@ def _not_meant(data: Dataset, name: str, values: NDArray[np.str_]) -> Iterator[s
 
 
 def is_date(values: Collection[str]) -> bool:
-    """Whether most of some texts are dates."""
+    """Return whether most of some texts are dates."""
     return sum(_DATE.fullmatch(value) is not None for value in values) > _MOSTLY * len(values)
 
 
 def numbers_rows(feature: Feature) -> bool:
-    """Whether a column of numbers looks like one that tells rows apart: whole, all different, and named so, or counted.
+    """Return whether a numeric column looks like a row number: whole, all different, and named so, or consecutive.
 
     Counted: without a number left out.
     """
@@ -92,7 +92,7 @@ def numbers_rows(feature: Feature) -> bool:
 
 
 def looks_identifying(data: Dataset, feature: Feature) -> bool:
-    """Whether a column is one that `require_few` refuses as an identifier, or `warnings` suspects to be one."""
+    """Return whether `require_few` refuses a column as an identifier, or `warnings` suspects it to be one."""
     if not feature.categorical:
         return numbers_rows(feature)
     known = _known(feature)
@@ -105,13 +105,13 @@ def _known(feature: Feature) -> list[str]:
 
 
 def _decimals(data: Dataset) -> Collection[str]:
-    """The decimal marks of the files that the data are of."""
+    """Return the decimal marks of the files of the data."""
     forms = data.table.forms.values() if data.table is not None else ()
     return {form.decimal for form in forms if form.decimal is not None} or notation.POINT
 
 
 def _as_text(data: Dataset, name: str, odd: dict[str, list[str]]) -> str:
-    """A clause for a column of numbers that these cells made text."""
+    """Return a clause for a column of numbers that these cells made text."""
     values = next(feature.values for feature in data.features if feature.name == name)
     first = dict(zip(*map(np.ndarray.tolist, np.unique(values, return_index=True)), strict=True))
     in_order = {kind: sorted(cells, key=first.__getitem__) for kind, cells in odd.items()}
@@ -127,17 +127,17 @@ def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, 
     if len(values) > MAX_VALUES:
         yield (
             f"data.ignore: column {name!r} has {len(values)} different texts in {data.rows} rows, and sites can agree "
-            f"on {MAX_VALUES}; if it is an identifier, leave it out: data.ignore = [{name!r}]."
+            f"on {MAX_VALUES}; if it is an identifier, ignore it: data.ignore = [{name!r}]."
         )
     elif long := next((value for value in values.tolist() if len(value.encode()) > MAX_VALUE_BYTES), None):
         yield (
             f"data.categories.{name}: a value has {len(long.encode())} bytes, and sites can agree on "
-            f"{MAX_VALUE_BYTES}; declare the values of the column, shorten them, or leave it out by data.ignore."
+            f"{MAX_VALUE_BYTES}; declare the values of the column, shorten them, or add it to data.ignore."
         )
 
 
 def mistakes(data: Dataset) -> Iterator[str]:
-    """A sentence for each column of numbers that a typing mistake, or another notation, made text."""
+    """Yield a sentence for each column of numbers that a typing mistake, or another notation, made text."""
     for feature in data.features:
         if feature.categorical and (odd := notation.odd_among_numbers(_known(feature), _decimals(data))):
             sentence = _as_text(data, feature.name, odd)
@@ -166,7 +166,7 @@ def _warning(data: Dataset, feature: Feature, declared: Collection[str]) -> Iter
     if not is_numbers and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
         yield (
             f"Column {feature.name!r} has {len(values)} different texts in {data.rows} rows, and becomes as many "
-            "columns of 0 and 1; if it is an identifier or a date, leave it out by data.ignore."
+            "columns of 0 and 1; if it is an identifier or a date, add it to data.ignore."
         )
     if several := spelled_alike(values, declared):
         first = " and ".join(

@@ -41,13 +41,13 @@ class Rows:
     labels: FloatArray
 
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Rows:
-        """These rows only."""
+        """Return only these rows."""
         return Rows(self.numeric[indices], self.categorical[indices], self.labels[indices])
 
 
 @dataclass(frozen=True)
 class SiteShard:
-    """What one site holds: indices of rows, in its own order, names of columns, and whether it has the labels."""
+    """The data of one site: indices of rows, in its own order, names of columns, and whether it has the labels."""
 
     rows: IntArray
     columns: tuple[str, ...]
@@ -66,7 +66,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Holding:
-    """How many rows and columns a site holds."""
+    """The number of rows and columns of a site."""
 
     rows: int
     columns: int
@@ -108,28 +108,28 @@ class FederatedDataset:
         return Schema(self.numeric_columns, self.categorical_columns, self.declared)
 
     def training(self, fold: int | None, names: Sequence[str]) -> IntArray:
-        """Indices of the rows that these sites train on while `fold` is held out."""
+        """Return the indices of the rows that these sites train on while `fold` is held out."""
         held = np.sort(np.concatenate([self.shards[self.names.index(name)].rows for name in names]))
         held = held[~self.apart[held]] if len(self.apart) else held
         return held if fold is None else held[~held_out(self.folds[held], fold)]
 
     def test(self, fold: int | None) -> IntArray:
-        """Indices of the rows that are tested on while `fold` is held out; without folds, of those set apart."""
+        """Return the indices of the test rows while `fold` is held out, or without folds."""
         return self.tests[fold or 0]
 
     @property
     def sizes(self) -> Sizes:
-        """How much there is of everything."""
+        """Return the sizes of the data."""
         columns = len(self.numeric_columns) + len(self.categorical_columns)
         return Sizes(len(self.rows.labels), columns, sum(len(rows) for rows in self.tests), len(self.public))
 
     def held(self, site: str) -> Holding:
-        """How much a site holds."""
+        """Return the number of rows and columns of a site."""
         shard = self.shard(site)
         return Holding(len(shard.rows), len(shard.columns))
 
     def shard(self, site: str) -> SiteShard:
-        """What a site holds."""
+        """Return the data of a site."""
         return self.shards[self.names.index(site)]
 
     def write_partition(self, site: int, path: Path) -> None:
@@ -230,14 +230,14 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
 
 
 def _is_blind(scenario: Scenario) -> bool:
-    """Whether private rows choose nothing, with noise or without: so that the two can be compared."""
+    """Return whether private rows choose nothing, with or without noise, so that the two can be compared."""
     return scenario.algorithm.implementation.scaling == "public-rows"
 
 
 def _warnings(
     scenario: Scenario, data: Dataset, shards: Sequence[SiteShard], labels: FloatArray, classes: tuple[str, ...]
 ) -> Iterator[str]:
-    """What a user should know of the data; of private rows nothing that another row would change."""
+    """Yield warnings on the data. For private rows they do not depend on any single row."""
     if scenario.is_private:
         if scenario.data.missing == "drop":
             yield "Rows with missing values are left out, and nothing is promised of whether a row is one of them."
@@ -258,14 +258,14 @@ def _warnings(
 
 
 def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:
-    """How many columns there are once each value of a categorical one has its own."""
+    """Return the number of columns after each value of a categorical one has its own."""
     categorical = [feature for feature in data.features if feature.categorical]
     values = [declared.get(feature.name) or set(feature.values.tolist()) for feature in categorical]
     return len(data.features) - len(categorical) + sum(map(len, values))
 
 
 def _pooled(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
-    """A sentence where several classes are -1, so that one which was not meant so is seen."""
+    """Yield a sentence if several classes become -1, so that a mistake is noticed."""
     if len(classes) > 2:
         return
     others = [name for name in data.classes if name != classes[1]]
@@ -274,7 +274,7 @@ def _pooled(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
 
 
 def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, ...]) -> Rows | None:
-    """The records that attackers can think of: declared ones, or all that there can be."""
+    """Return the records that attackers can guess: the declared ones, or all that can exist."""
     settings = scenario.data
     declared = scenario.collusion.candidates if scenario.collusion is not None else None
     if declared is None and not sources.is_complete(settings.source or ""):
@@ -303,7 +303,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
 
 
 def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
-    """Indices of the public rows and of the others."""
+    """Return the indices of the public rows and of the others."""
     count = scenario.data.public
     if count >= data.rows:
         raise ScenarioError([f"data.public: {data.name} has {data.rows} rows, and some must be private; lower it."])
@@ -317,7 +317,7 @@ def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
 
 
 def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[IntArray, tuple[IntArray, ...]]:
-    """(n,), or (n, repeats), the fold that holds a row out, -1 for none, and the test rows of each, all private.
+    """Return (n,) or (n, repeats), the fold that holds a row out, -1 for none, and the test rows of each, all private.
 
     Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
     """
@@ -347,7 +347,7 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
 
 
 def _held_out_by_sites(scenario: Scenario, signs: FloatArray, shards: Sequence[SiteShard]) -> IntArray:
-    """(n,), or (n, repeats), the fold in which the site that holds a row holds it out, -1 for none."""
+    """Return (n,) or (n, repeats), the fold in which a row's site holds it out, -1 for none."""
     settings = scenario.data
     folds = np.full((len(signs), settings.repeats), NO_FOLD)
     for name, shard in zip(scenario.federation.site_names, shards, strict=True):
@@ -357,13 +357,13 @@ def _held_out_by_sites(scenario: Scenario, signs: FloatArray, shards: Sequence[S
 
 
 def own_folds_of(settings: DataSpec, labels: FloatArray, site: str, seed: int) -> IntArray:
-    """What one site holds out of its own rows, by the [data] table; labels (n,)."""
+    """Return the rows that one site holds out, by the [data] table; labels (n,)."""
     how = {"fraction": settings.test_fraction, "folds": settings.folds, "repeats": settings.repeats}
     return splits.own_folds(labels, site, seed, **how)  # type: ignore[arg-type]
 
 
 def _fold_seeds(scenario: Scenario) -> list[int]:
-    """Of each repeat of cross-validation; of the first, the scenario's own."""
+    """Return the seed of each repeat of cross-validation; the first is the scenario's own."""
     others = range(1, scenario.data.repeats)
     return [scenario.seed, *(int(np.random.default_rng([scenario.seed, 9, r]).integers(2**31)) for r in others)]
 
@@ -381,7 +381,7 @@ def _require_untold(settings: DataSpec, rows: int) -> None:
 
 
 def _apart(scenario: Scenario, labels: FloatArray, private: IntArray, tests: tuple[IntArray, ...]) -> NDArray[np.bool_]:
-    """(n,) which rows models are calibrated by: a share of each class of those that may be trained on."""
+    """Return (n,) the rows that calibrate models: a share of each class of those available for training."""
     random = np.random.default_rng([scenario.seed, 8])
     dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
     apart = np.zeros(len(labels), dtype=np.bool_)
@@ -403,7 +403,7 @@ def _apart(scenario: Scenario, labels: FloatArray, private: IntArray, tests: tup
 def _deal_rows(
     scenario: Scenario, data: Dataset, private: IntArray, tests: tuple[IntArray, ...]
 ) -> tuple[SiteShard, ...]:
-    """Disjoint rows with all columns."""
+    """Deal disjoint rows with all columns."""
     random = np.random.default_rng([scenario.seed, 1])
     names = scenario.federation.site_names
     dealt = _drawn(scenario, private if scenario.data.folds is not None else np.setdiff1d(private, tests[0]))
@@ -416,7 +416,8 @@ def _deal_rows(
 
 
 def _drawn(scenario: Scenario, rows: IntArray) -> IntArray:
-    """Those that are trained on: all, or as many as `data.rows` says, whatever they hold. Raises ScenarioError."""
+    """Return the rows to train on: all, or as many as `data.rows` requests, whatever they contain. Raises
+    ScenarioError."""
     wanted = scenario.data.rows
     if wanted is None:
         return rows
@@ -432,7 +433,7 @@ def _drawn(scenario: Scenario, rows: IntArray) -> IntArray:
 
 
 def _deal_columns(scenario: Scenario, data: Dataset) -> tuple[SiteShard, ...]:
-    """Disjoint columns, of all rows or of most of them; by identifiers every site has an order of its own."""
+    """Deal disjoint columns, of all rows or most of them. With identifiers, every site has an order of its own."""
     settings, names = scenario.data, scenario.federation.site_names
     random = np.random.default_rng([scenario.seed, 2])
     holds = splits.overlapping(data.rows, len(names), settings.overlap, random)
@@ -446,13 +447,13 @@ def _deal_columns(scenario: Scenario, data: Dataset) -> tuple[SiteShard, ...]:
 
 
 def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
-    """Those of the source; where it has none and sites are to align by them, rows are numbered."""
+    """Return the identifiers of the source. If it has none and sites align by them, rows are numbered."""
     wanted = scenario.data.align == "identifier" and scenario.data.identifier is None
     return np.array([f"record-{row + 1}" for row in range(data.rows)]) if wanted else data.identifiers
 
 
 ABOVE_MEDIAN = "above-median"
-"""What data.positive says in place of a label, where labels are numbers and those above their median are +1."""
+"""The value of data.positive for numeric labels of which those above the median are +1."""
 # fmt: off
 _POSITIVE = frozenset({
     "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",
@@ -465,12 +466,14 @@ _POSITIVE = frozenset({
 
 
 def _median_label(data: Dataset, choosing: Dataset, settings: DataSpec) -> float:
-    """The median of labels that are numbers, of the rows that may choose.
+    """Return the median of numeric labels, over the rows that may choose it.
 
     Raises ScenarioError where labels are none, or no row that may choose is above it.
     """
     if settings.classes:
-        raise ScenarioError([f'data.classes: data.positive = "{ABOVE_MEDIAN}" makes two of its own; leave it out.'])
+        raise ScenarioError(
+            [f'data.classes: data.positive = "{ABOVE_MEDIAN}" defines two classes itself; remove this key.']
+        )
     if words := [name for name in data.classes if not is_number(name)]:
         raise ScenarioError(
             [f'data.positive: "{ABOVE_MEDIAN}" is of labels that are numbers, and {data.name} has {words[0]!r}.']
@@ -492,12 +495,12 @@ def _halves(middle: float) -> tuple[str, ...]:
 
 
 def _halved(data: Dataset, middle: float) -> Dataset:
-    """The data with labels that say on which side of a number they are."""
+    """Return the data with labels that tell which side of a number they are on."""
     return replace(data, labels=np.where(data.labels.astype(np.float64) > middle, *_halves(middle)[::-1]))
 
 
 def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tuple[str, ...]:
-    """The classes by name, negative and positive where there are two: those declared, or those that the data have.
+    """Return the names of the classes, negative before positive if there are two: declared ones, or those of the data.
 
     More than two are told apart, numbers in their order and words in the alphabet's, unless one is said to be +1. Of
     two, +1 is the larger number, or the word that everybody takes for it. are_all: whether these are all rows, and not
@@ -507,7 +510,7 @@ def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tu
     declared, positive = settings.classes, settings.positive
     require_declared(data, declared)
     if absent := [name for name in declared if are_all and name not in data.classes]:
-        raise ScenarioError([f"data.classes: {data.name} has no row of {quoted(absent)}; leave it out."])
+        raise ScenarioError([f"data.classes: {data.name} has no row of {quoted(absent)}; remove it."])
     if positive is not None or len(declared or data.classes) == 2:
         return _two_classes(data, positive if positive is not None or not declared else declared[1])
     if declared:
@@ -516,7 +519,7 @@ def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tu
 
 
 def declared_classes(settings: DataSpec) -> tuple[str, ...]:
-    """The same by what is declared alone, where nobody sees all labels."""
+    """Return the classes by declaration alone, for sites that see only some labels."""
     if settings.positive is None:
         return tuple(settings.classes)
     others = [name for name in settings.classes if name != settings.positive]
@@ -530,7 +533,8 @@ def require_declared(data: Dataset, declared: Sequence[str]) -> None:
 
 
 def labels_of(data: Dataset, classes: tuple[str, ...]) -> FloatArray:
-    """(n,) +1 for the second of two classes and -1 for all else; of more, the number of each row's, -1 for none."""
+    """Return (n,) +1 for the second of two classes and -1 otherwise; for more, the number of each row's class, -1 for
+    none."""
     if len(classes) == 2:
         return np.where(data.labels == classes[1], 1.0, -1.0)
     number = {name: float(place) for place, name in enumerate(classes)}
@@ -552,7 +556,7 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
         )
     if scenario.data.calibration:
         problems.append(
-            f"data.calibration: {has}, and probabilities are of two; leave it out, or say which one is +1 by "
+            f"data.calibration: {has}, and probabilities are of two; remove it, or say which one is +1 by "
             "data.positive."
         )
     if problems:
@@ -560,7 +564,7 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
 
 
 def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
-    """(negative, positive): by name, the larger of two numbers, or the one of two words that everybody takes for +1.
+    """Return (negative, positive) by name: positive is the larger number, or the word that usually means +1.
 
     Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
     """
@@ -581,7 +585,7 @@ def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
 
 
 def obvious_positive(classes: Sequence[str]) -> str | None:
-    """Which of two classes is +1 without saying, if it is plain."""
+    """Return which of two classes is evidently +1, or None."""
     if all(map(is_number, classes)):
         return max(classes, key=float)
     known = [name for name in classes if name.lower() in _POSITIVE]
@@ -611,7 +615,7 @@ def _check_ranges(data: Dataset, ranges: dict[str, list[float]]) -> None:
 
 
 def rows_of(features: Sequence[Feature], labels: FloatArray) -> Rows:
-    """Columns side by side, numbers and text apart; labels (n,)."""
+    """Return columns side by side, numbers and text separately; labels (n,)."""
     numeric: Sequence[FloatArray] = [f.values.astype(np.float64) for f in features if not f.categorical]
     categorical = [f.values.astype(np.str_) for f in features if f.categorical]
     return Rows(

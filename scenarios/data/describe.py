@@ -46,7 +46,7 @@ class Description:
 def describe(
     source: str, label: str, split: str, sites: int, base_folder: Path, site: str | None = None
 ) -> Description:
-    """Figures of `source` and of a horizontal split into so many sites, or by the column `site`.
+    """Return figures of `source` and of a horizontal split into this number of sites, or by the column `site`.
 
     Raises ScenarioError, saying what to change.
     """
@@ -86,7 +86,7 @@ def describe(
 
 
 def _counted(table: Table, label: str, site: str | None) -> tuple[Dataset, tuple[str, ...]]:
-    """The rows that classes and sites are counted over, and what stands in the way of the complete ones, in sentences.
+    """Return the rows to count classes and sites over, and the obstacles to using all of them, in sentences.
 
     These are the complete rows, or where they will not do, all that have a class.
     """
@@ -102,7 +102,7 @@ def _counted(table: Table, label: str, site: str | None) -> tuple[Dataset, tuple
 
 
 def _parts(data: Dataset, split: str, sites: int, site: str | None) -> tuple[list[str], list[IntArray]]:
-    """Names of the sites, and the rows of each."""
+    """Return the names of the sites, and the rows of each."""
     if site is None:
         parts = splits.horizontal(split, data, sites, np.random.default_rng([0, 1]))
         return [f"site-{number}" for number in range(1, sites + 1)], parts
@@ -113,7 +113,7 @@ def _parts(data: Dataset, split: str, sites: int, site: str | None) -> tuple[lis
 
 
 def _notes(data: Dataset, label: str, site: str | None, obstacles: Sequence[str]) -> Iterator[str]:
-    """How text was read, which class would be +1, and columns that are not what they seem."""
+    """Yield how text was read, which class would be +1, and suspicious columns."""
     if data.table is not None:
         yield from text_form.notes(data.table.forms)
     spelling = sources.spelling_problem(data, label)
@@ -145,7 +145,7 @@ def _notes(data: Dataset, label: str, site: str | None, obstacles: Sequence[str]
 
 
 def _others(columns: Sequence[NDArray[Any]]) -> Iterator[Line]:
-    """Columns that are not shown one by one, by what they hold."""
+    """Yield lines for the columns that are not shown one by one, by content."""
     for kind, holds in (("f", "numbers"), ("U", "text")):
         of_kind = [values for values in columns if values.dtype.kind == kind]
         missing = sum(int(sources.gaps(values).sum()) for values in of_kind)
@@ -159,7 +159,7 @@ def _more_classes(classes: Sequence[tuple[str, int]]) -> Iterator[Line]:
 
 
 def _column(name: str, values: NDArray[Any]) -> Line:
-    """What a column holds: a range of numbers, or its most frequent values."""
+    """Return the content of a column: a range of numbers, or its most frequent values."""
     if values.dtype.kind == "U":
         known = values[values != ""]
         found = [f"{value} ({count})" for value, count in _counts(known)]
@@ -175,7 +175,7 @@ def _counts(values: NDArray[Any]) -> list[tuple[str, int]]:
 
 
 def _sites(data: Dataset, names: list[str], parts: list[IntArray], classes: Sequence[str]) -> Iterator[Line]:
-    """Rows of each site, by class; of classes that are not listed, together."""
+    """Yield the rows of each site, by class; other classes together."""
     for name, part in zip(names[:_MAX_SITES], parts, strict=False):
         counts = Counter(data.labels[part].tolist())
         listed = [counts[each] for each in classes]

@@ -50,7 +50,7 @@ _FIRST_LINES = 1000
 """By which the form of a file is found out."""
 
 _CODEC_OF_PAGES = "charmap"
-"""What Python calls the codec of cp1252 in an error."""
+"""The name of the codec of cp1252 in Python's errors."""
 
 _CONTROLS = frozenset(map(chr, range(32))) - set("\t\n\r\f")
 """Letters that no text has, but files of other kinds do."""
@@ -65,7 +65,8 @@ class _UnusableError(Exception):
 def read(
     path: Path, text: Collection[str] = (), memory_bytes: int | None = None, form: TextForm | None = None
 ) -> tuple[Columns, TextForm | None]:
-    """Every column of a file, (n,) each: float64 with NaN, or text with "" for missing values; and how it was read.
+    """Return every column of a file, (n,) each, float64 with NaN or text with "" for missing values, and the form of
+    the file.
 
     text: columns that are text whatever they look like, as it is written, NA and the like included. memory_bytes: how
     much it may take, and else what there is. form: what is told of how text is written. Raises ScenarioError.
@@ -93,7 +94,7 @@ def read(
 
 
 def _reason(error: Exception) -> str:
-    """What a library says of a file, in a line of bearable length."""
+    """Return the message of a library about a file, in one short line."""
     said = str(error).splitlines()
     reason = said[0].rstrip(".") if said else type(error).__name__
     return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
@@ -116,7 +117,7 @@ def _read(path: Path, text: Collection[str], memory_bytes: int, form: TextForm) 
 
 
 def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextForm) -> tuple[Columns, TextForm]:
-    """Raises _UnusableError naming the first line with too few or too many values."""
+    """Read a file of text. Raises _UnusableError naming the first line with too few or too many values."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -159,7 +160,7 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
 
 
 def _as_numbers(values: NDArray[Any], decimal: str) -> tuple[NDArray[Any], bool]:
-    """A column as numbers, and whether points stand between its thousands.
+    """Return a column as numbers, and whether points separate its thousands.
 
     It is text still where anything but marks of missing values, such as n/a, such points, minus signs and digits that
     are not ASCII has made it so.
@@ -175,7 +176,7 @@ def _as_numbers(values: NDArray[Any], decimal: str) -> tuple[NDArray[Any], bool]
 
 
 def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
-    """How a file is written. Raises _UnusableError for what is no text of lines, or has too many cells."""
+    """Return the form of a file. Raises _UnusableError if it is not text in lines, or has too many cells."""
     form = told.encoded(next(_chunks(path), b""), is_utf_8=lambda: _is_utf_8(path))
     beginning, cells, letters = "", 0, 0
     for text in _decoded(path, form.encoding or ""):
@@ -222,7 +223,7 @@ def _is_utf_8(path: Path) -> bool:
 
 
 def _decoded(path: Path, encoding: str) -> Iterator[str]:
-    """The text of a file, piece by piece. Raises UnicodeDecodeError, and _UnusableError for zero bytes."""
+    """Yield the text of a file in pieces. Raises UnicodeDecodeError, and _UnusableError for zero bytes."""
     decoder = codecs.getincrementaldecoder(encoding)()
     for chunk in _chunks(path):
         if b"\0" in chunk and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
@@ -252,7 +253,7 @@ def _read_parquet(path: Path, text: Collection[str], memory_bytes: int) -> Colum
 
 
 def _columns(table: Any, text: Collection[str], memory_bytes: int) -> Columns:
-    """What a table of pyarrow holds. Raises _UnusableError for columns that cannot be told apart, or hold no values."""
+    """Return the columns of a pyarrow table. Raises _UnusableError for duplicate names, or columns without values."""
     import pyarrow as pa
 
     names = table.column_names
@@ -261,13 +262,13 @@ def _columns(table: Any, text: Collection[str], memory_bytes: int) -> Columns:
     if binary := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_binary(kind)]:
         raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
     if nested := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_nested(kind)]:
-        raise _UnusableError(f"column {nested[0]!r} holds lists or records; leave it out, or give each value a column")
+        raise _UnusableError(f"column {nested[0]!r} holds lists or records; remove it, or give each value a column")
     columns = zip(names, table.itercolumns(), strict=True)
     return {name: _values(name, column, name in text, memory_bytes) for name, column in columns}
 
 
 def _values(name: str, column: Any, is_text: bool, memory_bytes: int) -> NDArray[Any]:
-    """float64 with NaN for numbers, text with "" otherwise.
+    """Return float64 with NaN for numbers, text with "" otherwise.
 
     is_text: whether whole numbers and decimals are text too, with every digit that they have.
     """

@@ -25,7 +25,7 @@ _WAY_OUT = "give the column one name in all files, or add such columns to data.i
 
 
 def read_table(settings: DataSpec, base_folder: Path) -> Table:
-    """All rows that a scenario names, those of the test last. Raises ScenarioError, saying what to change."""
+    """Return all rows that a scenario names, test rows last. Raises ScenarioError, saying what to change."""
     form = TextForm(settings.separator, settings.decimal, settings.encoding)
     text = [settings.identifier] if settings.identifier is not None else []
     if settings.sources:
@@ -41,7 +41,7 @@ def read_table(settings: DataSpec, base_folder: Path) -> Table:
 
 
 def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> Table:
-    """The rows of all sites, which are in the order of their tables. Raises ScenarioError, saying what to change.
+    """Return the rows of all sites, in the order of their tables. Raises ScenarioError, saying what to change.
 
     ignored: columns that need not be in all of them.
     """
@@ -51,7 +51,7 @@ def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> Table:
 
 
 def _by_column(table: Table, column: str, settings: DataSpec) -> Table:
-    """The table without the column that says which site a row is of, which it then knows."""
+    """Return the table without the column that names each row's site, and with the sites."""
     if column not in table.columns:
         raise ScenarioError([f"data.site: {sources.lacks(table, column)}"])
     if column in (settings.label, settings.identifier, *settings.ignore):
@@ -78,7 +78,7 @@ def require_sites(table: Table, column: str, key: str) -> None:
 
 
 def site_names(values: NDArray[np.str_]) -> NDArray[np.str_]:
-    """(n,) values of a column as names that sites can have: other letters become hyphens. Raises ScenarioError."""
+    """Return (n,) the values of a column as valid site names: other characters become hyphens. Raises ScenarioError."""
     named: dict[str, str] = {}
     for value in np.unique(values).tolist():
         plain = unicodedata.normalize("NFKD", value).encode("ascii", "ignore").decode()
@@ -91,7 +91,7 @@ def site_names(values: NDArray[np.str_]) -> NDArray[np.str_]:
 
 
 def _with_test(table: Table, test: Table, settings: DataSpec) -> Table:
-    """The rows of a table and, below them, those to test on, which are of no site."""
+    """Return the rows of a table followed by the test rows, which belong to no site."""
     columns = {name: each for name, each in test.columns.items() if name != settings.site}
     tables = {table.name: table, test.name: replace(test, columns=columns)}
     whole = _stacked("data.test_source", tables, set(settings.ignore))
@@ -100,7 +100,7 @@ def _with_test(table: Table, test: Table, settings: DataSpec) -> Table:
 
 
 def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Table:
-    """The rows of tables below each other. Raises ScenarioError for columns that not all of them have."""
+    """Return the rows of tables below each other. Raises ScenarioError for columns that some tables lack."""
     columns = {
         name: dict.fromkeys((each for each in table.columns if each not in ignored), False)
         for name, table in tables.items()
@@ -124,7 +124,7 @@ def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Table:
 
 
 def _column(name: str, tables: Mapping[str, Table]) -> NDArray[Any]:
-    """One column of all tables; of a table that has no value of it, nothing says whether it is numbers or text."""
+    """Return one column of all tables. A table without values for it does not decide between numbers and text."""
     kind = next(iter(_kinds(name, tables).values()), "f")
     return np.concatenate([_converted(table.columns[name], kind) for table in tables.values()])
 

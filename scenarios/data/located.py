@@ -12,7 +12,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 
 def located(scenario: Scenario, base_folder: Path) -> Scenario:
-    """The scenario with the names of the sites that `data.site` has, where it has that key.
+    """Return the scenario with the names of the sites in `data.site`, if it has that key.
 
     Raises ScenarioError for data that cannot be read, and for what does not go together now that sites have names.
     """
@@ -28,7 +28,7 @@ def located(scenario: Scenario, base_folder: Path) -> Scenario:
         raise ScenarioError(
             [
                 f"federation.sites: column {scenario.data.site!r} names {len(found)} sites ({listed}), got "
-                f"{federation.sites}; leave it out."
+                f"{federation.sites}; remove it."
             ]
         )
     given = scenario.model_dump(mode="json", exclude_none=True, by_alias=True)
@@ -37,6 +37,6 @@ def located(scenario: Scenario, base_folder: Path) -> Scenario:
 
 def _require_same(named: Iterable[str], found: Iterable[str], column: str) -> None:
     if without := sorted(set(named) - set(found)):
-        raise ScenarioError([f"federation.names: column {column!r} has no row of {without[0]!r}; leave the name out."])
+        raise ScenarioError([f"federation.names: column {column!r} has no row of {without[0]!r}; remove the name."])
     if unnamed := sorted(set(found) - set(named)):
         raise ScenarioError([f"federation.names: column {column!r} has rows of {unnamed[0]!r}; name it too."])

@@ -24,7 +24,7 @@ _MAX_ROWS, _MAX_COLUMNS, _MAX_MARGIN = 1_000_000, 1000, 0.5
 
 @dataclass(frozen=True)
 class Sphere:
-    """What is drawn."""
+    """The parameters of a draw."""
 
     rows: int = 10_000
     columns: int = 10
@@ -34,7 +34,7 @@ class Sphere:
 
     @classmethod
     def read(cls, source: str) -> Sphere:
-        """From "made-sphere:rows=2000,margin=0.03". Raises ScenarioError for anything else."""
+        """Parse a source such as "made-sphere:rows=2000,margin=0.03". Raises ScenarioError for anything else."""
         kinds: dict[str, Callable[[str], Any]] = {each.name: type(each.default) for each in fields(cls)}
         given: dict[str, Any] = {}
         for part in source.removeprefix(PREFIX).split(","):
@@ -60,7 +60,7 @@ class Sphere:
         return ""
 
     def columns_by_name(self) -> dict[str, NDArray[Any]]:
-        """Columns x1 …, and the label: above or below the plane."""
+        """Return the columns x1 …, and the label: above or below the plane."""
         random = np.random.default_rng([2011, self.draw])
         normal = _on_sphere(random.normal(size=(1, self.columns)))[0]
         found = np.zeros((0, self.columns))

@@ -9,7 +9,7 @@ from math import isnan, nan
 from fedsvm.scenarios.data.text_form import THOUSANDS, in_ascii
 
 GAP_MARKS = frozenset({"-", "--", "\N{EN DASH}", "\N{MINUS SIGN}", ".", "n/a", "N/A", "n.a.", "k.A.", "k. A.", "#N/A"})
-"""What people write where a number is missing, and elsewhere may mean something."""
+"""Marks that people write for a missing number, but that may have another meaning in text columns."""
 
 POINT = frozenset({"."})
 """The decimal mark of files that say nothing of it."""
@@ -28,7 +28,7 @@ _NOTATIONS = {
     "thousands mark": re.compile(_GROUPED, re.ASCII),
 }
 _BESIDE_NUMBERS = ("mark of a missing value", "bound")
-"""What says of a column neither that it is of numbers, nor that it is not."""
+"""Kinds of cells that occur both in columns of numbers and in others."""
 
 _MOSTLY = 0.9
 _MAX_CELLS = 2
@@ -36,7 +36,7 @@ _TYPING_MISTAKE = ""
 
 
 def is_number(value: str) -> bool:
-    """Whether a text can be read as a number."""
+    """Return whether a text can be read as a number."""
     try:
         float(value)
     except ValueError:
@@ -45,7 +45,7 @@ def is_number(value: str) -> bool:
 
 
 def plain_number(value: str, decimal: str) -> float | None:
-    """The number that a text is, by this decimal mark; None of others, and of numbers in another notation.
+    """Return the number that a text is, by this decimal mark, or None for other text and other notations.
 
     Where that is a comma, points between groups of three digits are none.
     """
@@ -56,7 +56,7 @@ def plain_number(value: str, decimal: str) -> float | None:
 
 
 def numbers_with_gaps(values: Sequence[str], decimal: str) -> list[float] | None:
-    """A column of plain numbers and of marks of missing values, as numbers and NaN; None of any other column."""
+    """Return a column of plain numbers and marks of missing values as numbers and NaN; None for other columns."""
     numbers = {
         value: nan if value == "" or value in GAP_MARKS else plain_number(value, decimal) for value in set(values)
     }
@@ -67,7 +67,7 @@ def numbers_with_gaps(values: Sequence[str], decimal: str) -> list[float] | None
 
 
 def odd_among_numbers(values: Collection[str], decimals: Collection[str] = POINT) -> dict[str, list[str]]:
-    """Of a column of text that is numbers but for some cells, or for their notation: these, by what they are.
+    """Return the cells that make a column of numbers text, by kind, if there are few or they share a notation.
 
     values: the distinct ones. decimals: marks that files have. Typing mistakes have the empty key; no column of numbers
     has none of all.
@@ -92,7 +92,7 @@ def _notation(value: str) -> str:
 
 
 def cells(odd: dict[str, list[str]], place: dict[str, str]) -> str:
-    """Some of these cells, the rarest kind first; place: where each value stands."""
+    """Return some of these cells as text, the rarest kind first; place: the location of each value."""
     return "; ".join(_cells_of(name, odd[name], place) for name in sorted(odd, key=lambda name: len(odd[name])))
 
 
@@ -103,9 +103,9 @@ def _cells_of(name: str, values: list[str], place: dict[str, str]) -> str:
 
 
 def ways_out(odd: dict[str, list[str]], decimals: Collection[str] = POINT) -> Iterator[str]:
-    """What to do of such cells, as clauses."""
+    """Yield clauses on how to fix such cells."""
     if odd.keys() & {_TYPING_MISTAKE, "mark of a missing value"}:
-        yield "mend these, or leave the cell empty where the value is missing"
+        yield "fix these, or leave the cell empty if the value is missing"
     if _STORED in odd:
         yield "store the column as numbers"
     if odd.keys() - {_TYPING_MISTAKE, "mark of a missing value", _STORED}:

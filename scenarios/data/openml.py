@@ -15,14 +15,14 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 
 PREFIX = "openml:"
 LABEL = "label"
-"""What the column that OpenML calls the target is called here."""
+"""The local name of the column that OpenML calls the target."""
 
 _SILENCE_S = 30.0
 _SPARSE = "sparse_arff"
 
 
 def read(source: str) -> dict[str, NDArray[Any]]:
-    """The columns of "openml:ID", (n,) each: float64 with NaN, or text with "" for missing values.
+    """Return the columns of "openml:ID", (n,) each: float64 with NaN, or text with "" for missing values.
 
     What was downloaded once is read from scikit-learn's cache (SCIKIT_LEARN_DATA, or scikit_learn_data at home),
     without a network. Raises ScenarioError, saying what to do.
@@ -86,7 +86,7 @@ def _fetched(number: int, source: str) -> Any:
 
 @contextmanager
 def _deadline() -> Iterator[None]:
-    """Sockets opened within give up after a while; scikit-learn sets no deadline of its own."""
+    """Set a timeout for sockets opened in the context; scikit-learn sets none."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_S)
     try:
@@ -96,12 +96,12 @@ def _deadline() -> Iterator[None]:
 
 
 def _named(codes: NDArray[Any], categories: list[str | None]) -> NDArray[np.str_]:
-    """Text in place of the numbers that stand for it; "" for missing values."""
+    """Return the text that numbers stand for; "" for missing values."""
     return np.array(["" if np.isnan(code) else str(categories[int(code)]) for code in codes.astype(np.float64)])
 
 
 def _label(target: NDArray[Any]) -> NDArray[Any]:
-    """Numbers as they are, all else as text."""
+    """Return numbers as they are, anything else as text."""
     if target.dtype.kind in "fiu":
         return target.astype(np.float64)
     return np.array(["" if value is None else str(value) for value in target], dtype=np.str_)

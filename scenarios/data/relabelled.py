@@ -27,14 +27,15 @@ class Relabelled:
     labels: Callable[[NDArray[np.str_]], NDArray[np.str_]]
 
     def columns(self, read: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """The file's columns, with other labels. Raises ScenarioError for a file of other columns or rows."""
+        """Return the file's columns with other labels. Raises ScenarioError for a file with other columns or rows."""
         if "label" not in read:
             raise ScenarioError([f"data.source: {self.file} must have its classes in a column called label."])
         return {**read, "label": self.labels(read["label"].astype(np.str_))}
 
 
 def _three_classes(labels: NDArray[np.str_]) -> NDArray[np.str_]:
-    """Acute lymphoblastic leukaemia of B cells and of T cells, and acute myeloid leukaemia (Golub and others 1999)."""
+    """Return labels of acute lymphoblastic leukemia of B and T cells and acute myeloid leukemia (Golub and others
+    1999)."""
     places = np.array(_T_CELL) - 1
     if len(labels) != _SAMPLES or not (labels[places] == "ALL").all():
         raise ScenarioError(["data.source: leukemia must hold Golub's 72 samples in their order, with ALL and AML."])

@@ -70,7 +70,7 @@ class Dataset:
         return len(self.labels)
 
     def place(self, row: int) -> str:
-        """Where a row, counted from 0, stands in its source, as a person counts."""
+        """Return the location of a row, given from 0, in its source, counted from 1."""
         return f"row {row + 1}" if self.table is None else self.table.place(int(self.origin[row]))
 
     @property
@@ -79,7 +79,7 @@ class Dataset:
         return sorted(set(self.labels.tolist()))
 
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
-        """The table with these rows only."""
+        """Return the table with only these rows."""
         features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
         by_row = {name: getattr(self, name) for name in ("identifiers", "sites", "tested", "weights", "origin")}
         kept = {name: values[indices] if len(values) else values for name, values in by_row.items()}
@@ -103,11 +103,11 @@ class Table:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
         return len(next(iter(self.columns.values()), ()))
 
     def place(self, row: int) -> str:
-        """Where a row, counted from 0, stands in its source, as a person counts."""
+        """Return the location of a row, given from 0, in its source, counted from 1."""
         for name, rows in self.parts:
             if row < rows:
                 return f"row {row + 1} of {name}"
@@ -138,7 +138,7 @@ def load(
     base_folder: Path,
     form: TextForm | None = None,
 ) -> Dataset:
-    """The table that `source` names: a built-in, a path (from `base_folder`, or here), a name under FEDSVM_DATA, or
+    """Return the table of `source`: built in, a path (from `base_folder`, or here), a name under FEDSVM_DATA, or
     "openml:ID".
 
     label: its label column. identifier: the column that tells its rows apart, no two the same. ignore: columns to leave
@@ -170,7 +170,7 @@ def choose(
     classes: Collection[str] | None = (),
     min_classes: int = 2,
 ) -> Dataset:
-    """What of a table is trained on, by the words that `load` takes. Raises ScenarioError, saying what to change.
+    """Return the part of a table to train on, by the arguments of `load`. Raises ScenarioError, saying what to change.
 
     weight: the column of what a row's loss is multiplied by. classes: None accepts every spelling of a label.
     min_classes: fewer must not be in the table.
@@ -212,14 +212,14 @@ def choose(
 
 
 def is_complete(source: str) -> bool:
-    """Whether the rows of a source are all the records that there can be, so that everybody can list them."""
+    """Return whether the rows of a source are all records that can exist, so that everybody can list them."""
     return source in _COMPLETE
 
 
 def read_columns(
     source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Every column that `source` has, (n,) each: float64 with NaN, or text with "" for missing values.
+    """Return every column of `source`, (n,) each: float64 with NaN, or text with "" for missing values.
 
     text: columns that are text whatever they look like; of comma-separated files as it is written, so that 007 is not
     7, and of Parquet whole numbers and decimals with all their digits. form: see `load`. Raises ScenarioError for a
@@ -229,7 +229,8 @@ def read_columns(
 
 
 def available() -> list[Available]:
-    """Every built-in data set, and every file in the folder that FEDSVM_DATA names that no built-in one hides."""
+    """Return every built-in data set, and every file in the folder of FEDSVM_DATA unless a built-in one has its
+    name."""
     listed = []
     for name, build in _BUILT_IN.items():
         columns = build()
@@ -242,7 +243,7 @@ def available() -> list[Available]:
 
 
 def data_folder() -> Path | None:
-    """The folder that FEDSVM_DATA names, if it is set."""
+    """Return the folder that FEDSVM_DATA names, if it is set."""
     named = os.environ.get(FOLDER_VARIABLE)
     return Path(named) if named else None
 
@@ -258,20 +259,20 @@ def check_folder() -> None:
 
 
 def file_name(source: str) -> str:
-    """The name, without an ending, of the file in FEDSVM_DATA's folder that a source without a path is read from."""
+    """Return the name, without suffix, of the file in FEDSVM_DATA's folder for a source without a path."""
     name = source.replace("-", "_")
     return RELABELLED[name].file if name in RELABELLED else source
 
 
 def is_there(source: str, base_folder: Path) -> bool:
-    """Whether a source can be found, without reading it; of openml.org nothing is asked."""
+    """Return whether a source can be found, without reading it. openml.org is not queried."""
     if source in _BUILT_IN or source.startswith((made.PREFIX, openml.PREFIX)):
         return True
     return file_of(source, base_folder) is not None
 
 
 def file_of(source: str, base_folder: Path) -> Path | None:
-    """The file that holds a source, where one does."""
+    """Return the file of a source, if it has one."""
     if source in _BUILT_IN:
         return None
     if source.endswith(SUFFIXES):
@@ -283,7 +284,7 @@ def file_of(source: str, base_folder: Path) -> Path | None:
 
 
 def read(source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None) -> Table:
-    """The table that `source` names, every column of it; see `read_columns`."""
+    """Return the table of `source` with every column; see `read_columns`."""
     table = _find(source, base_folder, text, form)
     named = {name: as_text(table.columns[name]) for name in text if name in table.columns}
     marked = {name: np.where(np.isin(values, MISSING_MARKS), "", values) for name, values in named.items()}
@@ -291,7 +292,7 @@ def read(source: str, base_folder: Path, text: Collection[str] = (), form: TextF
 
 
 def read_as_written(source: str, base_folder: Path, column: str, form: TextForm | None = None) -> Table:
-    """The same, with a column as it is written, whatever stands there for a missing value."""
+    """Return the table with one column as it is written, without interpreting missing values."""
     table = _find(source, base_folder, [column], form)
     written = {column: as_text(table.columns[column])} if column in table.columns else {}
     return replace(table, columns=table.columns | written)
@@ -332,7 +333,7 @@ def _read_file(path: Path, text: Collection[str], form: TextForm | None) -> Tabl
 
 
 def _searched(found: dict[str, Path]) -> str:
-    """Where names were looked for, and which were there."""
+    """Return where names were searched, and which were found."""
     folder = data_folder()
     if folder is None:
         return f"(set {FOLDER_VARIABLE} to the folder of your files)"
@@ -342,7 +343,7 @@ def _searched(found: dict[str, Path]) -> str:
 
 
 def _found() -> dict[str, Path]:
-    """Files in the folder of FEDSVM_DATA by name, hyphens as underscores."""
+    """Return the files in the folder of FEDSVM_DATA by name, hyphens as underscores."""
     folder = data_folder()
     if folder is None or not folder.is_dir():
         return {}
@@ -357,7 +358,7 @@ def _found() -> dict[str, Path]:
 
 
 def _distinct(source: str, column: str, identifiers: NDArray[np.str_]) -> NDArray[np.str_]:
-    """The identifiers, if no two are the same."""
+    """Return the identifiers if all are different."""
     names, counts = np.unique(identifiers, return_counts=True)
     if len(names) < len(identifiers):
         name = names[counts > 1][0]
@@ -396,13 +397,13 @@ def spelling_problem(data: Dataset, label: str, declared: Collection[str] = ()) 
 
 
 def lacks(table: Table, name: str) -> str:
-    """A sentence for a column that a table does not have."""
+    """Return a sentence for a column that a table does not have."""
     columns = listed(list(table.columns), _MAX_LISTED)
     return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {columns}."
 
 
 def _weights(table: Table, column: str) -> FloatArray:
-    """(n,) numbers from 0. Raises ScenarioError for others; those that are missing are NaN."""
+    """Return (n,) numbers from 0, NaN if missing. Raises ScenarioError for others."""
     values = table.columns[column]
     if values.dtype.kind != "f" or (wrong := values < 0).any() or not (values > 0).any():
         found = f"{values[wrong][0]:g}" if values.dtype.kind == "f" and wrong.any() else "text, or zeros alone"
@@ -469,7 +470,7 @@ def _complete_rows(
 
 
 def _no_complete_row(table: Table, columns: dict[str, NDArray[Any]]) -> str:
-    """A sentence for a table with gaps in every row: in which columns, that with most first."""
+    """Return a sentence for a table with gaps in every row: in which columns, most gaps first."""
     missing = sorted(((int(gaps(values).sum()), name) for name, values in columns.items()), reverse=True)
     said = [f"{name!r} lacks {count}" for count, name in missing if count]
     more = f" and {len(said) - _MAX_GAPPY} more columns" if len(said) > _MAX_GAPPY else ""
@@ -480,7 +481,7 @@ def _no_complete_row(table: Table, columns: dict[str, NDArray[Any]]) -> str:
 
 
 def gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """(n,) where a column has no value."""
+    """Return (n,) where a column has no value."""
     return np.asarray(values == "" if values.dtype.kind == "U" else np.isnan(values))
 
 
@@ -497,7 +498,7 @@ def _refuse_infinite(table: Table, columns: dict[str, NDArray[Any]]) -> None:
 
 
 def as_text(values: NDArray[Any]) -> NDArray[np.str_]:
-    """A column as text: 1 and not 1.0; "" for a missing value."""
+    """Return a column as text: 1 instead of 1.0; "" for a missing value."""
     if values.dtype.kind == "U":
         return values
     numbers = [float(value) for value in values]
@@ -516,7 +517,7 @@ def _wins(board: str, player: str) -> bool:
 
 
 def _final_boards() -> list[str]:
-    """Every board at which a game can end, x moving first, sorted."""
+    """Return every board at which a game can end, x moving first, sorted."""
     final: set[str] = set()
     going_on = {"b" * 9}
     for player in itertools.islice(itertools.cycle("xo"), 9):
@@ -529,7 +530,7 @@ def _final_boards() -> list[str]:
 
 
 def _tic_tac_toe() -> dict[str, NDArray[Any]]:
-    """All 958 boards at which tic-tac-toe can end; positive where x, who moves first, has won."""
+    """Return all 958 boards at which tic-tac-toe can end; positive if x, who moves first, has won."""
     boards = _final_boards()
     columns = {name: np.array([board[square] for board in boards]) for square, name in enumerate(SQUARES)}
     return columns | {"label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])}
@@ -539,7 +540,7 @@ CENSUS_ROWS = 30_000
 
 
 def _made_census() -> dict[str, NDArray[Any]]:
-    """Made-up people with the attributes of the hybrid SVM paper's census experiment; whose income is above the median.
+    """Return artificial people with the attributes of the hybrid SVM paper's census; label: income above the median.
 
     A stand-in that needs no file: the numbers are drawn, and say nothing of anybody.
     """

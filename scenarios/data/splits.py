@@ -1,4 +1,4 @@
-"""Which site holds which rows and columns, which rows are kept for the test, and which fold holds each out."""
+"""The splits of rows and columns over sites, test rows and folds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SEEDS = 2**32
 
 
 def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generator) -> list[IntArray]:
-    """Indices of the rows of each site: disjoint, and all rows together.
+    """Return the indices of the rows of each site: disjoint, and all rows together.
 
     random: dealt evenly. label-skew: sorted by label and cut into equal blocks, so that sites are left with one
     class. by-feature:NAME: sorted by that column and cut where its values change, into parts as equal in rows as
@@ -67,10 +67,11 @@ def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generato
 
 
 def by_site(sites: NDArray[np.str_], names: Sequence[str]) -> list[IntArray]:
-    """Indices of the rows of each site, of which each row says its own (n,). Raises ScenarioError for one without."""
+    """Return the indices of the rows of each site, from each row's site (n,). Raises ScenarioError for a site without
+    rows."""
     parts = [np.flatnonzero(sites == name) for name in names]
     if empty := [name for name, part in zip(names, parts, strict=True) if not len(part)]:
-        raise ScenarioError([f"data.site: no row is left for {empty[0]} to train on; leave the site out, or add rows."])
+        raise ScenarioError([f"data.site: no row is left for {empty[0]} to train on; remove the site, or add rows."])
     return parts
 
 
@@ -86,7 +87,7 @@ def _by_dirichlet(alpha: float, labels: NDArray[np.str_], sites: int, random: np
 
 
 def _without_empty(parts: Sequence[IntArray]) -> list[IntArray]:
-    """Parts as they are, in rising order, but that one without rows gets one of the largest part's."""
+    """Return the parts in rising order. A part without rows receives one from the largest part."""
     filled = list(parts)
     for place in [place for place, part in enumerate(filled) if not len(part)]:
         largest = max(range(len(filled)), key=lambda number: len(filled[number]))
@@ -134,7 +135,7 @@ def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:
 
 
 def _last_values(counts: IntArray, sites: int) -> IntArray:
-    """(sites - 1,) which distinct value, in rising order, is the last of each site but the last.
+    """Return (sites - 1,) which distinct value, in rising order, is the last of each site but the last.
 
     counts: (v,) rows of each distinct value. It is the value of the last row of an equal share, unless a frequent
     value would then leave a site without rows.
@@ -154,7 +155,7 @@ def _by_size(sizes: Sequence[int], rows: int, sites: int, random: np.random.Gene
 
 
 def vertical(split: str, data: Dataset, sites: Sequence[str]) -> list[tuple[str, ...]]:
-    """Names of the columns of each site: disjoint, and all columns together.
+    """Return the names of the columns of each site: disjoint, and all columns together.
 
     even: as they come, in equal numbers. columns:[[a, b], [c]]: as listed. Raises ScenarioError.
     """
@@ -186,7 +187,7 @@ def _misdealt(lists: list[tuple[str, ...]], names: list[str], source: str) -> It
 
 
 def overlapping(rows: int, sites: int, overlap: float, random: np.random.Generator) -> NDArray[np.bool_]:
-    """(sites, rows) which site holds which row: a share of `overlap` of them is everywhere, the others are not."""
+    """Return (sites, rows) which site holds which row: the share `overlap` is at all sites, the others are not."""
     holds = random.random((sites, rows)) < 0.5
     everywhere = random.permutation(rows) < round(overlap * rows)
     lucky, unlucky = random.integers(sites, size=rows), random.integers(1, sites, size=rows)
@@ -198,7 +199,7 @@ def overlapping(rows: int, sites: int, overlap: float, random: np.random.Generat
 def sites_without_a_class(
     names: Sequence[str], labels_of_site: Sequence[FloatArray], classes: tuple[str, ...]
 ) -> list[str]:
-    """A sentence for each site that lacks a class. PAN-SVM trains on sums over sites and can do with such sites."""
+    """Return a sentence for each site that lacks a class. PAN-SVM trains on sums over sites and allows this."""
     numbers = [-1.0, 1.0] if len(classes) == 2 else np.arange(len(classes)).tolist()
     sentences = []
     for name, labels in zip(names, labels_of_site, strict=True):
@@ -209,7 +210,7 @@ def sites_without_a_class(
 
 
 def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[IntArray, IntArray]:
-    """(training, test) indices with `fraction` of each class in the test; all for training when it is 0."""
+    """Return (training, test) indices with `fraction` of each class in the test; if it is 0, all train."""
     everything = np.arange(len(labels))
     if fraction == 0:
         return everything, everything[:0]
@@ -228,7 +229,7 @@ def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[In
 
 
 def _apportioned(counts: IntArray, seats: int, random: np.random.RandomState) -> IntArray:
-    """(classes,) how many of `seats` each class has: in proportion, by the largest remainders, ties drawn by lot."""
+    """Return (classes,) the share of `seats` per class: in proportion, by largest remainders, ties drawn by lot."""
     exact = counts / counts.sum() * seats
     given = np.floor(exact)
     remainders = exact - given
@@ -264,7 +265,7 @@ def _require_enough_for_test(labels: NDArray[np.str_], fraction: float) -> None:
 def own_folds(
     labels: FloatArray, site: str, seed: int, *, fraction: float, folds: int | None, repeats: int
 ) -> IntArray:
-    """(n,), or (n, repeats), the fold in which each row of one site is held out by it, -1 for none.
+    """Return (n,) or (n, repeats), the fold in which each row of one site is held out by it, -1 for none.
 
     Each class is dealt by itself, as a site knows its own rows and no others. Without folds, fold 0 has the `fraction`.
     """
@@ -281,7 +282,7 @@ def own_folds(
 
 
 def blind_test_split(rows: int, fraction: float, seed: int) -> tuple[IntArray, IntArray]:
-    """(training, test) indices of so many rows, whatever their labels are: of one that changes, nothing else does."""
+    """Return (training, test) indices that do not depend on labels: changing one label changes nothing else."""
     test = math.ceil(fraction * rows)
     if test >= rows:
         raise ScenarioError(
@@ -292,7 +293,7 @@ def blind_test_split(rows: int, fraction: float, seed: int) -> tuple[IntArray, I
 
 
 def blind_folds(rows: int, count: int, seed: int) -> IntArray:
-    """(n,) the fold, 0 … count - 1, in which each row is held out, whatever its label is."""
+    """Return (n,) the fold, 0 … count - 1, in which each row is held out, independent of its label."""
     if rows < count:
         raise ScenarioError([f"data.folds: {count} folds need as many rows, and there are {rows}; use fewer folds."])
     return np.asarray(_blindly(rows, seed) % count)
@@ -303,7 +304,7 @@ def _blindly(rows: int, seed: int) -> IntArray:
 
 
 def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
-    """(n,) the fold, 0 … count - 1, in which each row is held out; classes are spread evenly over the folds."""
+    """Return (n,) the fold, 0 … count - 1, in which each row is held out; classes are spread evenly over the folds."""
     _, rarest, rows = _rarest(labels)
     if rows < count:
         raise ScenarioError(
@@ -324,6 +325,6 @@ def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
 
 
 def _rarest(labels: NDArray[np.str_]) -> tuple[int, str, int]:
-    """How many classes there are, which has the fewest rows, and how many."""
+    """Return the number of classes, the one with the fewest rows, and their number."""
     classes, counts = np.unique(labels, return_counts=True)
     return len(classes), str(classes[counts.argmin()]), int(counts.min())

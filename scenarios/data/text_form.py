@@ -1,4 +1,4 @@
-"""How a file of text is written: what separates its columns, its decimal mark, and its encoding; told, or found out.
+"""The form of a text file: separator, decimal mark and encoding, declared or detected.
 
 A file is decoded as UTF-8 where that goes, by its byte order mark where it has one, and else as cp1252, what older
 spreadsheets of western Europe write; of the latter two, control letters give away what is no text. The separator is the
@@ -32,7 +32,7 @@ _WITH_POINTS, _MAYBE_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3}){2,}\
 
 @dataclass(frozen=True)
 class TextForm:
-    """What is told of a file's form; None of what is to be found out.
+    """The declared parts of a file's form; None for those to detect.
 
     thousands: whether a column was read with points between thousands. doubt: what may be meant otherwise, in a
     sentence; "" where nothing may.
@@ -45,14 +45,15 @@ class TextForm:
     doubt: str = ""
 
     def encoded(self, beginning: bytes, *, is_utf_8: Callable[[], bool]) -> TextForm:
-        """With an encoding, by the first bytes of the file, and whether all of it can be decoded as UTF-8."""
+        """Return the form with an encoding, from the first bytes of the file, and whether all of it decodes as
+        UTF-8."""
         if self.encoding is not None:
             return self
         marked = next((name for mark, name in _MARKS.items() if beginning.startswith(mark)), None)
         return replace(self, encoding=marked or (_UTF_8 if is_utf_8() else WESTERN))
 
     def completed(self, lines: Iterable[str]) -> TextForm:
-        """With a separator and a decimal mark, by the first lines of the file."""
+        """Return the form with a separator and a decimal mark, from the first lines of the file."""
         header, *numbers = lines
         rest = map(in_ascii, numbers)
         separator = self.separator or max(SEPARATORS, key=_outside_quotes(header).count)
@@ -65,7 +66,7 @@ class TextForm:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is what everybody expects."""
+        """True if the form is the usual one."""
         return (self.separator, self.decimal) == (",", ".") and self.encoding in (_UTF_8, "utf-8-sig")
 
     def __str__(self) -> str:
@@ -90,7 +91,7 @@ def _outside_quotes(line: str) -> str:
 
 
 def notes(forms: Mapping[str, TextForm]) -> Iterator[str]:
-    """How files were read, by their names, where that is not plain; and what may be meant otherwise."""
+    """Yield how files were read, by name, if their form is unusual, and possible misreadings."""
     for name, form in forms.items():
         if not form.is_plain:
             yield f"{name} was read as {form}."
@@ -106,7 +107,7 @@ def _has_decimal_commas(rows: Iterable[list[str]]) -> bool:
 
 
 def _doubts(names: list[str], rows: list[list[str]]) -> Iterator[str]:
-    """A sentence for each column that may be whole numbers with points between thousands."""
+    """Yield a sentence for each column that may be whole numbers with points between thousands."""
     for place, name in enumerate(names):
         values = [(number, row[place].strip()) for number, row in enumerate(rows, start=1) if place < len(row)]
         with_point = [(number, value) for number, value in values if _WITH_POINT.fullmatch(value)]

@@ -1,4 +1,4 @@
-"""What a scenario asks of sites on other hosts, and which scenarios can be run so."""
+"""The requests of a scenario to sites on other hosts, and which scenarios can run across hosts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MIN_SITES = 3
 
 
 def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]) -> Scenario:
-    """A scenario whose sites are those that are admitted, each with a file of its own.
+    """Return a scenario whose sites are the admitted ones, each with a file of its own.
 
     Raises ScenarioError for one that names rows, or that cannot be run across hosts.
     """
@@ -50,20 +50,21 @@ def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]
 
 
 def _is_blind(scenario: Scenario) -> bool:
-    """Whether private rows choose nothing. No noise covers what sites would find of test rows, so they have none."""
+    """Return whether private rows choose nothing. Noise does not cover test rows at sites, so they have none."""
     return scenario.algorithm.implementation.scaling == "public-rows"
 
 
 def _absolute(file: str, base: Path) -> Path:
-    """A file beside the scenario, wherever the run is resumed; others are looked for as sites look for theirs."""
+    """Return the absolute path of a file next to the scenario. Other files are searched for as sites search for
+    theirs."""
     path = base / file
     return path.resolve() if path.is_file() else Path(file)
 
 
 def in_words_of_hosts(problem: str, admitted: Sequence[str]) -> str:
-    """What is wrong, where a user has not written what it is about: each site brings its own rows and tests on them."""
+    """Return a problem in terms of a run across hosts, in which each site brings and tests its own rows."""
     if problem.startswith("data.source:"):
-        return "data.source: across hosts each site brings a file of its own; leave it out."
+        return "data.source: across hosts each site brings a file of its own; remove it."
     if problem.startswith("data.sources:"):
         return f"federation.names: must be the sites whose keys are admitted ({', '.join(admitted)}), or left out."
     if problem.startswith("data.tested_by:"):
@@ -74,7 +75,7 @@ def in_words_of_hosts(problem: str, admitted: Sequence[str]) -> str:
 
 
 def _problems(scenario: Scenario) -> Iterator[str]:
-    """What a run across hosts cannot do."""
+    """Yield what a run across hosts does not support."""
     data, algorithm = scenario.data, scenario.algorithm.implementation
     if isinstance(algorithm, VerticalAlgorithm):
         yield from _problems_of_columns(data)
@@ -89,7 +90,7 @@ def _problems(scenario: Scenario) -> Iterator[str]:
             "rows by data.public_source."
         )
     if _is_blind(scenario) and data.folds is not None:
-        yield "data.folds: no noise covers what sites would find of their test rows; leave it out."
+        yield "data.folds: no noise covers what sites would find of their test rows; remove it."
     if data.positive is None and not data.classes and data.partition == "horizontal":
         yield (
             "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name all "
@@ -103,20 +104,20 @@ def _problems(scenario: Scenario) -> Iterator[str]:
         settings = scenario.algorithm.settings
         yield from (f"algorithm.{said}." for said in algorithm.class_problems(settings, classes))
     if data.test_source is not None:
-        yield "data.test_source: nobody has test rows apart across hosts; leave it out."
+        yield "data.test_source: nobody has test rows apart across hosts; remove it."
     if data.calibration:
-        yield "data.calibration: across hosts no rows are set apart to calibrate models; leave it out."
+        yield "data.calibration: across hosts no rows are set apart to calibrate models; remove it."
     for name, table in {
         "faults": scenario.faults,
         "network": scenario.network,
         "collusion": scenario.collusion,
     }.items():
         if table:
-            yield f"{name}: is of simulations; leave it out (a site may rehearse a fault: fedsvm site --fault)."
+            yield f"{name}: applies to simulations; remove it (a site may test a fault: fedsvm site --fault)."
 
 
 def _problems_of_columns(data: DataSpec) -> Iterator[str]:
-    """What sites that bring columns of the same records cannot do, or must be told."""
+    """Yield what sites with columns of the same records do not support, or must be told."""
     if len(data.classes) < 2:
         yield "data.classes: is missing; most sites see no labels, so the scenario must name all that there are."
     if data.align == "identifier" and data.identifier is None:
@@ -124,6 +125,6 @@ def _problems_of_columns(data: DataSpec) -> Iterator[str]:
     if data.folds is not None:
         yield "data.folds: sites that hold columns test one model; set data.test_fraction."
     if data.split != EVEN:
-        yield "data.split: across hosts each site brings columns of its own; leave it out."
+        yield "data.split: across hosts each site brings columns of its own; remove it."
     if data.overlap < 1:
-        yield "data.overlap: across hosts the files say which records each site has; leave it out."
+        yield "data.overlap: across hosts the files say which records each site has; remove it."

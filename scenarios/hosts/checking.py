@@ -5,7 +5,10 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.errors import FederationError, StepRefused
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import exact_steps, script_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import joining
@@ -29,6 +32,12 @@ def refusals(rules: SiteRules, terms: Terms, data: str | None = None) -> list[st
         The file of the site's rows. Without it rows and columns are not checked.
     """
     found = rules.refusals(terms)
+    program = INSTALLATION.programs[terms.program]
+    policy = SitePolicy(("site",), terms, rules)
+    try:
+        policy.check_exact(exact_steps(program, script_of(program, terms)))
+    except StepRefused as error:
+        found.append(str(error).rpartition(_BY_POLICY)[2])
     try:
         rules.check_budget(terms)
     except StepRefused as error:

@@ -189,6 +189,7 @@ def site(
         list[str] | None,
         typer.Option("--fault", help="Test a failure of this site: kill:phase=train,round=5, or stall."),
     ] = None,
+    receipts: Annotated[Path, typer.Option(help="Folder for this site's receipt (fedsvm receipt).")] = Path(),
     keep: Annotated[
         Path | None,
         typer.Option(help="File for this site's part of the model (default: NAME.npz, with --serve NAME-TIME.npz)."),
@@ -239,6 +240,7 @@ def site(
                 lambda sentence: say(name, sentence),
                 rules=rules,
                 settings={"model_path": str(own.resolve())},
+                receipts=str(receipts),
                 faults=[_fault(name, number, text) for number, text in enumerate(faults or [], start=1)],
                 wait_s=seconds("--wait", wait),
                 patience_s=seconds("--patience", patience),
@@ -300,7 +302,7 @@ def check_policy(
     names: Names = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Say before a run what a policy would refuse, and why; exit with status 3 if it refuses anything."""
+    """List what a policy would refuse in a run, and why. Exit with status 3 if it refuses anything."""
     from fedsvm.scenarios.hosts.asked import read_asked
     from fedsvm.scenarios.hosts.checking import refusals
     from fedsvm.scenarios.schema.policy import read_policy

@@ -32,7 +32,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where a coordinator waits for its sites, and how long.
+    """The address at which a coordinator waits for its sites, and for how long.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def dataset_of(scenario: Scenario) -> SourceAtHosts:
 
 @contextmanager
 def listening(meeting: Meeting) -> Iterator[HubEndpoint]:
-    """The endpoint that sites connect to. Raises EndpointError."""
+    """Open the endpoint that sites connect to. Raises EndpointError."""
     keys = meeting.certificate.keys
     parties = [Party(name, "", key) for name, key in meeting.admitted.items()]
     roster = Roster([Party(COORDINATOR, meeting.listen, keys.public), *parties])
@@ -132,7 +132,8 @@ def go_on(
     *,
     version: str,
 ) -> Finished:
-    """Go on with a run that failed or whose coordinator ended: its sites, which waited or are new, come to this one.
+    """Resume a run that failed or whose coordinator ended. Its sites, waiting or restarted, connect to this
+    coordinator.
 
     Never raises for what goes wrong within the run.
     """
@@ -187,7 +188,7 @@ def _why_keys_are_refused(
 
 
 def _expect_return(journal: Journal, endpoint: HubEndpoint, site: str, party: Party) -> None:
-    """Have the journal record how a new process of a site is let in, once it takes part."""
+    """Record in the journal how a new process of a site is admitted, once it takes part."""
     journal.expect_return(site, [endpoint.tickets[site], list(party)])
 
 
@@ -208,7 +209,7 @@ def _met_now(
     tell: Callable[[str], None],
 ) -> _Met:
     """Return the sites that are there now, and how the run waits for those that it loses."""
-    sites = RemoteSites(endpoint)
+    sites = RemoteSites(endpoint, [guest.party.name for guest in guests])
     lobby.on_restarted = sites.note_restarted
 
     def restart(site: str) -> Party | None:
@@ -232,7 +233,7 @@ def _met_now(
 def _met(
     meeting: Meeting, endpoint: HubEndpoint, run: bytes, guests: Sequence[Guest], restartable: Sequence[str]
 ) -> dict[str, Any]:
-    """What another process has to know of who has come, to take this one's place."""
+    """Return what another process must know about the registered sites to take this one's place."""
     return {
         "run": run,
         "restartable": list(restartable),

@@ -1,4 +1,4 @@
-"""What a site reads of its own file, on the terms that the coordinator offers."""
+"""The data that a site reads from its own file, on the terms that the coordinator offers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 
 
 def hold(name: str, file: str, terms: Terms) -> Held:
-    """The rows of a file, or its columns where sites hold columns of the same records.
+    """Return the rows of a file, or its columns if sites hold columns of the same records.
 
     It is read as a simulation reads one that `data.sources` names.
 
@@ -78,7 +78,7 @@ def _held(settings: DataSpec, name: str, seed: int) -> Held:
 
 
 def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequence[str], classes: int) -> Partition:
-    """The rows with their columns in an order that all sites have."""
+    """Return the rows with their columns in an order that all sites share."""
     features = sorted(data.features, key=lambda feature: order.index(feature.name))
     rows = rows_of(features, labels)
     return site_partition(
@@ -123,7 +123,7 @@ def _columns_held(settings: DataSpec, name: str, seed: int) -> Held:
 
 
 def _columns_partition(settings: DataSpec, data: Dataset, seed: int, *, labelled: bool) -> Partition:
-    """The columns. Records are held out so that every site holds out the same: by their identifier, or their place."""
+    """Return the columns. All sites hold out the same records: by identifier, or by position."""
     folds = np.full(data.rows, NO_FOLD)
     if settings.align == "identifier":
         folds[_lots(data.identifiers, seed) < settings.test_fraction] = 0
@@ -144,6 +144,6 @@ def _columns_partition(settings: DataSpec, data: Dataset, seed: int, *, labelled
 
 
 def _lots(identifiers: NDArray[np.str_], seed: int) -> FloatArray:
-    """(n,) a number in [0, 1) of each identifier, the same at every site."""
+    """Return (n,) a number in [0, 1) for each identifier, the same at every site."""
     digests = [hashlib.sha256(f"{seed} {identifier}".encode()).digest() for identifier in identifiers.tolist()]
     return np.array([int.from_bytes(digest[:8], "big") / 2.0**64 for digest in digests])

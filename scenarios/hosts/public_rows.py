@@ -20,11 +20,11 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
 _PUBLIC = "public"
-"""What the file is called among those of sites."""
+"""The name of the file among those of sites."""
 
 
 def read(scenario: Scenario) -> Held | None:
-    """The coordinator's public rows, read as sites read theirs; None where the scenario names none.
+    """Return the coordinator's public rows, read as sites read theirs, or None if the scenario names none.
 
     Raises ScenarioError for a file that cannot be read, or with too few rows for what is learnt from them.
     """
@@ -54,20 +54,20 @@ def in_columns(scenario: Scenario, public: Held | None, schema: Schema) -> Rows:
     if mine != {name: name in schema.categorical for name in order}:
         raise FederationError(
             f"The public rows of {scenario.data.public_source} have other columns than the sites, who have "
-            f"{', '.join(order)}; mend the file, or have data.ignore leave the others out."
+            f"{', '.join(order)}; fix the file, or add the others to data.ignore."
         )
     held = public.partition(order)
     return Rows(held.arrays["numeric"], _texts(held), _labels(held))
 
 
 def _texts(held: Partition) -> NDArray[np.str_]:
-    """(n, q) the categorical columns of a partition."""
+    """Return (n, q) the categorical columns of a partition."""
     codes, categories = held.arrays["codes"], held.values["categories"]
     found = [np.array(values, dtype=np.str_)[codes[:, column]] for column, values in enumerate(categories)]
     return np.column_stack(found) if found else np.zeros((len(codes), 0), dtype=np.str_)
 
 
 def _labels(held: Partition) -> NDArray[np.float64]:
-    """(n,) of +1 and -1, or of more classes the number of each row's."""
+    """Return (n,) +1 and -1, or with more classes the number of each row's class."""
     labels: NDArray[np.float64] = held.arrays["labels"]
     return labels[0] if len(labels) == 1 else numbers(labels).astype(np.float64)

@@ -23,7 +23,7 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Wish:
-    """What a creator wants: in words, as a form gives them.
+    """The request of a task's creator, as text from a form.
 
     Parameters
     ----------
@@ -57,17 +57,18 @@ class Wish:
 
 
 def askable() -> list[str]:
-    """The algorithms that a task can be of."""
+    """Return the algorithms that tasks can use."""
     return [name for name, found in ALGORITHMS.loadable() if _is_askable(found)]
 
 
 def default() -> str:
-    """The algorithm that a form begins with: the first for columns of the same rows, as in the paper of the service."""
+    """Return the default algorithm of a form: the first for columns of the same rows, as in the paper of the
+    service."""
     return next(filter(is_vertical, askable()))
 
 
 def is_vertical(name: str) -> bool:
-    """Whether participants hold columns of the same rows."""
+    """Return whether participants hold columns of the same rows."""
     return isinstance(ALGORITHMS[name], VerticalAlgorithm)
 
 
@@ -77,12 +78,12 @@ def summary_of(name: str) -> str:
 
 
 def fields_of(name: str) -> list[Setting]:
-    """The settings of an algorithm, from which its form is made."""
+    """Return the settings of an algorithm, from which its form is made."""
     return settings(ALGORITHMS[name].Settings)
 
 
 def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> Scenario:
-    """The scenario of a task. Raises ScenarioError with all that is wrong."""
+    """Return the scenario of a task. Raises ScenarioError with all mistakes."""
     if wish.algorithm not in ALGORITHMS or not _is_askable(ALGORITHMS[wish.algorithm]):
         raise ScenarioError([f"algorithm.name: must be one of {', '.join(askable())}, got {wish.algorithm!r}."])
     if problems := _unsaid(wish):
@@ -118,7 +119,7 @@ def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> 
 
 
 def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
-    """The same scenario over those that came. Raises ScenarioError."""
+    """Return the same scenario over the sites that joined. Raises ScenarioError."""
     given = tomllib.loads(resolved_toml(scenario))
     given["federation"] |= {"names": list(sites), "sites": len(sites)}
     if given["data"].get("sources"):
@@ -133,7 +134,7 @@ def fewest(scenario: Scenario) -> int:
 
 
 def run_name(title: str) -> str:
-    """A name for the run of a task, of whatever its title is made."""
+    """Return a name for the run of a task, made from its title."""
     return _NOT_A_NAME.sub("-", title).strip("-._")[:60] or "task"
 
 

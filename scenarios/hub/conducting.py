@@ -36,7 +36,7 @@ from fedsvm.scenarios.schema import spec
 
 _LOGGER = logging.getLogger(__name__)
 LINGER_S = 10.0
-"""How long a coordinator that has taken in all rests before it ends; the next word runs it from its start again."""
+"""Time that an idle coordinator waits before it ends; the next message runs it from the start again."""
 
 _COORDINATORS = "coordinator.journal"
 
@@ -88,17 +88,17 @@ class Conductor:
         self._closing = threading.Event()
 
     def folder_of(self, task_id: str) -> Path:
-        """The folder of a task's run."""
+        """Return the folder of a task's run."""
         return self._folder / task_id
 
     def never_ran(self, task_id: str) -> bool:
-        """Whether the coordinator of a task was not run since this one is there, or broke off without the database."""
+        """Return whether this process has not run the coordinator of a task, or it lost the database."""
         with self._lock:
             known = self._conducted.get(task_id)
             return known is None or (known.is_over and known.broke_off)
 
     def nudge(self, task_id: str) -> None:
-        """There may be more for the coordinator of a task to take in."""
+        """Notify the coordinator of a task that there may be messages."""
         with self._lock:
             known = self._conducted.get(task_id)
             if known is not None and not known.is_over:
@@ -244,7 +244,7 @@ class Conductor:
 
 @contextmanager
 def _else_later(conducted: _Conducted) -> Iterator[None]:
-    """Without the database a coordinator breaks off and is run again: the task has not failed. Raises NothingDue."""
+    """Turn a lost database into NothingDue: the coordinator stops and is run again, and the task has not failed."""
     try:
         yield
     except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError) as error:
@@ -254,6 +254,6 @@ def _else_later(conducted: _Conducted) -> Iterator[None]:
 
 
 def _guest(who: Participant) -> Guest:
-    """A participant as a coordinator across hosts knows one."""
+    """Return a participant as a coordinator across hosts represents one."""
     party = Party(who.site, "", who.public_key, who.agreement_key)
     return Guest(party, tuple(Column(str(name), bool(categorical)) for name, categorical in who.columns or ()))

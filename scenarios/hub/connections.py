@@ -101,7 +101,7 @@ class BoundedConnection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether the client has not sent the head of a request yet."""
+        """Return whether the client has not sent the head of a request yet."""
         return self.conn.their_state is h11.IDLE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -167,7 +167,7 @@ class BoundedConnection(H11Protocol):
 
 
 def log_exhaustion_rarely(loop: asyncio.AbstractEventLoop) -> None:
-    """Have an event loop log connections that cannot be accepted in one line a minute."""
+    """Make an event loop log connections that cannot be accepted at most once a minute."""
     next_at = 0.0
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

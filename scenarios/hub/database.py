@@ -38,7 +38,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 class Base(DeclarativeBase):
-    """What all tables have in common."""
+    """The base of all tables."""
 
 
 class SignIn(Base):
@@ -117,7 +117,7 @@ class Participant(Base):
 
 
 class Letter(Base):
-    """What the coordinator says to a site, or a site to the coordinator, sealed; or that a site left.
+    """A sealed message from the coordinator to a site or back, or the note that a site left.
 
     way: told, said or left. number: among all of this way of one participant. round, place: where the coordinator said
     it; what it says there again is the same.
@@ -192,13 +192,13 @@ class Database:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """A transaction: what is done in it is done whole, or not at all."""
+        """Open a transaction that is done completely or not at all."""
         with Session(self._engine, expire_on_commit=False) as session, session.begin():
             yield session
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A transaction that changes nothing, and waits for nobody."""
+        """Open a transaction that only reads and never waits."""
         with Session(self._engine.execution_options(**{_READS: True}), expire_on_commit=False) as session:
             yield session
 
@@ -208,7 +208,7 @@ class Database:
             session.execute(sql.text("SELECT 1"))
 
     def hold(self) -> None:
-        """Still be the only hub at work on it, also where the connection that says so broke.
+        """Ensure that this is still the only hub on the database, also after a broken connection.
 
         Raises FederationError where another has come meanwhile, and OperationalError where it cannot be reached.
         """
@@ -222,24 +222,24 @@ class Database:
                 self._held = _require_only_hub(self._engine, self._shown)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         if self._held is not None:
             self._held.close()
         self._engine.dispose()
 
 
 def token() -> str:
-    """128 random bits that can stand in a link."""
+    """Return 128 random bits as text for a link."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def digest(said: str) -> bytes:
-    """What the database has of a token."""
+    """Return the digest of a token, which the database stores instead."""
     return hashlib.sha256(said.encode()).digest()
 
 
 def day(at: float) -> str:
-    """A time as people read it, in UTC."""
+    """Return a time for readers, in UTC."""
     return datetime.fromtimestamp(at, tz=UTC).strftime("%-d %B %Y, %H:%M UTC")
 
 
@@ -251,7 +251,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def _read_url(url: str) -> sql.URL:
-    """Raises FederationError."""
+    """Parse the URL of a database. Raises FederationError."""
     try:
         read = sql.make_url(url)
     except sql.exc.ArgumentError as error:
@@ -281,12 +281,12 @@ def _set_up_postgresql(connection: Any, record: Any) -> None:
 
 
 def _begin_at_once(connection: sql.Connection) -> None:
-    """A transaction that will write must not find out later that another has written."""
+    """Lock at the beginning of a transaction that will write, so that it cannot fail later."""
     connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(_READS) else "BEGIN IMMEDIATE")
 
 
 def _require_only_hub(engine: sql.Engine, shown: str) -> sql.Connection:
-    """A connection that holds the database for this hub as long as it is open; a second would send all mails too."""
+    """Open a connection that reserves the database for this hub, since a second would send all mails too."""
     connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
     if not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_HUBS})").scalar():
         connection.close()
@@ -297,7 +297,7 @@ def _require_only_hub(engine: sql.Engine, shown: str) -> sql.Connection:
 
 
 def _take_turns(connection: sql.Connection) -> None:
-    """Of transactions that write PostgreSQL has one at a time, as SQLite has; one that reads sees one moment."""
+    """Serialize writing transactions on PostgreSQL, as SQLite does. Give reading ones a snapshot."""
     is_reading = connection.get_execution_options().get(_READS)
     snapshot = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
     connection.exec_driver_sql(snapshot if is_reading else f"SELECT pg_advisory_xact_lock({_WRITERS})")

@@ -31,7 +31,7 @@ def prepare(tasks: Tasks, folder: Path) -> str:
 
 
 def _write(folder: Path) -> None:
-    """One file a participant, with a third of the columns; the first has the labels too."""
+    """Write one file per participant, with a third of the columns; the first has the labels too."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     columns = sources.read(_SOURCE, Path()).columns
     features = [name for name in columns if name != _LABEL]

@@ -1,4 +1,4 @@
-"""What participants' programs say to the hub, each word sealed: see `fedsvm.federation.visits.sealing`.
+"""The interface of the hub for participants' programs, with sealed requests: see `fedsvm.federation.visits.sealing`.
 
 A word is a msgpack table with a `verb` and what belongs to it; so is the answer, which has `refused` with a sentence
 where it comes to nothing.
@@ -45,16 +45,16 @@ _MAX_ANSWER_BYTES = 1 << 26
 _PRESENT_S, _WATCHING_S = 30.0, 60.0
 _SETTLE_S = 120.0
 _HANGING_S = 15.0
-"""How long an answer to one who watches waits for something to say."""
+"""Maximum time that an answer to a watching participant is held back until there is news."""
 Word = Mapping[str, Any]
 _UNREADABLE = (Malformed, ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException)
 
 
 class Coordinators(Protocol):
-    """What the desk needs of the conductor."""
+    """The interface of the conductor that the desk uses."""
 
     def nudge(self, task_id: str) -> None:
-        """There may be more for the coordinator of a task to take in."""
+        """Notify the coordinator of a task that there may be messages."""
 
     def settle(self, task_id: str, within_s: float) -> None:
         """Wait until the coordinator of a task has taken in all."""
@@ -87,17 +87,17 @@ class Desk:
         }
 
     def note_said(self, task_id: str) -> None:
-        """The coordinator of a task said something: those who watch look whether it is for them."""
+        """Wake watching participants after a message of a task's coordinator."""
         with self._news:
             self._news.notify_all()
 
     def knows(self, head: bytes) -> bool:
-        """Whether a request begins with the key of a participant."""
+        """Return whether a request begins with the key of a participant."""
         with self._tasks.database.reading() as session:
             return _by_key(session, head[:KEY_BYTES]) is not None
 
     def answer(self, request: bytes) -> bytes:
-        """The sealed answer to a sealed request. Raises Malformed for one that nobody sealed for this hub."""
+        """Return the sealed answer to a sealed request. Raises Malformed for one that was not sealed for this hub."""
         key, content, seal = self._answers.open(request)
         return seal(msgpack.packb(self._answer(key, content)))
 
@@ -274,7 +274,7 @@ def _text(word: Word, name: str) -> str:
 
 
 def _columns(rows: Any) -> tuple[Column, ...]:
-    """Raises Malformed."""
+    """Decode columns. Raises Malformed."""
     if not isinstance(rows, list) or not 0 < len(rows) <= _MAX_COLUMNS:
         raise Malformed("there must be columns")
     for row in rows:

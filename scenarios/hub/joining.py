@@ -14,7 +14,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,6 +28,7 @@ from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, S
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.visit import Held, described
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import visible
@@ -41,7 +43,7 @@ from fedsvm.scenarios.hosts.holding import hold
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 WORDS = "/api/words"
-_KEY, _DIARY, _MODEL = "visitor", "diary", "model.npz"
+_KEY, _DIARY, _MODEL, _RECEIPT = "visitor", "diary", "model.npz", "task.receipt"
 _ANSWER_S = 300.0
 _AGAIN_S = 0.3
 _MAY_PASS = (429, 502, 503, 504)
@@ -80,7 +82,7 @@ class Link:
 
 
 class Hub:
-    """What a visitor asks of the hub.
+    """The hub as a visitor calls it.
 
     Parameters
     ----------
@@ -97,7 +99,7 @@ class Hub:
         self._wait_s = wait_s
 
     def ask(self, verb: str, **word: Any) -> Mapping[str, Any]:
-        """The hub's answer. Raises FederationError where it cannot be reached, is another, or refuses."""
+        """Return the hub's answer. Raises FederationError if it cannot be reached, is another hub, or refuses."""
         request, opened = self._requests.seal(msgpack.packb({"verb": verb, **word}))
         try:
             answer = msgpack.unpackb(opened(self._post(request)))
@@ -183,7 +185,7 @@ class Joining:
                 return True
             task = self._joined(diary)
             terms = _terms(diary.facts["terms"])
-            held = self._held(str(task["site"]), terms)
+            held = self._held(str(task["site"]), bytes(task["run"]), terms)
             if "secret" not in diary.facts:
                 diary.note({"secret": secrets.token_bytes(SECRET_BYTES)})
             agreement = agreement_of(diary.facts["secret"], diary.facts["run"])
@@ -198,6 +200,8 @@ class Joining:
                 terms,
                 self.rules,
                 {"model_path": str((self.folder / _MODEL).resolve())},
+                str(self.folder / _RECEIPT),
+                version("fedsvm"),
             )
             try:
                 return self._carry_on(diary, visitor, held)
@@ -214,7 +218,7 @@ class Joining:
         self.tell("you have declined, and the hub knows")
 
     def _introduce(self) -> KeyPair:
-        """The keys by which the hub knows this site, made at the first visit; from here on it can be asked."""
+        """Return the keys by which the hub knows this site, created at the first visit."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{_KEY}{certificates.SECRET}"
         if not path.exists():
@@ -227,12 +231,10 @@ class Joining:
         return Diary(self.folder / _DIARY, derived(keys.secret, "diary"))
 
     def _ask_to_join(self) -> Mapping[str, Any]:
-        from importlib.metadata import version
-
         return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
 
     def _joined(self, diary: Diary) -> Mapping[str, Any]:
-        """What the task is, which at later visits must be what it was. Raises FederationError."""
+        """Return the task, which must not have changed since the first visit. Raises FederationError."""
         task = self._ask_to_join()
         said = {name: task[name] for name in ("site", "run", "terms")}
         if len(said["run"]) != RUN_ID_BYTES:
@@ -248,18 +250,27 @@ class Joining:
             )
         return task
 
-    def _held(self, name: str, terms: Terms) -> Held:
-        """What this site brings. Raises FederationError where it takes no part; what its policy forbids it declines."""
+    def _held(self, name: str, run: bytes, terms: Terms) -> Held:
+        """Return this site's data. Raises FederationError if it does not take part; declines what its policy
+        forbids."""
         try:
             self.rules.check_terms(terms)
             held = hold(name, self.data, terms)
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except OrderRefused as error:
+            self._note_declined(name, run, terms, str(error))
             self._hub.ask("decline", reason=str(error))
             raise FederationError(f"{name} does not take part: {error}") from error
         except StepRefused as error:
             raise FederationError(f"{name} cannot take part: {error}") from error
         return held
+
+    def _note_declined(self, name: str, run: bytes, terms: Terms, reason: str) -> None:
+        """Record in the receipt what was asked for, and why this site takes no part."""
+        receipt = Receipt(str(self.folder / _RECEIPT), version("fedsvm"), repeats=True)
+        receipt.asked(run, name, terms.to_fields(), asdict(self.rules))
+        receipt.declined(reason)
+        receipt.release()
 
     def _carry_on(self, diary: Diary, visitor: Visitor, held: Held) -> bool:
         standing = self._take(diary)
@@ -302,7 +313,7 @@ class Joining:
         self.tell(f"the task is over{f'; your part of the model is in {model}' if model.exists() else ''}")
 
     def _more(self, diary: Diary, standing: Mapping[str, Any]) -> Iterator[Message]:
-        """What comes in from here on."""
+        """Yield further messages."""
         while True:
             letters = list(standing["letters"])
             for letter in letters:
@@ -313,7 +324,7 @@ class Joining:
             standing = self._take(diary, acted=True)
 
     def _take(self, diary: Diary, *, acted: bool = False) -> Mapping[str, Any]:
-        """Where the task stands, and what came in. acted: on all that came in before."""
+        """Return the state of the task, and new messages. acted: all earlier messages were processed."""
         return self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
 
     def _say(self, number: int, message: Message) -> None:
@@ -335,7 +346,7 @@ def _message(letter: Any) -> Message:
 
 
 def _digest(partition: Partition) -> bytes:
-    """What tells what a site holds from anything else."""
+    """Return a digest of a site's data."""
     found = hashlib.sha256(msgpack.packb(dict(partition.values)))
     for name, array in sorted(partition.arrays.items()):
         found.update(msgpack.packb([name, array.dtype.str, list(array.shape)]) + array.tobytes())

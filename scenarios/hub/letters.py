@@ -1,4 +1,4 @@
-"""What participants and the coordinator say to each other, as it is stored: sealed, each piece bound to its place."""
+"""The stored messages between participants and the coordinator: sealed, each bound to its place."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Letters:
         self._add(session, who, LEFT, 0, (_LEAVES_AT, 0), how.encode())
 
     def told_after(self, session: Session, who: Participant, number: int, most_bytes: int) -> list[bytes]:
-        """What a site was told from a number on, and no more than so many bytes of it, but one piece at least."""
+        """Return the messages to a site from a number on, of limited size, but at least one."""
         found: list[bytes] = []
         wanted = sql.select(Letter).filter_by(participant_id=who.id, way=TOLD).where(Letter.number >= number)
         for letter in session.scalars(wanted.order_by(Letter.number).execution_options(yield_per=8)):
@@ -70,7 +70,7 @@ class Letters:
     def arrivals(
         self, session: Session, sites: dict[int, Participant], last_round: int, after: int
     ) -> Iterator[tuple[int, Arrived | Left]]:
-        """What came in of a round above the last, or before the first, with the number of each letter."""
+        """Yield messages of rounds above the last, or before the first, with their numbers."""
         task_id = next(iter(sites.values())).task_id
         of_task = sql.select(Letter).filter_by(task_id=task_id).where(Letter.way != TOLD, Letter.id > after)
         wanted = of_task.where((Letter.round == 0) | (Letter.round > last_round)).order_by(Letter.id)

@@ -89,7 +89,7 @@ class Outbox:
         self._sender = sender
 
     def put(self, session: Session, occasion: str, recipient: str, subject: str, text: str) -> None:
-        """Have a mail sent, unless there was one for this occasion."""
+        """Queue a mail, unless there was one for this occasion."""
         if session.scalar(sql.select(Mail.id).filter_by(occasion=occasion)) is not None:
             return
         sealed, now = self._vault.seal(text.encode(), occasion), time.time()
@@ -99,7 +99,7 @@ class Outbox:
         )
 
     def due(self) -> list[tuple[int, EmailMessage]]:
-        """Mails that are to be tried now, those that wait the longest first."""
+        """Return the mails to send now, the oldest first."""
         now = time.time()
         unsent = sql.select(Mail).filter_by(sent_at=None).where(Mail.try_at <= now, Mail.made_at > now - _GIVEN_UP_S)
         with self._database.reading() as session:
@@ -107,7 +107,7 @@ class Outbox:
             return [(mail.id, self._message(mail)) for mail in mails]
 
     def note(self, number: int, problem: str = "") -> None:
-        """A mail was sent; or not, and why: then it waits as long again as it is old."""
+        """Record that a mail was sent, or why not. An unsent mail then waits as long again as it is old."""
         now = time.time()
         with self._database.session() as session:
             mail = session.get_one(Mail, number)

@@ -62,12 +62,12 @@ class Caller:
 
     @property
     def form_key(self) -> str:
-        """What forms of this visitor carry, so that no other site's page can send one."""
+        """The key in this visitor's forms, without which other sites cannot send one."""
         return self.visitor.form_key.hex() if self.visitor is not None else ""
 
 
 def pages_of(hub: Hub) -> APIRouter:
-    """The pages of a hub."""
+    """Return the pages of a hub."""
     pages = Pages(hub)
     router = APIRouter()
     for method, path, page in (
@@ -91,7 +91,7 @@ def pages_of(hub: Hub) -> APIRouter:
 
 
 def _answered(hub: Hub, page: Any) -> Any:
-    """A route: read what was sent, have the page answer in a thread, and say a refusal as a page."""
+    """Return a route that reads the request, answers it in a thread, and shows a refusal as a page."""
 
     async def answer(request: Request) -> Response:
         cookie = request.cookies.get(_COOKIE, "")
@@ -111,7 +111,7 @@ def _answered(hub: Hub, page: Any) -> Any:
 
 
 def say_there_is_none(request: Request, error: Exception) -> Response:
-    """The page where there is none of this address, or none that can be asked for in this way."""
+    """Return the page for an unknown address or a wrong method."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     said = "There is no such page." if status == 404 else f"This page does not accept {request.method}."
     headers = error.headers if isinstance(error, HTTPException) else None
@@ -127,7 +127,7 @@ class Pages:
         self._sign_ins = RateLimiter(SIGN_INS_OF_CLIENT / 3600, SIGN_INS_OF_CLIENT)
 
     def home(self, caller: Caller) -> Response:
-        """The visitor's tasks, or how to sign in."""
+        """Return the visitor's tasks, or the form to sign in."""
         tasks = self._tasks.of(caller.visitor.email) if caller.visitor is not None else []
         return HTMLResponse(rendered("home", caller, title="fedsvm hub", tasks=tasks))
 
@@ -140,11 +140,11 @@ class Pages:
         return HTMLResponse(rendered("sentence", caller, title="Check your mail", said=said))
 
     def show_sign_in(self, caller: Caller, token: str) -> Response:
-        """A button, since programs that look at mails follow links too."""
+        """Return a page with a button, since programs that scan mails follow links too."""
         return HTMLResponse(rendered("sign_in", caller, title="Sign in", token=token))
 
     def sign_in(self, caller: Caller, token: str) -> Response:
-        """Know this browser by a cookie from now on."""
+        """Set a cookie that identifies this browser."""
         cookie = self._tasks.sign_in(token)
         answer = RedirectResponse("/", 303)
         is_secure = self._hub.settings.url.startswith("https:")
@@ -162,7 +162,7 @@ class Pages:
         return answer
 
     def new(self, caller: Caller, query: Mapping[str, str]) -> Response:
-        """The form of a task, made from the settings of its algorithm."""
+        """Return the form of a task, made from the settings of its algorithm."""
         _require_signed_in(caller)
         chosen = query.get("algorithm", "")
         return self._form(caller, {"algorithm": chosen if chosen in asking.askable() else asking.default()})
@@ -196,7 +196,7 @@ class Pages:
         return HTMLResponse(rendered("progress", caller, title="", task=task, **self._outcome_of(task)))
 
     def report(self, caller: Caller, number: str) -> Response:
-        """The report of a task's run, as any run has one."""
+        """Return the report of a task's run."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
         if not self._has_report(task):
             raise Refused("There is no report yet; it is written when the task ends.")
@@ -209,7 +209,7 @@ class Pages:
         return RedirectResponse(f"/tasks/{number}", 303)
 
     def invitation(self, caller: Caller, token: str) -> Response:
-        """A participant's own page, by the link of the invitation."""
+        """Return a participant's page, by the link of the invitation."""
         who = self._tasks.invitation(token)
         shown = presentation.disclosures_of(who.task)
         vertical = asking.is_vertical(shown.algorithm)
@@ -234,7 +234,7 @@ class Pages:
         return RedirectResponse(f"/join/{token}", 303)
 
     def static(self, caller: Caller, name: str) -> Response:
-        """A file of the package."""
+        """Return a file of the package."""
         if name not in _STATIC:
             raise Refused("There is no such file.")
         return FileResponse(
@@ -285,7 +285,7 @@ class Pages:
 
 
 async def _form(request: Request, url: str) -> dict[str, str]:
-    """The fields of a form that a page of this hub sent, which people reach by `url`. Raises Refused."""
+    """Return the fields of a form of this hub, which is reached at `url`. Raises Refused."""
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     is_own = origin is None or origin in (f"http://{host}", f"https://{host}", _origin_of(url))
     if not is_own or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
@@ -317,7 +317,7 @@ def _require_signed_in(caller: Caller) -> Visitor:
 
 
 def _require_form(caller: Caller) -> Visitor:
-    """Who sent a form of their own. Raises Refused."""
+    """Return the visitor who sent their own form. Raises Refused."""
     visitor = _require_signed_in(caller)
     if not hmac.compare_digest(caller.form.get("form_key", "").encode(), caller.form_key.encode()):
         raise Refused("The form has expired; reload the page and send it again.")
@@ -334,7 +334,7 @@ _WISHED = ("algorithm", "label", "positive", "negative", "sum", "test_fraction",
 
 
 def _new_task(form: Mapping[str, str]) -> NewTask:
-    """Raises Refused."""
+    """Return the task that a form describes. Raises Refused."""
     invited = [_invited(line) for line in form.get("invited", "").splitlines() if line.strip()]
     return NewTask(
         title=form.get("title", "").strip(),
@@ -372,7 +372,7 @@ def _number(form: Mapping[str, str], name: str, what: str, default: str) -> floa
 
 
 def rendered(template: str, caller: Caller, **parts: Any) -> str:
-    """A page, with every value escaped."""
+    """Return a page, with every value escaped."""
     return str(
         _environment()
         .get_template(f"{template}.html.j2")
@@ -400,7 +400,7 @@ def _environment() -> Any:
 
 
 def _choices(setting: Setting) -> list[str]:
-    """What a setting may be, where these are few words."""
+    """Return the allowed words of a setting."""
     kinds = get_args(setting.annotation)
     words = get_args(kinds[0]) if kinds else ()
     return [str(word) for word in words] if words and all(isinstance(word, str) for word in words) else []

@@ -36,7 +36,7 @@ _AFTERWARDS = {
     ("failed", "invited"): "did not answer",
     ("cancelled", "invited"): "did not answer",
 }
-"""What a participant's state is called when the task is over, by both states."""
+"""The names of a participant's states when the task is over, by both states."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ _THREADS = 200
 
 @dataclass(frozen=True)
 class Settings:
-    """What a hub is started with.
+    """The settings that a hub is started with.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class Hub:
 
 
 def _locked(folder: Path) -> int:
-    """A descriptor that keeps every other hub out of a folder, which would send all mails too."""
+    """Return a descriptor that locks a folder against other hubs, which would send all mails too."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -163,7 +163,7 @@ def _locked(folder: Path) -> int:
 
 
 def application(hub: Hub) -> FastAPI:
-    """The web application of a hub."""
+    """Return the web application of a hub."""
     from fedsvm.scenarios.hub.pages import pages_of, say_there_is_none
 
     @contextlib.asynccontextmanager
@@ -179,7 +179,7 @@ def application(hub: Hub) -> FastAPI:
 
     @app.post(WORDS)
     async def words(request: Request) -> Response:
-        """What a participant's program says, sealed."""
+        """Answer a sealed request of a participant's program."""
         try:
             body = await _word(request, hub.desk)
             answer = await run_in_threadpool(hub.desk.answer, body)
@@ -204,7 +204,7 @@ def application(hub: Hub) -> FastAPI:
 
 
 async def _word(request: Request, desk: Desk) -> bytes:
-    """A request's body, which may be long only where it begins with a key that the hub knows. Raises Malformed."""
+    """Return the body of a request. It may be long only if it begins with a known key. Raises Malformed."""
     body, most = bytearray(), MAX_STRANGERS_WORD_BYTES
     async for part in request.stream():
         body += part
@@ -232,7 +232,7 @@ class Guard:
         self._requests = RateLimiter(a_second, burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Process one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""What may happen to a task: somebody is invited, joins, declines, withdraws or never comes; it begins, and is over.
+"""The life cycle of a task: participants are invited, join, decline, withdraw or miss it; it begins and ends.
 
 inviting -> running -> completed | failed
          -> failed (too few joined) | cancelled (by its creator)
@@ -47,7 +47,7 @@ MOST_DAYS = 365
 
 
 class Refused(Exception):
-    """What somebody asks for cannot be; the sentence says why, and what to do."""
+    """The refusal of a request. The sentence says why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Invited:
 
 @dataclass(frozen=True)
 class NewTask:
-    """What a creator says of a task.
+    """The description of a task by its creator.
 
     Parameters
     ----------
@@ -129,12 +129,12 @@ class Tasks:
             self.outbox.put(session, f"sign-in {digest(path).hex()}", email, "Sign in to the task service", text)
 
     def sign_in_path(self, email: str) -> str:
-        """A path to sign in by, for who stands at the hub itself."""
+        """Return a path to sign in, for the operator of the hub."""
         with self.database.session() as session:
             return _made_sign_in(session, email)
 
     def sign_in(self, said: str) -> str:
-        """The cookie of somebody who followed the link of a mail. Raises Refused."""
+        """Return the cookie of a user who followed the link of a mail. Raises Refused."""
         now = time.time()
         with self.database.session() as session:
             found = session.scalar(sql.select(SignIn).filter_by(token=digest(said)))
@@ -152,7 +152,7 @@ class Tasks:
             session.execute(sql.delete(Visitor).filter_by(token=digest(cookie)))
 
     def visitor(self, cookie: str) -> Visitor | None:
-        """Who is signed in by a cookie."""
+        """Return the user who is signed in by a cookie."""
         with self.database.reading() as session:
             found = session.scalar(sql.select(Visitor).filter_by(token=digest(cookie)))
             return found if found is not None and found.until > time.time() else None
@@ -191,11 +191,11 @@ class Tasks:
         return number
 
     def link(self, said: str) -> str:
-        """The link of an invitation: where, by which token, and the key by which the hub is known."""
+        """Return the link of an invitation: address, token, and the key of the hub."""
         return f"{self.url}/join/{said}#{quote(self._hub_key, safe='')}"
 
     def of(self, email: str) -> list[Task]:
-        """The tasks that somebody made or was invited to, the latest first."""
+        """Return the tasks that a user created or was invited to, the latest first."""
         with self.database.reading() as session:
             invited = sql.select(Participant.task_id).filter_by(email=email)
             mine = sql.or_(Task.creator == email, Task.id.in_(invited))
@@ -205,7 +205,7 @@ class Tasks:
             return found
 
     def task(self, number: str, email: str) -> Task:
-        """A task, for one who made it or was invited to it. Raises Refused for others, and where there is none."""
+        """Return a task to its creator or an invited user. Raises Refused for others, and for an unknown task."""
         with self.database.reading() as session:
             found = session.get(Task, number)
             if found is None or email not in (found.creator, *(each.email for each in found.participants)):
@@ -215,7 +215,7 @@ class Tasks:
             return found
 
     def invitation(self, said: str) -> Participant:
-        """Who an invitation is for. Raises Refused."""
+        """Return the participant of an invitation. Raises Refused."""
         with self.database.reading() as session:
             found = session.scalar(sql.select(Participant).filter_by(token=digest(said)))
             if found is None:
@@ -226,7 +226,7 @@ class Tasks:
     # What becomes of it.
 
     def decline(self, participant_id: int, reason: str) -> None:
-        """Somebody takes no part, or no longer. Raises Refused where the task is over."""
+        """Record that a participant declines or withdraws. Raises Refused if the task is over."""
         with self.database.session() as session:
             who = session.get_one(Participant, participant_id)
             task = who.task
@@ -238,7 +238,7 @@ class Tasks:
         self.look_after(task.id, changed=True)
 
     def cancel(self, number: str, creator: str) -> None:
-        """Its creator calls a task off. Raises Refused."""
+        """Cancel a task for its creator. Raises Refused."""
         with self.database.session() as session:
             task = session.get(Task, number)
             if task is None or task.creator != creator:
@@ -256,7 +256,7 @@ class Tasks:
             self.look_after(number)
 
     def note_over(self, number: str, finished: Finished) -> None:
-        """A task's run is over."""
+        """Record that a task's run is over."""
         with self.database.session() as session:
             task = session.get_one(Task, number)
             if task.state == "running":
@@ -264,7 +264,7 @@ class Tasks:
                 self._end(session, task, state, finished.result.error or "")
 
     def look_after(self, number: str, *, changed: bool = False) -> None:
-        """The same of one task. changed: its coordinator has more to take in."""
+        """Process one task. changed: its coordinator has more messages."""
         with self.database.session() as session:
             task, now = session.get_one(Task, number), time.time()
             if task.state == "inviting":
@@ -315,7 +315,7 @@ class Tasks:
         return [joined[site] for site in found]
 
     def _miss_late(self, session: Session, task: Task, now: float) -> bool:
-        """Go on without those whose turn it was for too long; whether there are any."""
+        """Continue without participants who exceeded their turn. Return whether there are any."""
         is_changed = False
         for who in task.participants:
             if who.state == "joined" and who.due_since is not None and now - who.due_since > task.patience_s:
@@ -324,7 +324,7 @@ class Tasks:
         return is_changed
 
     def _leave(self, session: Session, who: Participant, state: str, reason: str) -> None:
-        """Somebody takes no part any longer; the coordinator goes on without, if it may."""
+        """Remove a participant from a task. The coordinator continues without them, if possible."""
         if who.state == "joined" and who.task.state == "running":
             how = {"withdrawn": "withdrew", "missed": reason}[state]
             self.letters.leave(session, who, how)
@@ -390,7 +390,7 @@ def _made_sign_in(session: Session, email: str) -> str:
 
 
 def _require_few_sign_ins(session: Session, email: str) -> None:
-    """Raises Refused if an address, or all together, had the maximum of sign-in links mailed within an hour."""
+    """Raise Refused if one address, or all together, reached the maximum of sign-in links within an hour."""
     recent = sql.select(sql.func.count()).select_from(SignIn).where(SignIn.made_at > time.time() - 3600)
     if (session.scalar(recent.filter_by(email=email)) or 0) >= _SIGN_INS_AN_HOUR:
         raise Refused(
@@ -401,7 +401,7 @@ def _require_few_sign_ins(session: Session, email: str) -> None:
 
 
 def _require_few(session: Session, creator: str, more: int, now: float) -> None:
-    """Raises Refused where a creator has too many open tasks, or too many invitations within a day."""
+    """Raise Refused if a creator has too many open tasks, or too many invitations within a day."""
     counted = sql.select(sql.func.count()).select_from(Task).where(Task.creator == creator)
     if (session.scalar(counted.where(Task.ended_at.is_(None))) or 0) >= _OPEN_TASKS:
         raise Refused(f"You have {_OPEN_TASKS} open tasks, which is the maximum; cancel one or wait until one is over.")
@@ -411,7 +411,7 @@ def _require_few(session: Session, creator: str, more: int, now: float) -> None:
 
 
 def address(said: str) -> str:
-    """An address as it is kept. Raises Refused for what is none."""
+    """Return an address in its stored form. Raises Refused if it is not an address."""
     found = said.strip().lower()
     is_short = len(found) <= _MAX_ADDRESS and len(found.partition("@")[0]) <= _MAX_LOCAL_PART
     if not is_short or not _ADDRESS.fullmatch(found):
@@ -420,7 +420,7 @@ def address(said: str) -> str:
 
 
 def scenario_text(task: Task) -> Scenario:
-    """The scenario of a task."""
+    """Return the scenario of a task."""
     return spec.validate(tomllib.loads(task.scenario))
 
 
@@ -430,7 +430,7 @@ def _how_others_left(task: Task) -> str:
 
 
 def _problems(new: NewTask) -> list[str]:
-    """What cannot be of a task, in sentences."""
+    """Return what is wrong with a task, in sentences."""
     problems = []
     if not 0 < len(new.title.strip()) <= _MAX_TITLE:
         problems.append(f"Title: must have 1 to {_MAX_TITLE} characters.")
@@ -459,5 +459,5 @@ def _problems(new: NewTask) -> list[str]:
 
 
 def vault_of(keys: KeyPair, purpose: str) -> Vault:
-    """What seals pieces of one kind in the database."""
+    """Return the vault that seals one kind of content in the database."""
     return Vault(derived(keys.secret, f"hub {purpose}"))

@@ -1,4 +1,4 @@
-"""`fedsvm explain`."""
+"""`fedsvm explain` and `fedsvm receipt`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from fedsvm.federation.text import visible
+from fedsvm.scenarios.commands.exits import FAILED
 from fedsvm.scenarios.commands.options import Changes, Names, Scenario, names_of
 from fedsvm.scenarios.commands.outputs import write_new
 from fedsvm.scenarios.console import out
@@ -35,3 +37,37 @@ def explain(
         print(json.dumps(page.to_fields(), indent=1))
     else:
         out.print(page.to_markdown(), end="", soft_wrap=True)
+
+
+@app.command()
+def receipt(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A receipt, or a folder with receipts such as a run's.")],
+    other: Annotated[
+        Path | None, typer.Argument(metavar="OTHER", help="The receipt of another site of the run, to compare.")
+    ] = None,
+    site: Annotated[str | None, typer.Option(help="The one site to show, of a folder with several.")] = None,
+    target: Annotated[Path | None, typer.Option("--html", help="Write the page as HTML to this file.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what the receipts say as JSON.")] = False,
+) -> None:
+    """Show what left a site in a run, to whom and in what form; compare the receipts of two sites.
+
+    The exit status is 3 if a receipt was changed or is not closed, or if two sites had different orders.
+    """
+    from fedsvm.scenarios.oversight import receipts
+
+    if other is not None:
+        records = [receipts.only(path, site), receipts.only(other, None)]
+        comparison = receipts.compare(*records)
+    else:
+        records, comparison = receipts.chosen(path, site), None
+    if target is not None:
+        write_new(target, receipts.rendered(records, comparison))
+        print(target)
+    elif as_json:
+        said = comparison.to_fields() if comparison else [record.to_fields() for record in records]
+        print(json.dumps(said, indent=1))
+    else:
+        pages = [comparison.to_text()] if comparison else [record.to_text() for record in records]
+        out.print(visible("\n".join(pages), keep="\n"), end="", soft_wrap=True)
+    if (comparison and comparison.differences) or not (comparison or all(record.is_whole for record in records)):
+        raise typer.Exit(FAILED)

@@ -1,4 +1,4 @@
-"""What would leave a site in a run of a scenario: a page that is generated from the script of the agreed terms."""
+"""An explanation of what would leave a site in a run, generated from the script of the agreed terms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 HEAD = ("step", "what", "numbers", "times")
 _SHAPE = re.compile(
-    r"^(?:Return )?(?P<shape>\((?:[^()]|\([^()]*\))*\))(?:, or [^:]*| or \([^)]*\))?[:,]?\s*(?P<rest>.*)$"
+    r"^(?:Return (?:the )?)?(?P<shape>\((?:[^()]|\([^()]*\))*\))(?:, or [^:]*| or \([^)]*\))?[:,]?\s*(?P<rest>.*)$"
 )
 _LETTERS = {
     "p": "columns after encoding",
@@ -79,7 +79,7 @@ class Leaving:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What would leave a site.
+    """The values that would leave a site.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a person looks at.
+"""The reports for users.
 
 live        a panel on a terminal, plain lines elsewhere
 summary     the end of a run in a few lines

@@ -1,4 +1,4 @@
-"""The cards of a run: the figures that are looked for first, for the report and for notebooks."""
+"""The cards of a run: its most important figures, for the report and for notebooks."""
 
 from __future__ import annotations
 
@@ -18,30 +18,28 @@ _QUIET, _LARGE = "opacity:.7;font-size:.8em", "font-size:1.4em;font-weight:600"
 
 
 def cards(result: RunResult) -> Iterator[dict[str, str]]:
-    """Yield the figures that are looked for first: name, value, and a remark."""
+    """Yield the most important figures: name, value, and a remark."""
     if (metrics := result.metrics) is not None:
         several = len(metrics.folds) > 1
         spread = statistics.stdev(fold.accuracy for fold in metrics.folds) if several else 0.0
         aside = f"± {100 * spread:.2f} over {dealt(result)}" if several else "on the test rows"
         if not several and metrics.majority_accuracy is not None:
-            aside = f"{percent(metrics.majority_accuracy)} by the majority class"
+            aside = f"{percent(metrics.majority_accuracy)} for the majority class"
         aside += _within(metrics, "accuracy")
         yield {"name": "accuracy", "value": percent(metrics.accuracy), "beside": aside}
         if metrics.auc is not None:
             areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
-            of = (
-                "mean over classes, each against the others" if metrics.confusion_matrix else "area under the ROC curve"
-            )
+            of = "mean over classes, one against the rest" if metrics.confusion_matrix else "area under the ROC curve"
             aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else of
             aside += of_fewer(metrics, "auc") + _within(metrics, "auc")
             yield {"name": "AUC", "value": area(metrics.auc), "beside": aside}
         if (share := metrics.binary_accuracy) is not None and metrics.f1 is not None:
-            aside = f"mean over classes; each against the others right for {100 * share:.1f} %"
+            aside = f"mean over classes; one against the rest correct for {100 * share:.1f} %"
             yield {"name": "F1", "value": f"{metrics.f1:.3f}", "beside": aside}
         for name, share in (("sensitivity", metrics.sensitivity), ("specificity", metrics.specificity)):
             if share is not None:
                 of = "positive" if name == "sensitivity" else "negative"
-                aside = f"of the {of} rows called so{of_fewer(metrics, name)}{_within(metrics, name)}"
+                aside = f"share of {of} rows found{of_fewer(metrics, name)}{_within(metrics, name)}"
                 yield {"name": name, "value": f"{100 * share:.1f} %", "beside": aside}
     if (pooled := result.centralised) is not None:
         aside = "all rows in one place" if result.alignment is None else "all columns in one place"
@@ -49,7 +47,11 @@ def cards(result: RunResult) -> Iterator[dict[str, str]]:
     if result.privacy is not None:
         yield {"name": "epsilon", "value": f"{result.privacy.epsilon:g}", "beside": result.privacy.mechanism}
     if result.model is not None and result.model.gap is not None:
-        yield {"name": "certified gap", "value": f"{result.model.gap:.1e}", "beside": "above the optimum at most"}
+        yield {
+            "name": "certified gap",
+            "value": f"{result.model.gap:.1e}",
+            "beside": "maximum distance from the optimum",
+        }
     if (cost := result.cost) is not None:
         carried = cost.predicted_wire_bytes if cost.wire_bytes is None else cost.wire_bytes
         yield {"name": "on the wire", "value": human_bytes(carried), "beside": f"{cost.messages} messages"}
@@ -65,7 +67,7 @@ def _within(metrics: Metrics, name: str) -> str:
 
 
 def of_fewer(metrics: Metrics, name: str) -> str:
-    """Return of how many folds a measure is; an empty text if all have it."""
+    """Return the number of folds that have a measure, if some lack it."""
     known, folds = metrics.folds_with(name), len(metrics.folds)
     return f", of the {known} of {folds} folds that have it" if known < folds else ""
 

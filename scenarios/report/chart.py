@@ -60,13 +60,13 @@ Number = Callable[[float], str]
 
 
 def colour(index: int) -> str:
-    """The colour of the nth series."""
+    """Return the color of the nth series."""
     return f"var(--c{index % len(COLOURS)})"
 
 
 @dataclass(frozen=True)
 class Style:
-    """How a series is drawn."""
+    """The drawing style of a series."""
 
     colour: str
     dash: str = ""
@@ -74,19 +74,19 @@ class Style:
 
 
 def style(number: int) -> Style:
-    """Of the nth of many series: no two of the first thirty look alike."""
+    """Return the style of the nth of many series. The first thirty all differ."""
     return Style(colour(number), DASHES[number // len(COLOURS) % len(DASHES)], SHAPES[number % len(SHAPES)])
 
 
 def shortened(name: str, letters: int) -> str:
-    """The name without what a page cannot show, cut where it would leave no room."""
+    """Return a name with unprintable characters escaped, cut to a length."""
     shown = visible(name)
     return shown if len(shown) <= letters else f"{shown[: letters - 1]}…"
 
 
 @dataclass(frozen=True)
 class Axis:
-    """What is measured along an axis, and how a figure of it is written."""
+    """The quantity along an axis, and the format of its numbers."""
 
     label: str
     is_log: bool = False
@@ -149,7 +149,7 @@ class Chart:
         return element("svg", told + self.body, viewBox=box, role="img", data_plot="")
 
     def file(self) -> str:
-        """A file of its own: black on white, with the title above and the keys below."""
+        """Return a separate SVG file: black on white, with title and keys."""
         below, row = [], -1
         for key, x, row in _set_in_rows(self.keys, self.width):
             y = self.height + 16 + 18 * row
@@ -178,7 +178,7 @@ class Chart:
 
 
 def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
-    """An element of a picture, around what it contains, which must be escaped already.
+    """Return an element of a picture around its content, which must be escaped already.
 
     attributes: by their names with underscores; None is left out. All are escaped.
     """
@@ -195,7 +195,7 @@ def _attribute(value: str | float) -> str:
 
 
 def text(x: float, y: float, words: str, *, halo: bool = False, **attributes: str | float | None) -> str:
-    """Words at a place. halo: with the ground around them, over lines that run through."""
+    """Return text at a position. halo: outline it with the background color, over lines."""
     around: dict[str, str | float] = {}
     if halo:
         around = {"paint_order": "stroke", "stroke": PAPER, "stroke_width": 4, "stroke_linejoin": "round"}
@@ -213,7 +213,7 @@ def lines(
     has_diagonal: bool = False,
     names: Sequence[str] = (),
 ) -> Chart:
-    """Lines, or points, over an axis of numbers; over one of `names`, x is the place of a name among them.
+    """Draw lines or points over an axis of numbers, or over `names`, of which x is the position.
 
     has_diagonal: where two shares are the same; both axes then hold all from 0 to 1.
     """
@@ -247,7 +247,7 @@ def lines(
 
 
 def boxes(title: str, caption: str, x: str, y: Axis, values: Mapping[str, Sequence[float]]) -> Chart:
-    """A box for each name: quartiles, the median across it, and whiskers to the farthest values within 1.5 boxes.
+    """Draw a box for each name: quartiles, median, and whiskers to the farthest values within 1.5 boxes.
 
     What lies beyond is a mark of its own. x: what the names are of.
     """
@@ -306,7 +306,7 @@ class Column:
 
 
 def columns(title: str, caption: str, x: Axis, y: Axis, drawn: Sequence[Column]) -> Chart:
-    """Columns beside each other; of very many, the highest of neighbours."""
+    """Draw columns side by side. If there are very many, draw the highest of neighbors."""
     step = max(1, math.ceil(len(drawn) / _MAX_MARKS))
     shown = [max(drawn[first : first + step], key=lambda each: each.y) for first in range(0, len(drawn), step)]
     low, high = min(each.x for each in shown), max(each.x for each in shown)
@@ -339,7 +339,7 @@ def columns(title: str, caption: str, x: Axis, y: Axis, drawn: Sequence[Column])
 def bars(
     title: str, caption: str, number: Number, rows: Mapping[str, Mapping[str, float]], colours: Mapping[str, str]
 ) -> Chart:
-    """A bar for each row, made of parts, its name above it and its total beside it."""
+    """Draw a bar for each row, made of parts, with its name above and its total at its end."""
     largest = max((sum(parts.values()) for parts in rows.values()), default=0) or 1
     ends = [number(sum(parts.values())) for parts in rows.values()]
     room = WIDTH - 14 - _LETTER * max(map(len, ends), default=0)
@@ -382,7 +382,7 @@ class Strike:
 def spans(
     title: str, caption: str, x: Axis, rows: Mapping[str, Sequence[Span]], strikes: Sequence[Strike] = ()
 ) -> Chart:
-    """A strip of time for each row, and what struck it."""
+    """Draw a strip of time for each row, and the events in it."""
     names = {name: shortened(name, 20) for name in rows}
     left = _beside(list(names.values()), label=False)
     end = max((span.end for each in rows.values() for span in each), default=1.0)
@@ -427,7 +427,7 @@ class _Scale:
 
     @classmethod
     def over(cls, values: Sequence[float], axis: Axis) -> _Scale:
-        """A range that holds all the values, and ends at ticks where that costs little."""
+        """Return a range that contains all values, and ends at ticks if that costs little room."""
         known = [value for value in values if not axis.is_log or value > 0] or [1.0]
         low, high = min(known), max(known)
         if axis.is_log:
@@ -472,7 +472,7 @@ def _tick(axis: Axis, value: float) -> str:
 
 
 def _beside(labels: Sequence[str], *, label: bool = True) -> float:
-    """Room to the left: for the ticks' labels, and the axis' own, which stands on its side."""
+    """Return the room on the left for the labels of ticks and of the axis."""
     return (20 if label else 0) + 9 + _LETTER * max(map(len, labels), default=0)
 
 
@@ -491,7 +491,7 @@ def _frame(x: Axis, y: Axis, across: _Scale, up: _Scale, marks: Sequence[tuple[f
 
 
 def _across(x: Axis, across: _Scale, bottom: float, marks: Sequence[tuple[float, str]] | None = None) -> str:
-    """The horizontal axis, with ticks, or with marks at names."""
+    """Draw the horizontal axis, with ticks, or with marks at names."""
     body = [element("line", x1=across.start, x2=across.end, y1=bottom, y2=bottom, stroke="var(--grey)")]
     for tick, label in marks if marks is not None else [(tick, _tick(x, tick)) for tick in _whole(across.ticks(), x)]:
         at = across(tick)
@@ -502,12 +502,12 @@ def _across(x: Axis, across: _Scale, bottom: float, marks: Sequence[tuple[float,
 
 
 def _whole(ticks: Sequence[float], axis: Axis) -> list[float]:
-    """Of an axis that counts, no tick between two numbers."""
+    """Return the ticks of a counting axis that are whole numbers."""
     return [tick for tick in ticks if axis.number(tick)]
 
 
 def whole(value: float) -> str:
-    """A count; nothing of what is none."""
+    """Return a count as text, empty for a fraction."""
     return f"{value:.0f}" if abs(value - round(value)) < 1e-6 else ""
 
 
@@ -532,7 +532,7 @@ def _series(number: int, of: Series, across: _Scale, up: _Scale, x: Axis, y: Axi
 
 
 def _outline(shape: Shape, x: float, y: float, size: float) -> str:
-    """The path around a mark."""
+    """Return the path around a mark."""
     if shape == "square":
         return f"M{x - size:.1f} {y - size:.1f}h{2 * size:.1f}v{2 * size:.1f}h{-2 * size:.1f}z"
     if shape == "diamond":
@@ -545,7 +545,7 @@ def _outline(shape: Shape, x: float, y: float, size: float) -> str:
 
 
 def _thinned(of: Series) -> Series:
-    """At most so many points, the first and the last among them."""
+    """Return a limited number of points, including the first and the last."""
     if len(of.points) <= _MAX_MARKS:
         return of
     last = len(of.points) - 1
@@ -555,7 +555,7 @@ def _thinned(of: Series) -> Series:
 
 
 def _set_in_rows(keys: Sequence[Key], width: float) -> Iterator[tuple[Key, float, int]]:
-    """Keys one after the other, each with where it stands: how far to the right, and in which row."""
+    """Yield keys with their positions: distance from the left, and row."""
     x, row = 8.0, 0
     for key in keys:
         wide = 36 + _LETTER * len(key.name)

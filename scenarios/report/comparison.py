@@ -56,7 +56,7 @@ MEASURES: Mapping[str, Measure] = {
     "brier": Measure("Brier score", "metrics.brier", area, -1),
     "calibration_slope": Measure("calibration slope", "metrics.calibration_slope", _plain),
     "calibration_intercept": Measure("calibration intercept", "metrics.calibration_intercept", _plain),
-    "binary_accuracy": Measure("accuracy of one class against the others", "metrics.binary_accuracy", percent),
+    "binary_accuracy": Measure("accuracy of one class against the rest", "metrics.binary_accuracy", percent),
     "threshold": Measure("threshold", "metrics.threshold", _plain),
     "pooled_accuracy": Measure("accuracy of pooled rows", "centralised.accuracy", percent),
     "pooled_auc": Measure("AUC of pooled rows", "centralised.auc", area),
@@ -68,16 +68,16 @@ MEASURES: Mapping[str, Measure] = {
     "messages": Measure("messages", "cost.messages", whole, -1),
     "payload_bytes": Measure("payload", "cost.payload_bytes", human_bytes, -1),
     "wire_bytes": Measure("on the wire", "cost.wire_bytes", human_bytes, -1),
-    "control_bytes": Measure("orders and answers", "cost.control.wire_bytes", human_bytes, -1),
+    "control_bytes": Measure("requests and replies", "cost.control.wire_bytes", human_bytes, -1),
     "epsilon": Measure("epsilon", "privacy.epsilon", _plain),
     "train_s": Measure("training time", "timing.train_s", human_seconds, -1),
-    "total_s": Measure("time in all", "timing.total_s", human_seconds, -1),
+    "total_s": Measure("total time", "timing.total_s", human_seconds, -1),
 }
-"""What is known of a run whatever it trains, by the names that a sweep has them by."""
+"""The measures of any run, by their names in sweeps."""
 
 
 def measure(name: str) -> Measure:
-    """A measure by its name; a figure of an algorithm is one too."""
+    """Return a measure by its name, which may be a figure of an algorithm."""
     return MEASURES.get(name) or Measure(name.replace("_", " "), "", _plain)
 
 
@@ -91,12 +91,12 @@ class Run:
     group: str
 
     def value(self, measured: Measure) -> Any:
-        """A figure of the run; None where it does not apply."""
+        """Return a figure of the run; None if it does not apply."""
         return figure(self.result, measured)
 
 
 def figure(result: RunResult, measured: Measure) -> Any:
-    """A figure of a result; None where it does not apply."""
+    """Return a figure of a result; None if it does not apply."""
     found: Any = result
     for name in measured.place.split("."):
         found = getattr(found, name) if found is not None else None
@@ -104,7 +104,7 @@ def figure(result: RunResult, measured: Measure) -> Any:
 
 
 def render(folders: Sequence[Path]) -> str:
-    """A page that compares runs. Raises ScenarioError for a folder without a run."""
+    """Return a page that compares runs. Raises ScenarioError for a folder without a run."""
     runs = [Run(folder.name, folder, read_result(folder), folder.name) for folder in folders]
     return page(f"{len(runs)} runs", runs, changed_keys([run.result.scenario for run in runs]), [])
 
@@ -138,7 +138,7 @@ def page(
 
 
 def changed_keys(scenarios: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Keys that differ between scenarios, each with its value in all of them; None where one has it not.
+    """Return the keys that differ between scenarios, with their values in all of them; None if one lacks the key.
 
     The name of a scenario is no difference where something else is.
     """
@@ -157,7 +157,7 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _rows(runs: Sequence[Run], changed: Mapping[str, Sequence[Any]], known: Sequence[Measure]) -> list[dict[str, Any]]:
-    """A line of the table for each run: what is different about it, and its figures, the best of them marked."""
+    """Return a row for each run: its different keys, and its figures, the best of them marked."""
     best = {each.name: _best(runs, each) for each in known}
     return [
         {
@@ -171,7 +171,7 @@ def _rows(runs: Sequence[Run], changed: Mapping[str, Sequence[Any]], known: Sequ
 
 
 def _told(value: Any) -> str:
-    """A value of a scenario as a table has room for it."""
+    """Return a value of a scenario as short text for a table."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list):
@@ -183,7 +183,7 @@ def _told(value: Any) -> str:
 
 
 def _best(runs: Sequence[Run], each: Measure) -> float | None:
-    """The best that a completed run came to; None where nothing is better, or all are alike."""
+    """Return the best value of completed runs; None if none is better, or all are equal."""
     values = [run.value(each) for run in runs if run.result.status == "completed" and run.value(each) is not None]
     if not each.better or len(set(values)) < 2:
         return None
@@ -202,14 +202,14 @@ def _figure(run: Run, each: Measure, best: float | None) -> dict[str, Any]:
 
 
 def _spread(runs: Sequence[Run], known: Sequence[Measure]) -> list[list[str]]:
-    """Least and largest of each figure, over the runs that completed."""
+    """Return minimum and maximum of each figure over the completed runs."""
     values = [[run.value(each) for run in runs if run.result.status == "completed"] for each in known]
     there = [[value for value in each if value is not None] for each in values]
     if len(runs) < 3:
         return []
     return [
         [name, *(each.written(of(value)) if value else "" for each, value in zip(known, there, strict=True))]
-        for name, of in (("least", min), ("largest", max))
+        for name, of in (("minimum", min), ("maximum", max))
     ]
 
 
@@ -232,12 +232,12 @@ def _repeated(repeated: Mapping[str, Sequence[Run]], known: Sequence[Measure]) -
 
 
 def _styles(runs: Sequence[Run]) -> dict[str, Style]:
-    """How each group of runs is drawn."""
+    """Return the style of each group of runs."""
     return {group: style(number) for number, group in enumerate(dict.fromkeys(run.group for run in runs))}
 
 
 def _convergence(runs: Sequence[Run]) -> Chart | None:
-    """The gap of each run by iteration; of one with folds, of the first."""
+    """Draw the gap of each run by iteration; with folds, of the first."""
     series, styles = [], _styles(runs)
     for run in runs[:_MAX_LINES]:
         curves = gap_curves(read_log(run.folder), run.result.model.gap if run.result.model else None)
@@ -251,7 +251,7 @@ def _convergence(runs: Sequence[Run]) -> Chart | None:
     only = f" The first {_MAX_LINES} of {len(runs)} runs." if len(runs) > _MAX_LINES else ""
     return lines(
         "Convergence",
-        f"How far each model is above the optimum at most, by its certificate; with folds, of the first.{only}",
+        f"Certified maximum distance of each model from the optimum; with folds, of the first.{only}",
         Axis("iteration", number=whole),
         Axis("certified relative gap", is_log=True),
         series,
@@ -276,8 +276,8 @@ def _bytes_against_accuracy(runs: Sequence[Run]) -> Chart | None:
     ]
     sent = [run.value(carried) for run in known]
     return lines(
-        "Bytes against accuracy",
-        "What each run sent, and how well its model does: best is at the top left.",
+        "Accuracy by bytes",
+        "Bytes sent and accuracy of each run. Best is at the top left.",
         Axis("payload", is_log=max(sent) > _WIDE * min(sent), number=human_bytes),
         Axis("accuracy on test rows", number=lambda share: f"{100 * share:.4g} %"),
         series,

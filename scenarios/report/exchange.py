@@ -1,4 +1,4 @@
-"""Who spoke with whom, from a run's ledger: a map of the parties, and the messages of a round in their order."""
+"""Message flow, from a run's ledger: a map of the parties, and the messages of a round in their order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LedgerRow = Mapping[str, Any]
 
 
 def read_ledger(path: Path) -> list[dict[str, Any]]:
-    """The rows of a ledger, with what pictures need of them; none of a file that is not there."""
+    """Return the rows of a ledger with the columns that pictures need; none if the file is missing."""
     if not path.is_file():
         return []
     import pyarrow.parquet as pq  # slow to import
@@ -36,7 +36,7 @@ def read_ledger(path: Path) -> list[dict[str, Any]]:
 
 
 def topology(ledger: Sequence[LedgerRow], sites: Sequence[str]) -> Chart | None:
-    """The parties, and a line between any two that sent each other arrays, the wider the more bytes."""
+    """Draw the parties, and a line between those that exchanged arrays, wider for more bytes."""
     sent: dict[frozenset[str], dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for row in ledger:
         if row["messages"] and row["protocol"] != CONTROL:
@@ -73,12 +73,12 @@ def topology(ledger: Sequence[LedgerRow], sites: Sequence[str]) -> Chart | None:
         anchor = {0: "middle", 1: "start", -1: "end"}[aside]
         body.append(text(x + 15 * aside, y + down, shortened(name, 14), text_anchor=anchor, halo=True))
     keys = (Key("with the coordinator", HUB), Key("between sites", EXCHANGE))
-    caption = "Lines are as wide as the root of what went over them in both directions, orders and answers left out."
-    return Chart("Who spoke with whom", caption, height, "".join(body), keys)
+    caption = "Line width is proportional to the square root of the bytes exchanged (requests and replies excluded)."
+    return Chart("Message flow", caption, height, "".join(body), keys)
 
 
 def _other(pair: frozenset[str], name: str) -> str:
-    """Whom one of two speaks with."""
+    """Return the other party of a pair."""
     return next(iter(pair - {name}), name)
 
 
@@ -94,7 +94,7 @@ class RoundPicture:
 def round_pictures(
     ledger: Sequence[LedgerRow], log: Sequence[Mapping[str, Any]], sites: Sequence[str]
 ) -> list[RoundPicture]:
-    """The messages of the first complete round of every kind: of each step of each phase."""
+    """Return the messages of the first complete round of every step of each phase."""
     rounds = {event["round"]: event for event in log if event["event"] == "round" and not event["aborted"]}
     first: dict[tuple[str, str], int] = {}
     for number, event in rounds.items():
@@ -133,16 +133,16 @@ def _picture(event: Mapping[str, Any], rows: Sequence[LedgerRow], sites: Sequenc
         else " Nothing else was sent."
     )
     caption = (
-        f"Round {event['round']} is {what}{by}. Time goes down: the coordinator's orders, what the parties then send "
-        f"each other, and the sites' answers.{went}"
+        f"Round {event['round']} is {what}{by}. Time runs downwards: requests, messages between the "
+        f"parties, and replies.{went}"
     )
-    keys = (Key("order or answer", "var(--grey)"), Key("array of the protocol", EXCHANGE))
+    keys = (Key("request or reply", "var(--grey)"), Key("array of the protocol", EXCHANGE))
     chart = Chart(f"Round {event['round']}", caption, 34 + _ROW * len(levels) + 12, "".join(body), keys)
     return RoundPicture(name, chart, payload)
 
 
 def _in_order(messages: Sequence[LedgerRow], sites: Sequence[str]) -> list[list[LedgerRow]]:
-    """Messages by when they can be sent: a party sends on when all has come that it waits for.
+    """Return messages by the time at which they can be sent: a party sends after it received what it waits for.
 
     The ledger has no times. Where everybody waits for somebody, those begin who speak once more than they are answered,
     then those who answer, then those who send to each other; without such the first site of the ring, and what that
@@ -166,7 +166,7 @@ def _in_order(messages: Sequence[LedgerRow], sites: Sequence[str]) -> list[list[
 
 
 def _ready(waiting: Sequence[LedgerRow], opened: Sequence[LedgerRow], sites: Sequence[str]) -> list[LedgerRow]:
-    """What can be sent next; opened: the first of what is sent again after an answer."""
+    """Return the messages that can be sent next; opened: the first of those that are sent again after an answer."""
     unfilled = {row["to"] for row in waiting}
     if free := [row for row in waiting if row["from"] not in unfilled]:
         return free
@@ -205,7 +205,7 @@ def _arrow(row: LedgerRow, at: Mapping[str, float], y: float, level: int, levels
     tx, ty = x2 - 2 * ux, y + down - 2 * uy
     head = f"{tx:.1f},{ty:.1f} {tx - 7 * ux - 3.5 * uy:.1f},{ty - 7 * uy + 3.5 * ux:.1f} "
     head += f"{tx - 7 * ux + 3.5 * uy:.1f},{ty - 7 * uy - 3.5 * ux:.1f}"
-    what = ("order" if level == 0 else "answer" if level == levels - 1 else "array") if is_control else row["protocol"]
+    what = ("request" if level == 0 else "reply" if level == levels - 1 else "array") if is_control else row["protocol"]
     size = human_bytes(row["predicted_wire_bytes"])
     several = f" in {row['messages']} messages" if row["messages"] > 1 else ""
     line = {"x1": x1, "y1": y, "x2": tx - 5 * ux, "y2": ty - 5 * uy, "stroke_width": 1.2 if is_control else 2.2}

@@ -19,7 +19,7 @@ COSTED_NUMBERS = 1000
 
 
 def table(cells: Sequence[Cell]) -> Table:
-    """For a terminal."""
+    """Return the heat map for a terminal."""
     sizes = _sizes(cells)
     title = f"{_TITLE}, {_BY} (of {cells[0].sites})"
     found = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
@@ -33,7 +33,7 @@ def table(cells: Sequence[Cell]) -> Table:
 
 
 def page(cells: Sequence[Cell], sums: Sequence[SecureSum]) -> str:
-    """A page that needs nothing else. sums: those that the cells are of, for what they cost."""
+    """Return a page that needs no other file. sums: the sums of the cells, for their cost."""
     sites = cells[0].sites
     cost = {each.described: each.cost(sites, (COSTED_NUMBERS,), 1.0) for each in sums}
     return template.render(
@@ -66,10 +66,10 @@ def _percent(share: float) -> str:
 
 
 def _style(share: float) -> str:
-    """Green for none, then from yellow to red."""
+    """Return green for none, then yellow to red."""
     return "green" if share == 0 else "yellow" if share < 0.5 else "red" if share < 1 else "bold red"
 
 
 def _cell(share: float) -> dict[str, str]:
-    """A share with its shade, in the page's own colour for what is bad."""
+    """Return a share with its shade of the page's color for bad values."""
     return {"text": _percent(share), "shade": f"{75 * share:.0f}%"}

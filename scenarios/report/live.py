@@ -1,4 +1,4 @@
-"""What a person sees while a run works: a panel on a terminal, plain lines elsewhere."""
+"""The view of a running run: a panel on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class View(Protocol):
     ) -> None: ...
 
     def launching(self, rows: Mapping[str, int]) -> None:
-        """Called when the data are read; rows: how many each site holds, by its name."""
+        """Show that the data are read; rows: the number per site."""
 
     def update(self, federation: Federation, faults: Sequence[str]) -> None:
-        """Called after every round, and when the algorithm has new figures; faults: those that struck so far."""
+        """Show progress after a round, or new figures of the algorithm; faults: those so far."""
 
 
 class SilentView:
@@ -185,7 +185,7 @@ class LiveView:
 
 @dataclass
 class SiteLines:
-    """What is known of each site while a run goes on. rows: how many it holds, by its name."""
+    """The state of each site during a run. rows: the number per site."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     _lines: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -207,7 +207,7 @@ class SiteLines:
         }
 
     def table(self, now: float) -> Table:
-        """A line for each site at `now`; none before the first round."""
+        """Return a line for each site at `now`; none before the first round."""
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("site", "state", "rows", "sent", "last round ended"):
             table.add_column(name, justify="left" if name in ("site", "state") else "right")
@@ -223,7 +223,7 @@ _MAX_BLOCKS = 24
 
 
 def sparkline(gaps: Sequence[float]) -> str:
-    """The last of some positive numbers as blocks, each as high as its logarithm; nothing of fewer than two."""
+    """Return the last of some positive numbers as blocks of logarithmic height; empty for fewer than two."""
     known = [math.log(gap) for gap in gaps[-_MAX_BLOCKS:] if gap > 0]
     if len(known) < 2:
         return ""
@@ -234,7 +234,7 @@ def sparkline(gaps: Sequence[float]) -> str:
 
 @dataclass
 class EtaEstimator:
-    """How long training still takes, where that can be known: by the folds that are done, or by the gap's decay.
+    """An estimate of the remaining training time, from completed folds, or from the gap's decay.
 
     folds: models to train. tolerance: the gap at which each is done, None where training has none.
     """
@@ -260,7 +260,7 @@ class EtaEstimator:
         return [gap for _, gap in self._gaps]
 
     def share(self) -> float | None:
-        """How much of training is done, from 0 to 1, by models and decades of the gap; None where nothing tells."""
+        """Return the completed share of training, from 0 to 1, by models and decades of the gap; None if unknown."""
         done = len(self._starts) - 1
         if done < 0 or done >= self.folds:
             return None
@@ -273,7 +273,7 @@ class EtaEstimator:
         return (done + within) / self.folds
 
     def seconds_left(self, now: float) -> float | None:
-        """From `now` until the last model is trained; None where nothing tells."""
+        """Return the seconds from `now` until the last model is trained; None if unknown."""
         if len(self._starts) > self.folds:  # some are trained again, and nobody knows how often
             return None
         if len(self._starts) > 1:
@@ -289,7 +289,7 @@ class EtaEstimator:
 
 
 def _live(federation: Federation) -> str:
-    """How many sites take part, and which do not."""
+    """Return how many sites take part, and which do not."""
     sites = federation.membership.all_sites
     out = [site for site in sites if site not in federation.sites]
     if not out:
@@ -299,7 +299,7 @@ def _live(federation: Federation) -> str:
 
 
 def change_in_words(change: Change) -> str:
-    """Who left and why, or joined, and how many sites there are."""
+    """Return who left and why, or joined, and how many sites there are."""
     left = "; ".join(f"{site} dropped ({why})" for site, why in change.left.items())
     joined = ", ".join(change.joined)
     back = f"{joined} {'takes' if len(change.joined) == 1 else 'take'} part again" if joined else ""
@@ -308,5 +308,5 @@ def change_in_words(change: Change) -> str:
 
 
 def record_in_words(record: Logged) -> str:
-    """Who logged what, such as "site-2: warning in round 3, py.warnings: …"."""
+    """Return a log record as text, such as "site-2: warning in round 3, py.warnings: …"."""
     return f"{record.site}: {record.level} in round {record.round}, {record.logger}: {record.text}"

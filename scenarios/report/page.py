@@ -45,14 +45,14 @@ def write_report(folder: Path) -> Path:
 
 
 def render(folder: Path) -> str:
-    """The page of a run. Raises ScenarioError for a folder without a run."""
+    """Return the page of a run. Raises ScenarioError for a folder without a run."""
     result = read_result(folder)
     run = _described(folder, result)
     return template.render("run.html.j2", run["name"], run=run)
 
 
 def _described(folder: Path, result: RunResult) -> dict[str, Any]:
-    """What the template shows of a run."""
+    """Return what the template shows of a run."""
     collusion, cost = result.collusion, result.cost
     log, ledger = read_log(folder), exchange.read_ledger(folder / "ledger.parquet")
     sites = [site.name for site in result.sites]
@@ -99,14 +99,14 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
 
 
 def read_log(folder: Path) -> list[Event]:
-    """What happened in a run, line by line; a last line that is not whole is left out."""
+    """Return the events of a run, without an incomplete last line."""
     text = _text(folder / LOG)
     whole = text[: text.rfind("\n") + 1]
     return [json.loads(line) for line in whole.splitlines()]
 
 
 def _text(path: Path) -> str:
-    """What a file of a run holds; nothing of one that could not be written."""
+    """Return the content of a file of a run, empty if it is missing."""
     return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
@@ -130,38 +130,37 @@ def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
 
 
 def _where(result: RunResult) -> str:
-    """How far a run came that did not complete."""
+    """Return how far an incomplete run came."""
     if (progress := result.progress) is None:
         return " before its sites were up"
     return f" in round {progress.round}, in phase {progress.phase}"
 
 
 def _ways_out(folder: Path, result: RunResult) -> Iterator[str]:
-    """What to do about a run that did not complete, beside what its error says."""
+    """Yield what to do about an incomplete run, in addition to its error."""
     if result.status == "completed":
         return
     for change in result.memberships:
         for site, why in change.left.items():
             if site not in str(result.error):
-                yield f"{site} dropped in round {change.round} ({change.phase}): {why}."
+                yield f"{site} dropped out in round {change.round} ({change.phase}): {why}."
     if result.scenario["federation"]["on_dropout"] == "abort" and any(each.left for each in result.memberships):
-        yield 'Set federation.on_dropout = "continue" to have the others go on without a site that drops.'
+        yield 'Set federation.on_dropout = "continue" to continue without a site that drops out.'
     yield (
-        f"What happened until then is in {folder.name}/log.jsonl, a line for each round; run it again with --debug "
-        "to see where in the code it ended."
+        f"{folder.name}/log.jsonl has a line for each completed round. Run it again with --debug to see a traceback."
     )
 
 
 def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What of the page is there, by the ids of its headings."""
+    """Yield the sections of the page, with the ids of their headings."""
     listed = [
         ("summary", "Summary", run["summary"]),
-        ("plots", "How it went", run["plots"]),
-        ("messages", "Who spoke with whom", run["topology"] or run["rounds"]),
+        ("plots", "Plots of the run", run["plots"]),
+        ("messages", "Message flow", run["topology"] or run["rounds"]),
         ("links", "Links", run["links"]["names"]),
         ("cost", "Cost", run["phases"]),
         ("sites", "Sites", run["sites"]),
-        ("logged", "Logged", run["logged"]),
+        ("logged", "Site logs", run["logged"]),
         ("measures", "Measures", run["measures"]),
         ("own", "Sites alone", run["own_models"]),
         ("folds", "Folds", run["folds"]),
@@ -169,7 +168,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("audit", "Audit", run["audit"]),
         ("coalition", "Coalition", run["victims"]),
         ("privacy", "Privacy", run["releases"]),
-        ("disclosed", "Disclosed", run["disclosures"]),
+        ("disclosed", "Disclosures", run["disclosures"]),
         ("scenario", "Scenario", run["scenario"]),
     ]
     return ((id_, name) for id_, name, there in listed if there)
@@ -179,7 +178,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _rounds(pictures: Sequence[exchange.RoundPicture]) -> list[dict[str, Any]]:
-    """The rounds that are drawn; the one that carried most is shown first."""
+    """Return the rounds to draw; the one with the most bytes is shown first."""
     first = max(pictures, key=lambda each: each.payload_bytes, default=None)
     return [{"name": each.name, "chart": each.chart, "is_first": each is first} for each in pictures]
 
@@ -190,7 +189,7 @@ def _cost(name: str, spent: ProtocolCost) -> list[Any]:
 
 
 def _links(result: RunResult) -> dict[str, Any]:
-    """Bytes from each party to each other, the more the darker."""
+    """Return the bytes between parties, with shades."""
     links = result.cost.by_link if result.cost else ()
     parties = [COORDINATOR, *(site.name for site in result.sites)] if links else []
     names = parties[: exchange.MAX_PARTIES]
@@ -216,34 +215,34 @@ def _logged(event: Event) -> list[Any]:
 
 
 def _confusion(result: RunResult) -> dict[str, Any] | None:
-    """How many test rows of each class are called what, over all folds; None where that was not counted."""
+    """Return the confusion matrix over all folds; None if it was not counted."""
     if result.model is None or result.metrics is None:
         return None
     if (table := result.metrics.confusion_matrix) is not None:
         names = result.model.classes
-        rows = [(f"is {name}", counts) for name, counts in zip(names, table, strict=True)]
-        return {"called": [f"called {name}" for name in names], "rows": rows}
+        rows = [(f"actual {name}", counts) for name, counts in zip(names, table, strict=True)]
+        return {"called": [f"predicted {name}" for name in names], "rows": rows}
     if (found := result.metrics.confusion) is None:
         return None
     negative, positive = result.model.classes
     return {
-        "called": [f"called {positive}", f"called {negative}"],
+        "called": [f"predicted {positive}", f"predicted {negative}"],
         "rows": [
-            (f"is {positive}", [found.true_positive, found.false_negative]),
-            (f"is {negative}", [found.false_positive, found.true_negative]),
+            (f"actual {positive}", [found.true_positive, found.false_negative]),
+            (f"actual {negative}", [found.false_positive, found.true_negative]),
         ],
     }
 
 
 _SHARES = {
     "accuracy": "accuracy",
-    "majority_accuracy": "accuracy of calling all rows by the majority class",
+    "majority_accuracy": "accuracy of always predicting the majority class",
     "sensitivity": "sensitivity",
     "specificity": "specificity",
     "ppv": "positive predictive value (PPV)",
     "npv": "negative predictive value (NPV)",
     "balanced_accuracy": "balanced accuracy",
-    "binary_accuracy": "accuracy of one class against the others, mean over classes",
+    "binary_accuracy": "accuracy of one class against the rest, mean over classes",
 }
 _SCORES = {
     "f1": "F1",
@@ -300,7 +299,7 @@ def _own_models(result: RunResult) -> list[list[str]]:
 
 
 def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:
-    """What came of each fold, and in the end their mean and deviation; nothing of a single model."""
+    """Return the results of each fold, their mean and deviation; empty for a single model."""
     folds = result.metrics.folds if result.metrics else ()
     if result.metrics is None or len(folds) < 2:
         return []
@@ -326,13 +325,13 @@ _MAX_RANKED = 200
 def _ranking_head(selection: SelectionResult) -> Iterator[str]:
     yield from ("rank", "column", selection.ranking.score, "chosen")
     if selection.selected_in is not None:
-        yield "folds that chose it"
+        yield "selected in folds"
     if selection.ranking.stability:
-        yield "half-samples that chose it"
+        yield "selected in half-samples"
 
 
 def _ranking(selection: SelectionResult) -> Iterator[list[str]]:
-    """The columns from the best on."""
+    """Yield the columns, best first."""
     ranking, chosen = selection.ranking, set(selection.ranking.selected)
     for place, name in enumerate(ranking.columns[:_MAX_RANKED]):
         score = ranking.scores[place]
@@ -353,7 +352,7 @@ _CERTAIN = {True: "yes", False: "no", None: ""}
 
 
 def _removals(selection: SelectionResult) -> Iterator[list[str]]:
-    """How columns were removed, step by step."""
+    """Yield the removal of columns, step by step."""
     for number, step in enumerate(selection.ranking.steps, start=1):
         names, more = ", ".join(step.removed[:_MAX_REMOVED]), len(step.removed) - _MAX_REMOVED
         gap = "" if step.gap is None else f"{step.gap:.1e}"
@@ -372,13 +371,13 @@ def _release(release: Release) -> list[Any]:
 
 
 _SEVERITY = {
-    "single-row": (0, "rows", "a single row", "What in the sum is of one row alone"),
-    "row-difference": (1, "rows", "a single row", "Two sums whose difference is one row"),
+    "single-row": (0, "rows", "a single row", "The part of the sum that comes from one row alone"),
+    "row-difference": (1, "rows", "a single row", "Two sums whose difference is a single row"),
     "value": (2, "sites", "one site", "Each site's own value"),
-    "difference": (3, "sites", "sites that left", "What two sums give away by their difference"),
-    "design": (4, "sites", "by design", "What the protocol shows by design"),
-    "sum": (5, "rest", "all sites together", "The sum over the sites, and no summand"),
-    "parameter": (6, "rest", "the model", "A parameter that the coordinator sends"),
+    "difference": (3, "sites", "sites that left", "The difference of two sums reveals the value of sites that left"),
+    "design": (4, "sites", "by design", "A disclosure that is part of the protocol"),
+    "sum": (5, "rest", "all sites together", "Sum over all sites; individual contributions stay hidden"),
+    "parameter": (6, "rest", "the model", "A parameter sent by the coordinator"),
 }
 
 
@@ -386,7 +385,7 @@ _MAX_SHAPES = 2
 
 
 def _disclosures(listed: Sequence[DisclosureReport]) -> Iterator[dict[str, Any]]:
-    """Each thing once, with the shapes that it had, of which a fold may have its own."""
+    """Yield each disclosure once, with its shapes, which may differ by fold."""
     alike: dict[tuple[str, str, str, str], list[DisclosureReport]] = {}
     for each in listed:
         alike.setdefault((each.to, each.step, each.kind, each.detail), []).append(each)
@@ -398,7 +397,7 @@ def _disclosures(listed: Sequence[DisclosureReport]) -> Iterator[dict[str, Any]]
 
 
 def _disclosure(each: DisclosureReport) -> dict[str, Any]:
-    """How much it says of single rows, and that in words."""
+    """Return how sensitive a disclosure is, in words."""
     rank, level, severity, sentence = _SEVERITY[each.kind]
     what = f"{sentence}: {each.detail}" if each.detail else sentence
     return {
@@ -412,7 +411,7 @@ def _disclosure(each: DisclosureReport) -> dict[str, Any]:
 
 
 def _beside_defaults(text: str) -> str:
-    """A scenario as short as it can be said; nothing of one that another version wrote."""
+    """Return a scenario without its defaults, empty if another version wrote it."""
     try:
         return spec.short_toml(spec.validate(tomllib.loads(text)))
     except (ScenarioError, ValueError):

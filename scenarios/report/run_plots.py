@@ -1,4 +1,4 @@
-"""What is drawn of one run: convergence, bytes, time, rounds, faults, the ROC curve."""
+"""The plots of one run: convergence, bytes, time, rounds, faults, ROC curve."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ SMALLEST_TOLERANCE = 1e-9
 
 
 def human_seconds(seconds: float) -> str:
-    """3 significant digits and a unit: 12 ms, 3.21 s, 5 min 12 s."""
+    """Return 3 significant digits and a unit: 12 ms, 3.21 s, 5 min 12 s."""
     if seconds < 1:
         return f"{1000 * seconds:.3g} ms"
     if seconds < 100:
@@ -60,7 +60,7 @@ def human_seconds(seconds: float) -> str:
 
 
 def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.LedgerRow]) -> list[Chart]:
-    """All that can be drawn of a run, as much of it as there was."""
+    """Return all plots that apply to a run."""
     colours = palette(result, ledger)
     drawn = [
         _convergence(result, log),
@@ -80,7 +80,7 @@ def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.Led
 
 
 def palette(result: RunResult, ledger: Sequence[exchange.LedgerRow]) -> dict[str, str]:
-    """One colour for each phase and each protocol, the same in all plots."""
+    """Return a color for each phase and each protocol, the same in all plots."""
     phases = list(result.cost.by_phase) if result.cost else []
     protocols = [name for name in dict.fromkeys(row["protocol"] for row in ledger) if name not in (*phases, CONTROL)]
     named = {name: colour(number) for number, name in enumerate([*phases, *protocols])}
@@ -93,7 +93,7 @@ def palette(result: RunResult, ledger: Sequence[exchange.LedgerRow]) -> dict[str
 def gap_curves(
     log: Sequence[Event], last: float | None, fold_name: Callable[[int], str] = "fold {}".format
 ) -> dict[str, list[tuple[float, float]]]:
-    """The certified gap after each iteration, a curve for each model, by the name of its fold.
+    """Return the certified gap after each iteration, a curve for each model, by the name of its fold.
 
     A model's last gap is in the line that names its fold; where there is none, that of the only model is `last`.
     Training that began anew, as when sites left, is a curve of its own. fold_name: what the fold of a number from 1 is
@@ -137,7 +137,7 @@ def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
     of = f", a line for each model of {dealt(result)}" if len(curves) > 1 and dealt(result) else ""
     return lines(
         "Convergence",
-        f"How far the model is above the optimum at most, as certified{of}. Training stops below the dashed line.",
+        f"Certified maximum distance of the model from the optimum{of}. Training stops below the dashed line.",
         Axis("iteration", number=whole),
         Axis("certified relative gap", is_log=True),
         series,
@@ -160,8 +160,8 @@ def _bytes(result: RunResult, ledger: Sequence[exchange.LedgerRow], colours: Map
         return None
     return bars(
         "Bytes",
-        "What each protocol carried on the wire in each phase, as predicted from the sizes of messages. Control is "
-        "orders, answers and the parameters in them.",
+        "Bytes on the wire of each protocol in each phase, predicted from message sizes. Control is "
+        "requests, replies and the parameters in them.",
         human_bytes,
         spent,
         colours,
@@ -173,7 +173,7 @@ _TIME_COLOURS = {_LOCAL: SITES, _EXCHANGE: EXCHANGE, _OWN: HUB}
 
 
 def _time(result: RunResult, log: Sequence[Event]) -> Chart | None:
-    """Seconds of each phase: of rounds without a message, of rounds with messages, and between rounds."""
+    """Draw the seconds of each phase: rounds without messages, rounds with messages, and between rounds."""
     if result.cost is None:
         return None
     spent: dict[str, dict[str, float]] = {phase: defaultdict(float) for phase in result.cost.by_phase}
@@ -187,8 +187,8 @@ def _time(result: RunResult, log: Sequence[Event]) -> Chart | None:
         return None
     return bars(
         "Time",
-        "Seconds of each phase: of rounds in which sites only compute, of rounds in which they also send arrays to "
-        "each other and wait for them, and between rounds, when the coordinator computes. Launch is their start.",
+        "Seconds of each phase: rounds in which sites only compute, rounds in which they also exchange arrays and "
+        "wait for them, and time between rounds, in which the coordinator computes. Launch is the start of the sites.",
         human_seconds,
         {phase: parts for phase, parts in rows.items() if sum(parts.values())},
         _TIME_COLOURS,
@@ -214,7 +214,7 @@ def _rounds(result: RunResult, log: Sequence[Event], colours: Mapping[str, str])
     aborted = f" {count} {'was' if count == 1 else 'were'} aborted." if count else ""
     return columns(
         "Rounds",
-        f"How long every round took, in the order they came.{aborted}",
+        f"Duration of each round, in order.{aborted}",
         Axis("round", number=whole),
         Axis("time", from_zero=True, number=lambda seconds: human_seconds(seconds) if seconds else "0"),
         drawn,
@@ -222,7 +222,7 @@ def _rounds(result: RunResult, log: Sequence[Event], colours: Mapping[str, str])
 
 
 def _presence(result: RunResult, log: Sequence[Event]) -> Chart | None:
-    """Who took part from when until when, of a run in which that changed or was to change."""
+    """Draw when each site took part, for a run in which that changed or was to change."""
     names = [site.name for site in result.sites]
     if not log or (not result.faults and len(result.memberships) < 2):
         return None
@@ -235,7 +235,7 @@ def _presence(result: RunResult, log: Sequence[Event]) -> Chart | None:
     ]
     return spans(
         "Sites and faults",
-        "When each site took part, and when it did not (pale), and the faults that struck it.",
+        "Participation of each site (pale: absent) and the faults injected into it.",
         Axis("time", number=lambda seconds: human_seconds(seconds) if seconds else "0"),
         rows,
         strikes,
@@ -281,7 +281,7 @@ def _roc(result: RunResult) -> Chart | None:
 
 
 def _class_rocs(result: RunResult) -> Chart | None:
-    """Of more than two classes each against the others, of the first fold that has them."""
+    """Draw each of more than two classes against the rest, for the first fold that has them."""
     metrics = result.metrics
     fold = next((each for each in metrics.folds if any(each.class_rocs)), None) if metrics else None
     if metrics is None or fold is None or result.model is None or metrics.auc is None:
@@ -290,8 +290,8 @@ def _class_rocs(result: RunResult) -> Chart | None:
     folds = " of the first fold" if len(metrics.folds) > 1 else ""
     return _curves(
         "ROC curves of classes",
-        f"Each class against the others, of the test rows{folds}. Squares are where rows are called by their largest "
-        f"value. The mean area under the curves is {metrics.auc:.4f}.",
+        f"One class against the rest, test rows{folds}. Squares: prediction of the class with the largest "
+        f"value. Mean area under the curves: {metrics.auc:.4f}.",
         ("1 - specificity", "sensitivity"),
         [
             (number, (each.false_positive_rate, each.true_positive_rate), each.operating_point)
@@ -310,7 +310,7 @@ def _precision_recall(result: RunResult) -> Chart | None:
     if metrics is None or not curves or metrics.average_precision is None:
         return None
     return _curves(
-        "PPV against sensitivity",
+        "Precision-recall curve",
         f"{_of(curves, result)} {metrics.average_precision:.4f}.",
         ("sensitivity", "PPV"),
         [(number, (each.sensitivity, each.ppv), each.operating_point) for number, each in curves],
@@ -319,12 +319,12 @@ def _precision_recall(result: RunResult) -> Chart | None:
 
 
 def _of(curves: Sequence[Any], result: RunResult) -> str:
-    """What the area under curves is called."""
+    """Return the description of the area under curves."""
     folds = dealt(result)
     if folds and result.metrics is not None and len(curves) < len(result.metrics.folds):
         folds = f"{len(curves)} of {len(result.metrics.folds)} folds"
-    under = f"Of {folds}; the mean area" if folds else "Of the test rows; the area"
-    return f"Squares are where the model's own threshold stands. {under} under the curve is"
+    under = f"{folds} on test rows; the mean area" if folds else "Test rows; the area"
+    return f"Square: the model's threshold. {under} under the curve is"
 
 
 def _curves(
@@ -336,7 +336,7 @@ def _curves(
     *,
     has_diagonal: bool = False,
 ) -> Chart:
-    """Curves of shares, one for each fold, with its number and its operating point."""
+    """Draw curves of shares, one for each fold, with its number and its operating point."""
     several, series = len(curves) > 1, []
     for number, (across, up), operating in curves:
         name = fold_name(number) if several and len(curves) <= _MAX_LEGEND else ""
@@ -370,7 +370,7 @@ def _calibration(result: RunResult) -> Chart | None:
             list(zip(each.predicted, each.observed, strict=True)),
             Style(colour(number - 1) if several else MODEL),
             tips=[
-                f"{rows} rows of probability {probability:.2f}: {100 * share:.1f} % positive"
+                f"{rows} rows with probability {probability:.2f}: {100 * share:.1f} % positive"
                 for probability, share, rows in zip(each.predicted, each.observed, each.rows, strict=True)
             ],
         )
@@ -378,7 +378,7 @@ def _calibration(result: RunResult) -> Chart | None:
     ]
     return lines(
         "Calibration",
-        f"How many rows are positive of those with a probability; on the diagonal as many as it says. The Brier score "
+        f"Observed against predicted probability. On the diagonal the model is perfectly calibrated. The Brier score "
         f"is {result.metrics.brier:.4f}.",
         Axis("predicted probability", number=lambda share: f"{share:.3g}"),
         Axis("share of positives", number=lambda share: f"{share:.3g}"),
@@ -388,7 +388,7 @@ def _calibration(result: RunResult) -> Chart | None:
 
 
 def _decision_curve(result: RunResult) -> Chart | None:
-    """Net benefit against the probability from which rows are treated, of each fold."""
+    """Draw the net benefit by threshold probability, for each fold."""
     folds = enumerate(result.metrics.folds, 1) if result.metrics else ()
     curves = [(number, fold.decision_curve) for number, fold in folds if fold.decision_curve]
     if not curves:
@@ -421,7 +421,7 @@ def _worthwhile(thresholds: Sequence[float], benefits: Sequence[float]) -> list[
 
 
 def _sizes(result: RunResult) -> Chart | None:
-    """Accuracy against the number of columns, and the three readings of it."""
+    """Draw the accuracy by number of columns, and its three estimates."""
     selection = result.selection
     if selection is None or len(selection.curve) < 2:
         return None
@@ -452,9 +452,9 @@ def _sizes(result: RunResult) -> Chart | None:
         )
     wide = curve[-1].size > _WIDE_SIZES
     return lines(
-        "Accuracy against size",
-        "Linear models of the best columns, on inner folds of the rows that ranked them (too high) and on test rows. "
-        "Squares are the readings: nested is honest, the other two are the best of a curve.",
+        "Accuracy by number of columns",
+        "Linear models of the best columns, on inner folds of the rows that ranked them (optimistic) and on test rows. "
+        "Squares: nested is unbiased, the other two are the best point of a curve.",
         Axis("columns", number=whole, is_log=wide),
         Axis("accuracy", number=lambda share: f"{100 * share:.3g} %"),
         series,
@@ -467,8 +467,8 @@ def _baselines(result: RunResult) -> Chart | None:
     known = {each.phrase: each.auc for each in result.baselines.values() if each.auc is not None}
     rows = {"this model": {"model": result.metrics.auc}, **{name: {"baseline": auc} for name, auc in known.items()}}
     return bars(
-        "Beside other methods",
-        "Area under the ROC curve of the model and of other methods, on the same test rows; 0.5 is a coin's.",
+        "Comparison with other methods",
+        "Area under the ROC curve of the model and of other methods on the same test rows; 0.5 is chance.",
         lambda area: f"{area:.4f}",
         rows,
         {"model": MODEL, "baseline": "var(--grey)"},

@@ -56,7 +56,7 @@ def print_summary(console: Console, result: RunResult, folder: Path) -> None:
 
 
 def release_remarks(result: RunResult) -> list[str]:
-    """What to know of trained and released models beside their figures, each sentence once."""
+    """Return remarks on trained and released models, each sentence once."""
     shortfalls = result.metrics.shortfalls if result.metrics else ()
     releases = result.privacy.releases if result.privacy else ()
     return list(dict.fromkeys([*shortfalls, *(remark for release in releases for remark in release.remarks)]))
@@ -77,10 +77,10 @@ def lines(result: RunResult) -> list[tuple[str, str]]:
 
 
 def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
-    """What was trained, and how well it does."""
+    """Return what was trained, and its quality."""
     found = [("sites", _sites(result))]
     if (alignment := result.alignment) is not None:
-        found.append(("records", f"{alignment.records} that all sites hold, aligned by {alignment.by}"))
+        found.append(("records", f"{alignment.records} held by all sites, aligned by {alignment.by}"))
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
         found += measure_lines(result.metrics, model.classes, dealt(result))
@@ -110,7 +110,7 @@ def measure_lines(measured: Metrics, classes: tuple[str, ...], folds: str = "") 
 
 
 def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
-    """Which columns were chosen, and the readings of their accuracy."""
+    """Return the selected columns, and the estimates of their accuracy."""
     ranking = selection.ranking
     kept, of = ranking.selected, len(ranking.columns)
     listed = [name for name in ranking.columns if name in kept][:_MAX_COLUMNS]
@@ -122,25 +122,27 @@ def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
         found.append(
             (
                 "stability",
-                f"two folds have {100 * selection.overlap:.0f} % of the columns that either chose in common; "
-                f"{always} of {len(selection.selected_in)} were chosen most often",
+                f"two folds share {100 * selection.overlap:.0f} % of the columns that either selected; "
+                f"{always} of {len(selection.selected_in)} were selected most often",
             )
         )
     if selection.equal_positions is not None:
-        found.append(("pooled order", f"{selection.equal_positions} of {of} columns stand where pooled rows put them"))
+        found.append(
+            ("pooled order", f"{selection.equal_positions} of {of} columns have the same rank as with pooled rows")
+        )
     if ranking.rows_determined is not None:
-        found.append(("rows told", f"{ranking.rows_determined} follow from the support sets that were released"))
+        found.append(("rows revealed", f"{ranking.rows_determined} follow from the released support sets"))
     return found
 
 
 def reading_line(reading: AccuracyEstimate) -> str:
-    """A reading with its standard error, and why it is too high, if it is."""
+    """Return an estimate with its standard error, and why it is optimistic, if it is."""
     told = f"{100 * reading.accuracy:.1f} ± {100 * reading.standard_error:.1f} % with {reading.size:g} columns"
-    return f"{told}. {reading.biased}" if reading.biased else f"{told}, chosen without the rows tested on"
+    return f"{told}. {reading.biased}" if reading.biased else f"{told}, selected without the test rows"
 
 
 def _baselines(result: RunResult) -> str:
-    """Those that the algorithm brings along by their AUC, and those on pooled rows that were named by accuracy."""
+    """Return the algorithm's own baselines by AUC, or the chosen ones on pooled rows by accuracy."""
     others = (result.baselines or {}).values()
     if result.scenario["compare"]["baselines"] is True:
         known = [f"{each.phrase} {each.auc:.4f}" for each in others if each.auc is not None]
@@ -160,7 +162,7 @@ def _cost_lines(cost: CostReport) -> list[tuple[str, str]]:
 
 
 def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
-    """Who learnt what by design."""
+    """Return who learned what by design."""
     found = [("disclosed", _disclosed(result.disclosures))]
     if result.secrecy is not None:
         found += [("one sum", result.secrecy.single_sum), ("all sums", result.secrecy.whole_run)]
@@ -168,12 +170,12 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     for party, single in _single_rows(result.disclosures).items():
         listed = ", ".join(f"{count} in {what}" for what, count in single.items())
         who = "the coordinator" if party == COORDINATOR else party
-        found.append(("single rows", f"{listed}: of one row alone, which {who} can tell from them"))
+        found.append(("single rows", f"{listed} depend on one row alone, which {who} can learn"))
     return found
 
 
 def _event_lines(result: RunResult) -> list[tuple[str, str]]:
-    """What was done to the run: faults, slow links, collusion; and what its sites logged."""
+    """Return the events of the run: faults, slow links, collusion, and log records of sites."""
     found = [
         ("fault", f"{fault.kind} {fault.site} in {fault.phase} round {fault.round}: {fault.outcome}")
         for fault in result.faults
@@ -182,7 +184,9 @@ def _event_lines(result: RunResult) -> list[tuple[str, str]]:
         found.append(("logged", f"{_logged(logged)}; see log.jsonl"))
     if (network := result.network) is not None:
         measured, predicted = 1000 * network.measured_s_per_round, 1000 * network.predicted_s_per_round
-        found.append(("network", f"{measured:.1f} ms a round measured, {predicted:.1f} ms predicted without computing"))
+        found.append(
+            ("network", f"{measured:.1f} ms per round measured, {predicted:.1f} ms predicted without computation")
+        )
     if result.collusion is not None:
         found.append(("collusion", _collusion(result.collusion)))
     if result.audit:
@@ -204,19 +208,19 @@ def _objective(model: ModelResult, what: str) -> str:
 
 
 def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
-    """What was promised, what other runs spent beside it, and what in the run's folder is not part of it."""
+    """Return the guaranteed privacy, the total over all runs, and what in the run's folder is not covered."""
     several = f" in {len(privacy.releases)} releases" if len(privacy.releases) > 1 else ""
     whom = "; ".join(privacy.protects_against)
     spent = _spent(privacy.epsilon, privacy.delta)
     found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
     if (ledger := privacy.ledger) is not None:
         budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
-        runs = f"{counted(ledger.releases, 'release')} of all runs that {ledger.path} knows"
+        runs = f"{counted(ledger.releases, 'release')} of all runs in {ledger.path}"
         found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
     else:
         found.append(("not counted", "no ledger adds this run to others on the same rows; algorithm.ledger names one"))
     if privacy.not_covered:
-        found.append(("not covered", f"{'; '.join(privacy.not_covered)}. The model may be released, and these may not"))
+        found.append(("not covered", f"{'; '.join(privacy.not_covered)}. Release the model only, not these"))
     return found
 
 
@@ -225,12 +229,12 @@ def _spent(epsilon: float, delta: float) -> str:
 
 
 def _collusion(collusion: CollusionReport) -> str:
-    """Of single sums; what the whole run gives away is a line of its own."""
+    """Return what colluders learned from single sums. The whole run has a line of its own."""
     parties = Coalition(collusion.coalition, collusion.coordinator).parties
     who = f"{', '.join(parties)} {'learns' if len(parties) == 1 else 'learn'}"
     recovered = sorted({victim.site for victim in collusion.victims if victim.recovered})
     if not recovered:
-        return f"{who} no input of another site, of a single sum"
+        return f"{who} no input of another site from any single sum"
     share = sum(victim.recovered for victim in collusion.victims) / sum(
         victim.values for victim in collusion.victims if victim.site in recovered
     )
@@ -258,7 +262,7 @@ def _sites(result: RunResult) -> str:
 
 
 def dealt(result: RunResult) -> str:
-    """How rows were dealt, such as "4 folds" or "3 repeats of 2 folds"; nothing of a single model."""
+    """Return the cross-validation, such as "4 folds" or "3 repeats of 2 folds"; empty for a single model."""
     count, times = len(result.metrics.folds) if result.metrics else 0, repeats(result)
     if count < 2:
         return ""
@@ -266,7 +270,7 @@ def dealt(result: RunResult) -> str:
 
 
 def fold_names(result: RunResult) -> Callable[[int], str]:
-    """What a model is called by the fold that it did without, counted from 1: "fold 2", or "repeat 1, fold 2"."""
+    """Return the name of a model by its held-out fold, counted from 1: "fold 2", or "repeat 1, fold 2"."""
     data = result.scenario["data"]
     folds, several = data.get("folds") or 1, data.get("repeats", 1) > 1
 
@@ -278,7 +282,7 @@ def fold_names(result: RunResult) -> Callable[[int], str]:
 
 
 def repeats(result: RunResult) -> int:
-    """How often every row was tested on: once, or in each repeat of a run that came to its end."""
+    """Return how often every row was tested: once, or in each repeat of a completed run."""
     return int(result.scenario["data"].get("repeats", 1)) if result.status == "completed" else 1
 
 
@@ -292,11 +296,11 @@ def _at_sites(found: SiteMetrics) -> str:
     auc = f", AUC {found.auc:.4f} to within {found.auc_resolution:.1g}" if found.auc is not None else ""
     rows = sum(map(sum, found.confusion_matrix)) if found.confusion_matrix else 0
     rows += sum(asdict(found.confusion).values()) if found.confusion else 0
-    return f"{percent(found.accuracy)} of {rows} rows that they hold out{auc}, by secure sums"
+    return f"{percent(found.accuracy)} of {rows} held-out rows{auc}, through secure sums"
 
 
 def _own_models(own: OwnModels) -> str:
-    """Return what the sites' own models come to, and what federating gains."""
+    """Return the mean of the sites' own models and the gain of federating."""
     auc = f", AUC {own.auc:.4f}" if own.auc is not None else ""
     spread = ""
     if own.sites:
@@ -312,14 +316,14 @@ def _own_models(own: OwnModels) -> str:
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:
-    """Over folds, where there are some, and over how many if not all have the measure."""
+    """Return the deviation over folds, if any, and the number of folds with the measure if some lack it."""
     deviation, known = metrics.deviations.get(name), metrics.folds_with(name)
     over = f" (of {known} of {len(metrics.folds)} folds)" if known < len(metrics.folds) else ""
     return over if deviation is None else f" ± {factor * deviation:.{2 if factor > 1 else 4}f}{over}"
 
 
 def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:
-    """What medicine asks of the two classes; nothing of a result that was written before these were measured."""
+    """Return the clinical measures of two classes; empty for an old result without them."""
     if metrics.majority_accuracy is None:
         return []
     if metrics.confusion_matrix is not None:
@@ -336,7 +340,7 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
     balanced = ""
     if metrics.balanced_accuracy is not None:
         balanced = f"accuracy {percent(metrics.balanced_accuracy)}, "
-    majority = f"{percent(metrics.majority_accuracy)} by the majority class alone"
+    majority = f"{percent(metrics.majority_accuracy)} for the majority class"
     at = f" from {metrics.threshold:.4g} on" if metrics.threshold else ""
     if at and metrics.deviations.get("threshold"):
         at += " (mean over folds, each has its own)"
@@ -370,7 +374,7 @@ def _intervals(metrics: Metrics) -> str:
 
 
 def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:
-    """The same of more than two classes, and which of them are taken for which most often."""
+    """Return the measures of more than two classes, and the most frequent errors."""
     table = metrics.confusion_matrix or ()
     mistaken = sorted(
         ((count, i, j) for i, counts in enumerate(table) for j, count in enumerate(counts) if i != j and count),
@@ -379,15 +383,15 @@ def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str
     listed = ", ".join(f"{classes[i]!r} for {classes[j]!r} ({count})" for count, i, j in mistaken[:_MAX_MISTAKEN])
     shares = [
         f"{said} {percent(share)}{_deviation(metrics, name, 100)}"
-        for name, said in (("balanced_accuracy", "accuracy"), ("binary_accuracy", "each against the others"))
+        for name, said in (("balanced_accuracy", "accuracy"), ("binary_accuracy", "one against the rest"))
         if (share := getattr(metrics, name)) is not None
     ]
     scores = [f"F1 {metrics.f1:.3f}" if metrics.f1 is not None else "", f"MCC {metrics.mcc:.3f}"]
-    majority = f"{100 * (metrics.majority_accuracy or 0):.2f} % by the majority class alone"
+    majority = f"{100 * (metrics.majority_accuracy or 0):.2f} % for the majority class"
     return [
         (
             "classes",
-            f"{len(classes)}; most often taken {listed}" if listed else f"{len(classes)}, none taken for another",
+            f"{len(classes)}; most frequent errors {listed}" if listed else f"{len(classes)}, no errors",
         ),
         ("balanced", f"{', '.join(each for each in (*shares, *scores) if each)}; {majority}"),
     ]
@@ -395,27 +399,27 @@ def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str
 
 def _pooled(pooled: PooledMetrics, result: RunResult) -> str:
     if result.privacy is not None:
-        return f"{percent(pooled.accuracy)} without noise, on all rows together"
+        return f"{percent(pooled.accuracy)} without noise, on all rows in one place"
     accuracy, together = 100 * pooled.accuracy, "columns" if result.alignment is not None else "rows"
-    found = f"{accuracy:.2f} % with all {together} together"
+    found = f"{accuracy:.2f} % with all {together} in one place"
     if pooled.exact_kernel is not None:
         found = f"{accuracy:.2f} % in the same features, {percent(pooled.exact_kernel.accuracy)} with the exact kernel"
-    return f"{found}; decision values differ by {pooled.max_decision_difference:.1e} at most"
+    return f"{found}; decision values differ by at most {pooled.max_decision_difference:.1e}"
 
 
 def _wire(cost: CostReport) -> str:
     predicted, control = human_bytes(cost.predicted_wire_bytes), human_bytes(cost.control.payload_bytes)
     if cost.wire_bytes is None:
-        return f"{predicted} predicted (not measured on this transport), and {control} of parameters in orders"
+        return f"{predicted} predicted (not measured on this transport), plus {control} of parameters in requests"
     expected = cost.predicted_wire_bytes - cost.unmeasured_bytes
     agree = "as predicted" if cost.wire_bytes == expected else f"{predicted} predicted"
     if cost.unmeasured_bytes:
-        agree += f", {human_bytes(cost.unmeasured_bytes)} more to sites that were lost"
-    return f"{human_bytes(cost.wire_bytes)} measured, {agree}; and {control} of parameters in orders"
+        agree += f", plus {human_bytes(cost.unmeasured_bytes)} to lost sites"
+    return f"{human_bytes(cost.wire_bytes)} measured, {agree}; plus {control} of parameters in requests"
 
 
 def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
-    """How many sums, values of single sites and other things each party was shown."""
+    """Return the numbers of sums, values of single sites and other disclosures to each party."""
     parties = []
     for party in dict.fromkeys(each.to for each in disclosures):
         shown = [each for each in disclosures if each.to == party]
@@ -427,14 +431,14 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
             *([f"sums of {counted(sums, 'step')}"] if sums else []),
             *([f"each site's {', '.join(values)}"] if values else []),
             *([counted(parameters, "parameter")] if parameters else []),
-            *([f"{counted(others, 'thing')} more by design"] if others else []),
+            *([f"{counted(others, 'protocol-specific disclosure')} (see the report)"] if others else []),
         ]
         parties.append(f"to {'the ' if party in ('coordinator', 'sites') else ''}{party} {', '.join(counts)}")
     return "; ".join(parties) or "nothing"
 
 
 def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Counter[str]]:
-    """How often each party saw what is a single row's: in sums of a step, and in differences of such."""
+    """Return how often each party saw a single row: in sums of a step, and in differences of sums."""
     found: dict[str, Counter[str]] = defaultdict(Counter)
     for each in disclosures:
         if each.kind in ("single-row", "row-difference"):
@@ -444,7 +448,7 @@ def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Coun
 
 
 def _logged(by_site: Mapping[str, Mapping[str, int]]) -> str:
-    """How many records of each level came from each site, such as "site-1 2 warnings, 1 error"."""
+    """Return the number of log records of each level by site, such as "site-1 2 warnings, 1 error"."""
     levels = {"info": "message", "debug": "debugging message"}
     told = {
         site: ", ".join(counted(count, levels.get(level, level)) for level, count in counts.items())
@@ -461,11 +465,11 @@ def _seconds(timing: Timing, cost: CostReport) -> str:
     rounds = [phase.rounds_s for phase in cost.by_phase.values() if phase.rounds_s is not None]
     own = max(0.0, timing.train_s + timing.evaluate_s - sum(rounds))
     if rounds:
-        said += f"; of the last two {sum(rounds):.1f} in rounds, {own:.1f} by the coordinator"
+        said += f"; of train and evaluate {sum(rounds):.1f} in rounds, {own:.1f} at the coordinator"
     return f"{said}; audit {timing.audit_s:.1f}" if timing.audit_s else said
 
 
 def print_end(console: Console, seconds: float, report_s: float) -> None:
     """Print how many seconds all took, from the command on, and how many of them the report did."""
-    told = f"       {seconds:.1f} s from the command, with {report_s:.1f} for the report"
-    console.print(Text.assemble(("in all", "dim"), told))
+    told = f"      {seconds:.1f} s, of which {report_s:.1f} for the report"
+    console.print(Text.assemble(("elapsed", "dim"), told))

@@ -14,7 +14,7 @@ _FOLDER = Path(__file__).parent
 
 
 def render(template: str, title: str, **parts: Any) -> str:
-    """A page, with every value escaped; what no page can show is shown as Python escapes it, and lines stay lines."""
+    """Return a page with every value escaped. Unprintable characters are escaped as in Python; line ends are kept."""
     import jinja2  # slow to import
 
     loader = jinja2.FileSystemLoader(_FOLDER)

@@ -1,4 +1,4 @@
-"""What parties made of a whole run, as a line of the summary and as a table."""
+"""The result of attacks on a whole run, as a line of the summary and as a table."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fedsvm.algorithms.attacks.model_file import HOLDER
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.run.audit import AttackResult, PartyAudit
 
-NOTHING_TRIED = "nothing was tried: no attack of ours is on this algorithm's sums"
-WITHOUT_LIST = "nothing: no attack of ours names rows by this file without a list of candidates"
+NOTHING_TRIED = "no attack on this algorithm is implemented"
+WITHOUT_LIST = "nothing: no attack finds rows in this file without a list of candidates"
 HEAD = ("who", "attack", "rows recovered", "false claims")
 
 
 def table(audits: Sequence[PartyAudit]) -> list[tuple[str, ...]]:
-    """For each party what it saw, a row for each attack, and one for all of them together."""
+    """Return for each party what it saw, a row for each attack, and one for all attacks together."""
     return [row for audit in audits for row in _rows(audit)]
 
 
@@ -44,7 +44,7 @@ def _came_of(audit: PartyAudit, attack: AttackResult) -> str:
 
 
 def line(audits: Sequence[PartyAudit]) -> str:
-    """The most that each kind of party recovered, and whether any of it is false."""
+    """Return the maximum that each kind of party recovered, and the number of false claims."""
     if not any(audit.attacks for audit in audits):
         return NOTHING_TRIED
     if len(audits) == 1:

@@ -26,12 +26,12 @@ class Chosen:
 
     @classmethod
     def of(cls, ids: list[str], folder: Path, *, full: bool, papers: Path = FOLDER) -> Chosen:
-        """By what was asked for. Raises ScenarioError for an id that there is not."""
+        """Return the choice for some ids. Raises ScenarioError for an unknown id."""
         known = entries(papers)
         return cls(chosen(ids, list(known)), known, folder, full)
 
     def table(self) -> list[tuple[str, ...]]:
-        """A line for each entry: id, where it is printed, what it shows, and how many runs it takes or why none."""
+        """Return a line for each entry: id, where it is printed, what it shows, and its runs, or why it has none."""
         head = ("id", "where", "what it shows", "runs", "")
         return [head, *(self._line(*self.known[each]) for each in self.ids)]
 
@@ -75,7 +75,7 @@ class Chosen:
             return self._conclude(self._carry_out(plan.needed(cells), jobs))
 
     def _with_drawn(self) -> list[str]:
-        """Its entries, and the tables that they draw."""
+        """Return the chosen entries, and the tables that they plot."""
         return list(dict.fromkeys(name for each in self.ids for name in (each, *self.known[each][1].draws)))
 
     def _name_other_mode(self) -> None:

@@ -40,40 +40,40 @@ ROUNDING = 1e-9
 """By which values that are the same may differ, in parts of them."""
 
 _NOTHING = 1e-12
-"""What a difference of values that are the same may come to."""
+"""The maximum difference of values that count as equal."""
 
 Value = Any
 """A number, a truth, a text, or a masked array of numbers or truths."""
 
 
 class Measured(Protocol):
-    """What claims are about. Values that could not be had are NaN."""
+    """The values that claims are about. Missing values are NaN."""
 
     def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
-        """Values by row. Raises KeyError for an unknown name."""
+        """Return values by row. Raises KeyError for an unknown name."""
 
     def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
-        """Their standard errors by row. Raises KeyError for an unknown name."""
+        """Return standard errors by row. Raises KeyError for an unknown name."""
 
     def row(self, name: str, first: str, last: str) -> NDArray[np.float64]:
-        """Values by column, of all or, with names, from one to another. Raises KeyError for an unknown name."""
+        """Return values by column, of all or, with names, from one to another. Raises KeyError for an unknown name."""
 
     def cell(self, row: str, column: str) -> float:
-        """One value. Raises KeyError for an unknown name."""
+        """Return one value. Raises KeyError for an unknown name."""
 
     def paper(self, row: str, column: str) -> float:
-        """The printed value. Raises KeyError for an unknown name."""
+        """Return the printed value. Raises KeyError for an unknown name."""
 
     def seeds(self, row: str, column: str) -> Sequence[float]:
-        """Values of a cell, one a seed. Raises KeyError for an unknown name."""
+        """Return the values of a cell, one per seed. Raises KeyError for an unknown name."""
 
 
 class CannotTell(Exception):
-    """What a claim is about could not be had."""
+    """The values that a claim is about are missing."""
 
 
 def _same(left: Value, right: Value) -> Value:
-    """Whether two values differ by rounding alone: a tie is neither above nor below."""
+    """Return whether two values differ only by rounding: a tie is neither above nor below."""
     rounding = ROUNDING * np.ma.minimum(np.ma.abs(left), np.ma.abs(right)) + _NOTHING
     return np.ma.logical_or(left == right, np.ma.abs(np.ma.subtract(left, right)) < rounding)
 
@@ -97,7 +97,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
 
 
 def holds(test: str, measured: Measured) -> bool:
-    """Whether a claim holds of what was measured.
+    """Return whether a claim holds for the measured values.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class _Evaluation:
     measured: Measured
 
     def of(self, node: ast.expr) -> Value:
-        """The value of an expression."""
+        """Return the value of an expression."""
         found: Value
         match node:
             case ast.Constant(value=int() | float() | str() as value) if not isinstance(value, bool):
@@ -215,7 +215,7 @@ def _known(value: Value) -> Value:
 
 
 def _some(value: Value) -> NDArray[Any]:
-    """What of a column is known, in its order."""
+    """Return the known values of a column, in order."""
     known = np.ma.atleast_1d(value).compressed()
     if not len(known):
         raise CannotTell
@@ -236,7 +236,8 @@ def _welch(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _deviation(values: Sequence[float]) -> float:
-    """Standard deviation; 0 of values that differ by rounding alone, since counted ticks would else look exact."""
+    """Return the standard deviation, 0 if values differ only by rounding, since counted ticks would seem exact
+    otherwise."""
     if np.ptp(values) <= ROUNDING * np.max(np.abs(values)):
         return 0.0
     return float(np.std(values, ddof=1))

@@ -1,4 +1,4 @@
-"""What is printed where, and which runs answer to it: the files in scenarios/papers, one a paper.
+"""The printed values, and the runs that reproduce them: the files in scenarios/papers, one per paper.
 
 A file has a `name` ("Lu 2016"), a `title`, and entries: one for each table, figure and plot, also for those that cannot
 be had, which say why. An entry has rows and columns, as the paper's table has them; a figure has a row for each place
@@ -42,23 +42,23 @@ class Column(Part):
     changes: list[str] = Field(default=[])
     """key.path=value, as of --set, in a file also names of `settings`."""
     measure: str = ""
-    """Where the figure stands in result.json, such as metrics.accuracy, or the name of one that is derived."""
+    """The place of the figure in result.json, such as metrics.accuracy, or the name of a derived figure."""
     less: str = ""
     """Another column, whose value is taken away, seed by seed."""
     within: float | None = None
-    """How far a value may be from the printed one, in the entry's unit."""
+    """The tolerance of a value, in the entry's unit."""
     scale: float | None = None
-    """What figures of results are multiplied by, in place of what the entry's unit says."""
+    """The factor for figures of results, instead of the one that follows from the entry's unit."""
     better: Literal["higher", "lower", ""] = ""
-    """Which way values are better than printed ones."""
+    """The direction in which values are better than printed ones."""
     differs: bool = False
-    """Whether values are known to differ, in any row, for the entry's reason."""
+    """True if values are known to differ, in any row, for the entry's reason."""
     cannot: str = ""
     """Why it cannot be had."""
     drawn: bool = True
-    """Whether it is in pictures."""
+    """True if pictures show it."""
     full: bool = False
-    """Whether --full alone has it."""
+    """True if only --full has it."""
 
 
 class Row(Part):
@@ -66,7 +66,7 @@ class Row(Part):
 
     name: str
     at: float | None = None
-    """Where it stands on the axis."""
+    """The position on the axis."""
     scenario: str = ""
     changes: list[str] = Field(default=[])
     cells: dict[str, list[str]] = Field(default={})
@@ -88,7 +88,7 @@ class Row(Part):
     """A row whose standard deviation over the seeds it is, in place of runs of its own."""
     note: str = ""
     full: bool | list[str] = False
-    """Whether --full alone has it, or the columns that it alone has."""
+    """True if only --full has it, or the columns that only --full has."""
 
     @property
     def derived_from(self) -> list[str]:
@@ -115,7 +115,7 @@ class Axis(Part):
 
 
 class Claim(Part):
-    """What is said of the values, put to the test in the language of `claims`."""
+    """A statement about the values, tested in the language of `claims`."""
 
     text: str
     test: str
@@ -124,7 +124,7 @@ class Claim(Part):
     ours: bool = False
     """Of a paper's entry: whether this project says it, and the paper does not."""
     full: bool = False
-    """Whether --full alone has runs enough to tell."""
+    """True if only --full has enough runs to decide."""
 
 
 class Entry(Part):
@@ -138,7 +138,7 @@ class Entry(Part):
     title: str
     kind: Kind = "table"
     quantity: str = ""
-    """What values are of, as the vertical axes of pictures call it."""
+    """The quantity of the values, as label of vertical axes."""
     unit: str = ""
     """Of all values; with % shares are multiplied by 100."""
     decimals: int = 2
@@ -148,11 +148,11 @@ class Entry(Part):
     within: float | None = None
     better: Literal["higher", "lower", ""] = ""
     judged: bool = True
-    """Whether values are; seconds of other machines are not."""
+    """True if values get a verdict; seconds of other machines do not."""
     audit: bool = False
-    """Whether runs are attacked afterwards, as fedsvm audit does."""
+    """True if runs are attacked afterwards, as by fedsvm audit."""
     seeds: int = 1
-    """How many seeds --quick has, from 1 on."""
+    """The number of seeds of --quick, from 1 on."""
     full_seeds: int = 5
     quick_changes: list[str] = Field(default=[])
     """Of --quick alone: smaller runs."""
@@ -161,12 +161,12 @@ class Entry(Part):
     axis: Axis | None = None
     claim: list[Claim] = Field(default=[])
     pictures: list[Picture] = Field(default=[])
-    """What is drawn: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or folds, and
-    for each column accuracy against the number of columns kept."""
+    """The kinds of pictures: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or
+    folds, and for each column accuracy by number of columns kept."""
     differs: str = ""
     """Why values differ in columns that say they may."""
     correction: str = ""
-    """What of the paper had to be read in another way, in a sentence."""
+    """A sentence on what had to be interpreted in the paper."""
     draws: list[str] = Field(default=[])
     """Of a figure that draws tables of its paper once more: their ids, which have the verdicts."""
     whole: list[str] = Field(default=[])
@@ -233,36 +233,36 @@ class Entry(Part):
             yield Row(name=number, at=value, changes=changes, full=full)
 
     def tolerance(self, row: Row, column: Column) -> float | None:
-        """How far a cell's value may be from the printed one."""
+        """Return the tolerance of a cell's value."""
         if not self.judged:
             return None
         of_row = row.within[self.column.index(column)] if isinstance(row.within, list) else row.within
         return next((each for each in (of_row, column.within, self.within) if each is not None), None)
 
     def reason(self, row: Row, column: Column) -> str:
-        """Why a cell cannot be had, or ""."""
+        """Return why a cell cannot be measured, or ""."""
         return row.cannot or column.cannot
 
     def reason_to_differ(self, row: Row, column: Column) -> str:
-        """Why a cell's value is known to differ from the printed one, or ""."""
+        """Return why a cell's value is known to differ from the printed one, or ""."""
         return row.differs.get(column.name, self.differs if column.differs else "")
 
     def is_left_to_full(self, row: Row, column: Column) -> bool:
-        """Whether --quick leaves a cell out."""
+        """Return whether --quick omits a cell."""
         return column.full or (column.name in row.full if isinstance(row.full, list) else row.full)
 
     def scenario_of(self, row: Row, column: Column) -> str:
-        """The scenario of a cell; "" where none is named."""
+        """Return the scenario of a cell; "" if none is named."""
         return row.scenario or column.scenario or self.scenario
 
     def changes_of(self, row: Row, column: Column, *, full: bool) -> tuple[str, ...]:
-        """What is changed of it; where two change the same, the later one holds."""
+        """Return the changes of the scenario; the last change of a key counts."""
         smaller = [] if full else self.quick_changes
         return (*self.changes, *smaller, *row.changes, *column.changes, *row.cells.get(column.name, ()))
 
     @property
     def is_smaller_in_quick(self) -> bool:
-        """Whether --full's values are means of more runs, or of larger ones."""
+        """True if --full's values are means of more runs, or of larger ones."""
         return self.full_seeds > self.seeds or bool(self.quick_changes)
 
 
@@ -272,7 +272,7 @@ class Paper(Part):
     name: str
     title: str
     ours: bool = False
-    """Whether it is what this project claims, and no paper."""
+    """True if these are claims of this project instead of a paper."""
     settings: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]+$")], list[str]] = Field(default={})
     """Changes that entries share, by name."""
     entry: list[Entry]
@@ -291,7 +291,7 @@ class Paper(Part):
 
 @functools.cache
 def papers(folder: Path = FOLDER) -> Mapping[str, Paper]:
-    """All papers by the names of their files. Raises ScenarioError for a file that cannot be read."""
+    """Return all papers by file name. Raises ScenarioError for a file that cannot be read."""
     found = {path.stem: read(path) for path in sorted(folder.glob("*.toml"))}
     ids = [entry.id for paper in found.values() for entry in paper.entry]
     if twice := sorted({each for each in ids if ids.count(each) > 1}):
@@ -300,7 +300,8 @@ def papers(folder: Path = FOLDER) -> Mapping[str, Paper]:
 
 
 def read(path: Path) -> Paper:
-    """A paper's file, with settings written out. Raises ScenarioError, saying what of it is wrong."""
+    """Return the content of a paper's file, with named settings expanded. Raises ScenarioError, saying what is
+    wrong."""
     try:
         paper = Paper.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
         return paper.model_copy(update={"entry": [_written_out(each, paper.settings) for each in paper.entry]})
@@ -314,7 +315,7 @@ def read(path: Path) -> Paper:
 
 
 def _written_out(entry: Entry, settings: Mapping[str, list[str]]) -> Entry:
-    """An entry with the changes that names stand for. Raises ValueError for a name that there is not."""
+    """Return an entry with named changes expanded. Raises ValueError for an unknown name."""
 
     def changes(shared: list[str]) -> list[str]:
         if unknown := [each for each in shared if "=" not in each and each not in settings]:
@@ -336,12 +337,12 @@ def _written_out(entry: Entry, settings: Mapping[str, list[str]]) -> Entry:
 
 
 def entries(folder: Path = FOLDER) -> dict[str, tuple[Paper, Entry]]:
-    """Every entry by its id, with its paper."""
+    """Return every entry by its id, with its paper."""
     return {entry.id: (paper, entry) for paper in papers(folder).values() for entry in paper.entry}
 
 
 def chosen(ids: list[str], known: Sequence[str]) -> list[str]:
-    """The ids that are meant of those known: all without any, and for the beginning of an id all that go on from it.
+    """Return the ids that are meant: all without any, and for the beginning of an id all that continue it.
 
     Raises ScenarioError for one that there is not.
     """

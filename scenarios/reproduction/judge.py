@@ -51,7 +51,7 @@ class Judged:
 
     @property
     def is_surprise(self) -> bool:
-        """Whether it differs, or failed, and no file says that it will."""
+        """True if it differs or failed unexpectedly."""
         return self.verdict == "failed" or (self.verdict == "differs" and not self.reason)
 
 
@@ -69,7 +69,7 @@ class JudgedClaim:
 
     @property
     def is_surprise(self) -> bool:
-        """Whether it does not hold, and no file says that it does not."""
+        """True if the claim does not hold, unexpectedly."""
         return self.verdict == "differs" and not self.reason
 
 
@@ -85,7 +85,7 @@ class JudgedEntry:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many of its cells and claims have each verdict; an entry that cannot be had is one that cannot.
+        """The number of cells and claims with each verdict. An entry that cannot be measured counts as one.
 
         Claims that are this project's, and not the paper's, are not counted.
         """
@@ -107,7 +107,7 @@ class JudgedEntry:
 
     @property
     def surprises(self) -> int:
-        """How many verdicts are worse than the files say."""
+        """The number of verdicts that are worse than expected."""
         return sum(each.is_surprise for each in self.cells) + sum(each.is_surprise for each in self.claims)
 
     @property
@@ -119,7 +119,7 @@ class JudgedEntry:
 def judge(
     paper: Paper, entry: Entry, out: Path, *, full: bool, failures: Mapping[str, str] = MappingProxyType({})
 ) -> JudgedEntry:
-    """An entry by the results that are in a folder.
+    """Judge an entry by the results in a folder.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def judge(
 
 
 def judged(cell: Cell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> Judged:
-    """A cell by the results of its runs, and by what is said of those that failed."""
+    """Judge a cell by the results of its runs, and by the errors of those that failed."""
     if reason := cell.reason:
         return Judged(cell, "cannot", reason)
     if not cell.runs:
@@ -166,7 +166,7 @@ def judged(cell: Cell, out: Path, failures: Mapping[str, str] = MappingProxyType
 
 
 def _failure(run: PlannedRun, out: Path) -> str:
-    """Why a run failed that an earlier command carried out, or ""."""
+    """Return why a run of an earlier command failed, or ""."""
     result = plan.result_of(run, out)
     if result.get("status") != "failed":
         return ""
@@ -215,7 +215,7 @@ def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedCla
 
 
 class _Measured:
-    """What claims of an entry are about: its values by row and column, NaN where there are none.
+    """The values of an entry by row and column, NaN if missing.
 
     lacking: places of values that columns and rows were asked for and that are not there, and not left to --full.
     """
@@ -273,12 +273,12 @@ def _number(value: float | None) -> float:
 
 
 def counted(judged_entries: Sequence[JudgedEntry]) -> Iterator[tuple[Verdict, int]]:
-    """How many of all cells and claims have each verdict, where any has."""
+    """Return the number of all cells and claims with each verdict that occurs."""
     return _ordered(sum((each.counts for each in judged_entries), Counter[str]()))
 
 
 def counted_apart(judged_entries: Sequence[JudgedEntry], *, ours: bool) -> Iterator[tuple[Verdict, int]]:
-    """The same of what the papers say, or of what this project does."""
+    """Return the same for the papers' claims, or for this project's."""
     counts = (each.counts_ours if ours else each.counts_papers for each in judged_entries)
     return _ordered(sum(counts, Counter[str]()))
 

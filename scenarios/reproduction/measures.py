@@ -1,4 +1,4 @@
-"""What a result says: figures by where they stand in result.json, and some that follow from several."""
+"""The figures of a result, by their place in result.json, and some that are derived from several."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Reading:
 
 
 def reading(result: Mapping[str, Any], measure: str, scale: float) -> Reading | None:
-    """A measure of a completed run's result.
+    """Return a measure of a completed run's result.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def reading(result: Mapping[str, Any], measure: str, scale: float) -> Reading | 
 
 
 def at(result: Any, path: str) -> Any:
-    """What stands at a path of keys and places; None where nothing does."""
+    """Return the value at a path of keys and indices; None if there is none."""
     for part in path.split("."):
         if isinstance(result, Mapping):
             result = result.get(part)
@@ -55,7 +55,8 @@ def at(result: Any, path: str) -> Any:
 
 
 def _fold_error(result: Mapping[str, Any], measure: str, scale: float) -> float | None:
-    """Of a mean over folds: their deviation, by the root of their number; folds that are dealt anew add nothing."""
+    """Return the standard error of a mean over folds: their deviation by the root of their number; repeats add
+    nothing."""
     name = "accuracy" if measure == "error" else measure.removeprefix("metrics.")
     deviation, folds = at(result, f"metrics.deviations.{name}"), at(result, "metrics.folds") or []
     if deviation is None or len(folds) < 2 or not (measure == "error" or measure.startswith("metrics.")):
@@ -73,7 +74,7 @@ def _error_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:
 
 
 def _each(result: Mapping[str, Any], path: str, name: str) -> list[float]:
-    """A figure of each of a list's entries, where it has one."""
+    """Return a figure of each entry of a list that has it."""
     found = (at(each, name) for each in at(result, path) or [])
     return [float(figure) for figure in found if isinstance(figure, int | float)]
 
@@ -97,7 +98,7 @@ def _classes(result: Mapping[str, Any]) -> float | None:
 
 
 def _on_unit_interval(result: Mapping[str, Any]) -> float | None:
-    """Gamma of columns in [0, 1] that does what the run's does of the same columns in [-1, 1]."""
+    """Return the gamma for columns in [0, 1] that is equivalent to the run's for [-1, 1]."""
     gamma = at(result, "scenario.algorithm.gamma")
     return 4 * gamma if isinstance(gamma, float) else None
 

@@ -1,4 +1,4 @@
-"""What comes of it: a page, one JSON file, and a table of values for each entry."""
+"""The output of a reproduction: a page, one JSON file, and a table of values for each entry."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Reproduction:
         return path
 
     def plain(self) -> dict[str, Any]:
-        """What reproduction.json holds."""
+        """Return the content of reproduction.json."""
         on = environment()
         return {
             "mode": "full" if self.full else "quick",
@@ -95,7 +95,7 @@ class Reproduction:
 
 
 def is_of_full(folder: Path) -> bool | None:
-    """Whether a folder's page is of full runs; None where there is none that can be read."""
+    """Return whether a folder's page is of full runs; None if there is no readable page."""
     try:
         return {"full": True, "quick": False}.get(json.loads((folder / DATA).read_text(encoding="utf-8"))["mode"])
     except (OSError, ValueError, TypeError, KeyError):
@@ -114,7 +114,7 @@ def _said(counts: Iterator[tuple[Verdict, int]]) -> str:
 
 
 def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
-    """What the template shows of an entry."""
+    """Return what the template shows of an entry."""
     entry = judged.entry
     rows: dict[str, list[Judged]] = {}
     for each in judged.cells:
@@ -171,7 +171,7 @@ def _cell(judged: Judged, folder: Path) -> dict[str, Any]:
 
 
 def _printed(judged: Judged) -> str:
-    """The printed value with all its digits."""
+    """Return the printed value with all its digits."""
     value, decimals = judged.cell.printed, judged.cell.entry.decimals
     if value is None:
         return ""
@@ -188,7 +188,7 @@ def _number(value: float | None, judged: Judged, sign: str = "") -> str:
 
 
 def _notes(judged: JudgedEntry) -> Iterator[str]:
-    """What rows say, and why cells differ or failed."""
+    """Yield notes of rows, and why cells differ or failed."""
     for each in judged.cells:
         if each.cell.row.note:
             yield f"{each.cell.row.name}: {each.cell.row.note}"
@@ -201,7 +201,7 @@ def _notes(judged: JudgedEntry) -> Iterator[str]:
 
 
 def _declared(judged: JudgedClaim) -> str:
-    """What the file says of a claim that holds all the same."""
+    """Return what the file says of a claim that unexpectedly holds."""
     is_declared = judged.verdict == "same" and judged.claim.differs
     return f"Its file says that it does not hold: {judged.claim.differs}" if is_declared else ""
 

@@ -20,13 +20,13 @@ _MAX_LINEAR = 100
 
 
 def drawn(judged: JudgedEntry, out: Path) -> list[Chart]:
-    """The pictures of an entry, or of the tables that it draws; none where nothing of them was measured."""
+    """Return the pictures of an entry, or of the tables that it plots; none if nothing was measured."""
     shown = [_whole(judged.entry, each, out) if judged.entry.whole else each for each in judged.shows] or [judged]
     return [chart for each in shown for chart in _charts(judged.entry.pictures, each, out)]
 
 
 def _whole(figure: Entry, table: JudgedEntry, out: Path) -> JudgedEntry:
-    """What a figure shows of a table of differences, without taking anything away; nothing of it is printed."""
+    """Return a table of differences as a figure shows it, without subtracting; it has no printed values."""
     columns = [each.model_copy(update={"less": "", "drawn": each.name in figure.whole}) for each in table.entry.column]
     named = {"what": figure.what, "title": figure.title, "quantity": figure.quantity, "column": columns}
     entry = table.entry.model_copy(update=named)
@@ -70,7 +70,7 @@ def _title(judged: JudgedEntry) -> str:
 
 
 def _measured(entry: Entry) -> str:
-    """What a vertical axis is called."""
+    """Return the label of a vertical axis."""
     return ", ".join(filter(None, (entry.quantity or "measured", entry.unit)))
 
 
@@ -105,7 +105,7 @@ def _lines(judged: JudgedEntry, known: Sequence[Judged], *, by_name: bool) -> Ch
 def _column_series(
     name: str, places: Sequence[tuple[float, Judged]], drawn_as: Style, shift: float, *, line: bool
 ) -> list[Series]:
-    """What was measured of a column, and what is printed."""
+    """Return the measured and the printed values of a column."""
     ordered = sorted(places, key=lambda each: each[0])
     points = [(at, each.value) for at, each in ordered if each.value is not None]
     errors = [each.error or 0.0 for _, each in ordered]
@@ -119,7 +119,7 @@ def _column_series(
 
 
 def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
-    """Vertical means over folds, with their standard deviation."""
+    """Draw vertical means over folds, with their standard deviation."""
     rates, series = np.linspace(0, 1, _GRID), []
     rows = list(dict.fromkeys(each.cell.row.name for each in known))
     for number, name in enumerate(rows):
@@ -146,7 +146,7 @@ def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
 
 
 def _sizes(judged: JudgedEntry, column: str, known: Sequence[Judged], out: Path) -> Chart:
-    """Of each row in a column, accuracy on held-out rows at each number of columns that was tried."""
+    """Draw the accuracy on held-out rows by number of columns, for each row in a column."""
     series, most = [], 0
     rows = [row.name for row in judged.entry.rows]
     for each in known:
@@ -168,7 +168,7 @@ def _sizes(judged: JudgedEntry, column: str, known: Sequence[Judged], out: Path)
 
 
 def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
-    """Of each column in each row, the values of its seeds; of one seed, of its folds."""
+    """Draw the values of the seeds of each column and row; with one seed, of its folds."""
     entry, found = judged.entry, {}
     for each in known:
         name = each.cell.row.name if len(entry.column) == 1 else f"{each.cell.column.name} {each.cell.row.name}"
@@ -184,7 +184,7 @@ def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
 
 
 def _of_folds(judged: Judged, out: Path) -> list[float]:
-    """The cell's measure in each fold of its run; the mean where folds do not have it."""
+    """Return the cell's measure in each fold of its run, or the mean if folds lack it."""
     measure = judged.cell.measure.removeprefix("metrics.")
     folds = [fold for run in judged.cell.runs for fold in measures.at(plan.result_of(run, out), "metrics.folds") or []]
     values = [judged.cell.scale * fold[measure] for fold in folds if fold.get(measure) is not None]

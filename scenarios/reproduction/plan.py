@@ -46,12 +46,12 @@ class PlannedRun:
     audit: bool = False
 
     def folder(self, out: Path) -> Path:
-        """Where it is, or will be."""
+        """Return the folder of the run."""
         return out / RUNS / self.name
 
     @property
     def command(self) -> str:
-        """What repeats it."""
+        """The command that repeats the run."""
         return shlex.join(
             [
                 "fedsvm",
@@ -86,12 +86,12 @@ class Cell:
 
     @property
     def measure(self) -> str:
-        """What of a result it is."""
+        """The measure of the cell."""
         return self.column.measure or self.entry.measure
 
     @property
     def scale(self) -> float:
-        """What figures of results are multiplied by."""
+        """The factor for figures of results."""
         if self.column.scale is not None:
             return self.column.scale
         return 100.0 if self.entry.unit == "%" else 1.0
@@ -115,7 +115,7 @@ class Cell:
 
 
 def cells(entry: Entry, *, full: bool) -> list[Cell]:
-    """The cells of an entry, row by row. Raises ScenarioError for a scenario that is wrong."""
+    """Return the cells of an entry, row by row. Raises ScenarioError for an invalid scenario."""
     return [_cell(entry, row, column, full=full) for row in entry.rows for column in entry.column]
 
 
@@ -139,7 +139,7 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
 
 
 def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
-    """A cell that follows from others; without runs where one of them has none, or one alone for a deviation."""
+    """Return a cell computed from others, without runs if one has none, or only one for a deviation."""
     others = (each for each in entry.rows if each.name in row.derived_from)
     parts = tuple(_cell(entry, each, column, full=full) for each in others)
     is_told = all(len(each.runs) > (1 if row.deviation_of else 0) for each in parts)
@@ -147,7 +147,8 @@ def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell
 
 
 def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
-    """A run by what it does: the same for all that do the same. Raises ScenarioError for a scenario that is wrong."""
+    """Return a run named by its content, so that equal runs are shared. Raises ScenarioError for an invalid
+    scenario."""
     content = _content(scenario, changes)
     told = f"{version('fedsvm')}\n{seed}{' audited' if audit else ''}\n{content.text}"
     name = f"{content.name}-{sha256(told.encode()).hexdigest()[:16]}"
@@ -173,7 +174,7 @@ class _Content:
 
 @functools.lru_cache(maxsize=10_000)
 def _content(scenario: str, changes: tuple[str, ...]) -> _Content:
-    """What a scenario says. Raises ScenarioError for one that is wrong."""
+    """Return the content of a scenario. Raises ScenarioError if it is invalid."""
     read, base = spec.read(scenario, overrides=list(changes))
     data = read.data
     named = [*([data.source] if data.source else []), *data.sources.values()]
@@ -184,12 +185,12 @@ def _content(scenario: str, changes: tuple[str, ...]) -> _Content:
 
 
 def missing(runs: Sequence[PlannedRun]) -> str:
-    """The first data file that one of the runs lacks, or ""."""
+    """Return the first data file that one of the runs lacks, or ""."""
     return next((run.missing for run in runs if run.missing), "")
 
 
 def needed(planned_cells: Sequence[Cell]) -> list[PlannedRun]:
-    """The runs of cells whose data are there, each once."""
+    """Return the runs of cells with available data, each once."""
     return list({run.name: run for cell in planned_cells if not cell.missing for run in cell.all_runs}.values())
 
 
@@ -270,13 +271,13 @@ def _carry_out(run: PlannedRun, out: Path, workers: Workers) -> str:
 
 
 def is_done(run: PlannedRun, out: Path) -> bool:
-    """Whether it has completed, with a result as this version writes them."""
+    """Return whether a run completed, with a result in the format of this version."""
     result = result_of(run, out)
     return result.get("status") == "completed" and result.get("schema") == SCHEMA
 
 
 def result_of(run: PlannedRun, out: Path) -> Mapping[str, Any]:
-    """What its result.json holds; nothing where there is none that can be read."""
+    """Return the content of result.json, empty if it cannot be read."""
     path = run.folder(out) / RESULT
     try:
         return _parsed(path, path.stat().st_mtime_ns)
@@ -286,13 +287,13 @@ def result_of(run: PlannedRun, out: Path) -> Mapping[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(path: Path, written_ns: int) -> Mapping[str, Any]:
-    """A result, read once for all cells that look at it one after the other."""
+    """Return a result, cached for all cells that use it in sequence."""
     found = json.loads(path.read_text(encoding="utf-8"))
     return found if isinstance(found, dict) else {}
 
 
 def values_of(cell: Cell, out: Path) -> list[Reading]:
-    """What the cell's completed runs measured; nothing where one of them did not."""
+    """Return the values that the cell's completed runs measured; empty if one lacks it."""
     if cell.parts:
         return _derived(cell, [values_of(each, out) for each in cell.parts])
     found = [reading(result_of(run, out), cell.measure, cell.scale) for run in cell.runs if is_done(run, out)]
@@ -306,7 +307,7 @@ def values_of(cell: Cell, out: Path) -> list[Reading]:
 
 
 def _derived(cell: Cell, values: Sequence[Sequence[Reading]]) -> list[Reading]:
-    """What follows from the values of other cells; nothing where there are none of one."""
+    """Return values computed from those of other cells; empty if one has none."""
     if not all(values):
         return []
     if cell.row.deviation_of:
@@ -315,5 +316,5 @@ def _derived(cell: Cell, values: Sequence[Sequence[Reading]]) -> list[Reading]:
 
 
 def unfinished(cell: Cell, out: Path) -> Iterator[PlannedRun]:
-    """Its runs that have not completed."""
+    """Return the runs that have not completed."""
     return (run for run in cell.all_runs if not is_done(run, out))

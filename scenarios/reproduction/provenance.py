@@ -1,4 +1,4 @@
-"""What the runs of a folder were made with: data files, which must stay the same, and states of the code."""
+"""The origin of the runs in a folder: data files, which must not change, and states of the code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MadeWith:
 
     @classmethod
     def of(cls, folder: Path) -> MadeWith:
-        """What is written down in a folder; nothing of one that has no runs."""
+        """Return the record of a folder, empty if it has no runs."""
         try:
             found = json.loads((folder / NAME).read_text(encoding="utf-8"))
             return cls({_name(each): str(digest) for each, digest in found["files"].items()}, tuple(found["code"]))
@@ -36,7 +36,7 @@ class MadeWith:
             raise ScenarioError([f"--out: {folder / NAME} {told}."]) from None
 
     def extended(self, folder: Path, files: Iterable[Path], *, runs: bool) -> MadeWith:
-        """This, written down with what a command reads here.
+        """Return this record extended by what a command reads here, and write it down.
 
         Parameters
         ----------
@@ -71,17 +71,17 @@ class MadeWith:
 
     @property
     def is_of_other_code(self) -> bool:
-        """Whether runs may have been made by another state of the code than this."""
+        """Return whether runs may be from another state of the code than this."""
         return any(each != _code_digest() for each in self.code)
 
 
 def _name(file: str) -> str:
-    """What a data file is known by: a name without its ending, by which sources find it."""
+    """Return the name of a data file without suffix, by which sources find it."""
     return next((file.removesuffix(each) for each in SUFFIXES if file.endswith(each)), file)
 
 
 def _code_digest() -> str:
-    """Of what runs are made by; how they are judged makes none other."""
+    """Return a digest of the code that makes runs, without the code that judges them."""
     here = Path(__file__).parent
     found = sorted(path for name in _CODE for path in (here.parent.parent / name).rglob("*.py"))
     return _digest(path for path in found if here not in path.parents)

@@ -34,7 +34,7 @@ MAX_SITES = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """What the coalition learnt of one victim's inputs to one step, over all rounds.
+    """The inputs of one victim to one step that the coalition learned, over all rounds.
 
     values: numbers that the victim put in; recovered: those that were reconstructed; max_error: of these, None if there
     are none.
@@ -64,7 +64,7 @@ class KnownBefore:
 
 @dataclass(frozen=True)
 class AttackResult:
-    """What came of one attack on one view.
+    """The result of one attack on one view.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class AttackResult:
 
 @dataclass(frozen=True)
 class PartyAudit:
-    """What some parties that pool what they saw made of the whole run.
+    """The results of some parties that pool what they saw of the whole run.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class PartyAudit:
 
 @dataclass(frozen=True)
 class CollusionReport:
-    """What declared colluders learnt of the others: of each victim's inputs to single sums, and in sentences.
+    """The findings of declared colluders: each victim's inputs to single sums, and sentences.
 
     What they make of the whole run is the first of `RunResult.audit`.
     """
@@ -157,7 +157,7 @@ class CollusionReport:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """What only a simulation knows.
+    """The truth that only a simulation knows.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ class GroundTruth:
 
 
 def everybody(sites: Sequence[str]) -> list[Coalition]:
-    """Whom a run is audited for: the coordinator alone, each site alone, and the coordinator with each site."""
+    """Return the standard coalitions: the coordinator alone, each site alone, and the coordinator with each site."""
     some = sites[:MAX_SITES]
     alone = [Coalition((site,), coordinator=False) for site in some]
     return [Coalition((), coordinator=True), *alone, *(Coalition((site,), coordinator=True) for site in some)]
@@ -192,7 +192,7 @@ def everybody(sites: Sequence[str]) -> list[Coalition]:
 
 @dataclass
 class _Tally:
-    """What is known of a victim's inputs to one step so far."""
+    """The findings on a victim's inputs to one step so far."""
 
     rounds: int = 0
     values: int = 0
@@ -201,7 +201,7 @@ class _Tally:
 
 
 def findings(run: RecordedRun, coalition: Coalition, shown: Sequence[str]) -> list[Finding]:
-    """What a coalition reconstructs of every honest site's input to every sum, or was given in the clear.
+    """Return every honest site's input to every sum that a coalition reconstructs, or received in the clear.
 
     shown: steps whose values the settings had sent in the clear. Raises AssertionError where algebra and numbers
     disagree.
@@ -238,7 +238,7 @@ def _compare(tally: _Tally, truth: FloatArray, reconstructed: FloatArray | None)
 
 
 def audited(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known: KnownRecords | None) -> PartyAudit:
-    """What the attacks make of a view, and how much of it is true.
+    """Return the results of attacks on a view, and how much of them is true.
 
     Parameters
     ----------
@@ -292,7 +292,7 @@ def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: Gro
 
 
 def _together(rows: Mapping[str, Labelled], sites: Sequence[str]) -> Labelled | None:
-    """The rows of some sites; None of none."""
+    """Return the rows of some sites; None for none."""
     if not (held := [rows[site] for site in sites if site in rows]):
         return None
     return Labelled(np.vstack([each.rows for each in held]), np.concatenate([each.labels for each in held]))
@@ -310,13 +310,13 @@ class _Judge:
 
     @property
     def count(self) -> int:
-        """How many rows, or records, there are to be found."""
+        """Return the number of rows or records that can be found."""
         if self._rows is not None:
             return len(self._rows.rows)
         return len(next(iter(self._columns.values()))) if self._columns else 0
 
     def claim(self, name: str, claim: Claim) -> AttackResult:
-        """A claim is true of as many rows as are there: a row that is claimed twice must be there twice."""
+        """Judge a claim. A row that is claimed twice must exist twice."""
         if claim.aligned is not None:
             return self._aligned(name, claim, claim.aligned)
         true = self._match(claim)
@@ -324,7 +324,7 @@ class _Judge:
         return _result(name, claim, list(true.values()))
 
     def _near(self, rows: FloatArray, labels: FloatArray) -> list[list[int]]:
-        """Of each row, the training rows that it is: none, one, or several that are equal."""
+        """Return for each row the equal training rows."""
         from scipy.spatial import cKDTree  # a run that is not audited has no use for it
 
         if self._rows is None or not len(rows):
@@ -343,7 +343,7 @@ class _Judge:
         ]
 
     def _match(self, claim: Claim) -> dict[int, float]:
-        """Training rows that claimed ones are, no row for two, and how far these are from them."""
+        """Return the training rows that match claimed ones, each used once, with their distances."""
         taken: dict[int, float] = {}
         for row, places in zip(claim.rows, self._near(claim.rows, claim.labels), strict=True):
             free = [place for place in places if place not in taken]
@@ -353,7 +353,7 @@ class _Judge:
         return taken
 
     def _aligned(self, name: str, claim: Claim, aligned: AlignedRecords) -> AttackResult:
-        """Of records that have a place, each is compared with the one that is there."""
+        """Compare records that have a position with the record there."""
         columns = np.hstack([self._columns[site] for site in aligned.columns_of])
         errors = np.abs(claim.rows - columns[aligned.indices]).max(axis=1, initial=0.0)
         true = np.flatnonzero(errors < _SAME_COLUMNS)
@@ -362,7 +362,7 @@ class _Judge:
         return _result(name, claim, errors[true].tolist(), before)
 
     def ranking(self, name: str, ranking: Ranking) -> AttackResult:
-        """Which candidates are training rows, and whether these stand above the others."""
+        """Judge a ranking: which candidates are training rows, and whether these rank above the others."""
         member = np.array([bool(places) for places in self._near(*ranking.candidates)], dtype=np.bool_)
         return AttackResult(
             name,
@@ -373,7 +373,7 @@ class _Judge:
 
 
 def _result(name: str, claim: Claim, errors: Sequence[float], before: KnownBefore | None = None) -> AttackResult:
-    """errors: of the rows that are true."""
+    """Return the result of a claim. errors: those of the true rows."""
     return AttackResult(
         attack=name,
         claimed=len(claim.rows),
@@ -386,7 +386,7 @@ def _result(name: str, claim: Claim, errors: Sequence[float], before: KnownBefor
 
 
 def _area(members: FloatArray, others: FloatArray) -> float | None:
-    """The chance that a member's score is above another's, ties counting half."""
+    """Return the probability that a member's score is above another's, ties counting half."""
     if not len(members) or not len(others):
         return None
     above = np.sign(members[:, None] - others[None, :])

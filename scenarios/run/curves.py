@@ -16,7 +16,7 @@ from fedsvm.federation.arrays import FloatArray
 
 @dataclass(frozen=True)
 class ThresholdCurve:
-    """What a falling threshold calls positive: (k + 1,) rows, rightly and wrongly, from none to all.
+    """The true and false positives of a falling threshold: (k + 1,) rows, from none to all.
 
     Of k different scores, each is a threshold; rows that share one are called positive together.
     """
@@ -26,20 +26,21 @@ class ThresholdCurve:
 
     @classmethod
     def of(cls, scores: FloatArray, positive: NDArray[np.bool_]) -> ThresholdCurve:
-        """Of scores (n,), larger for rows that are rather positive, and which are (n,). Both kinds are needed."""
+        """Return the curve of scores (n,), larger for positive rows, and which rows are positive (n,). Both kinds must
+        occur."""
         order = np.argsort(-scores, kind="stable")
         last_of_score = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
         true = np.cumsum(positive[order])[last_of_score].astype(float)
         return cls(np.append(0.0, true), np.append(0.0, last_of_score + 1 - true))
 
     def roc(self) -> tuple[FloatArray, FloatArray]:
-        """False and true positive rates at the corners of the curve, from (0, 0) to (1, 1)."""
+        """Return false and true positive rates at the corners of the curve, from (0, 0) to (1, 1)."""
         bends = (np.diff(self.true, 2) != 0) | (np.diff(self.false, 2) != 0)
         corners = np.concatenate([[True], bends, [True]])
         return self.false[corners] / self.false[-1], self.true[corners] / self.true[-1]
 
     def precision_recall(self) -> tuple[FloatArray, FloatArray]:
-        """Precision and recall at every threshold, from a precision of 1 at a recall of 0 on."""
+        """Return precision and recall at every threshold, starting with a precision of 1 at a recall of 0."""
         precision = self.true[1:] / (self.true + self.false)[1:]
         return np.append(1.0, precision), self.true / self.true[-1]
 
@@ -48,6 +49,6 @@ class ThresholdCurve:
         return float(np.trapezoid(self.true / self.true[-1], self.false / self.false[-1]))
 
     def average_precision(self) -> float:
-        """The area under precision against recall, in steps."""
+        """Return the area under precision against recall, in steps."""
         precision, recall = self.precision_recall()
         return float(np.sum(np.diff(recall) * precision[1:]))

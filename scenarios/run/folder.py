@@ -1,4 +1,4 @@
-"""Where runs are written that are not told where to."""
+"""The default folders of runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from fedsvm.scenarios.schema.spec import Scenario
 
 RUNS = Path("runs")
-"""Where runs go that are not told where to."""
+"""The default folder of runs."""
 
 LATEST = "latest"
 """The link there that leads to the last of them."""
 
 
 def make_folder(scenario: Scenario, out: Path | None) -> Path:
-    """An empty folder for a run: `out`, or runs/NAME-TIME-PID, which runs/latest leads to then. Raises OSError."""
+    """Create an empty folder for a run: `out`, or runs/NAME-TIME-PID with the link runs/latest. Raises OSError."""
     if out is not None:
         out.mkdir(parents=True)
         return out

@@ -102,16 +102,16 @@ class RowSource(Source):
         )
 
     def scores_at_sites(self, federation: Federation, model: Model) -> SiteScores | ClassScores | None:
-        """Have the sites score the rows that they hold out; None if they hold out none."""
+        """Return the sites' scores of the rows that they hold out; None if they hold out none."""
         tested = self.scenario.data.tested_at_sites
         return score_at_sites(federation, model, len(self.classes)) if tested else None
 
     def own_at_sites(self, federation: Federation, model: Model) -> OwnModels | None:
-        """Have the sites compare own models on rows that they hold out; None if they hold out none or need not."""
+        """Compare own models at the sites on rows that they hold out; None if they hold out none or need not."""
         if not (self.scenario.compare.sites and self.scenario.data.tested_at_sites):
             return None
         phrase = phrase_of(self.scenario.algorithm.implementation.own_method)
-        return compare_counts(phrase, count_at_sites(federation, model, len(self.classes)))
+        return compare_counts(phrase, count_at_sites(federation, model))
 
 
 def _conditions(scenario: Scenario) -> Conditions:
@@ -222,6 +222,6 @@ class SimulatedRows(RowSource):
         return GroundTruth(rows, {}, candidates, len(dataset.classes), encoded(dataset.rows))
 
     def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
-        """Rows (n, p) on the common scale, and their labels (n,)."""
+        """Return rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
         return Labelled(columns(rows.numeric, rows.categorical), rows.labels)

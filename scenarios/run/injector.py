@@ -67,7 +67,7 @@ class Injector:
             self._relays.close()
 
     def own_faults(self, site: str) -> list[dict[str, Any]]:
-        """The faults that this site does to itself and has not done yet."""
+        """Return the faults that this site applies to itself and has not applied yet."""
         return [
             vars(fault.own(number))
             for number, fault in enumerate(self._faults)
@@ -80,17 +80,17 @@ class Injector:
         return tuple(name for fault in self._faults if fault.rejoin for name in fault.sites(self._names))
 
     def rejoins(self, site: str) -> bool:
-        """Whether the fault that killed the site says that it is started again."""
+        """Return whether the fault that killed the site restarts it."""
         struck = [number for number in self._launcher.struck if self._faults[number].sites(self._names) == [site]]
         return bool(struck) and self._faults[max(struck, key=self._launcher.struck.__getitem__)].rejoin
 
     def reach(self, party: Party) -> None:
-        """Have the relays lead to where this party listens."""
+        """Connect the relays to the address of this party."""
         if self._relays is not None:
             self._relays.point(party.name, party.address)
 
     def view(self, party: str, roster: Roster) -> Roster:
-        """The roster with the addresses that `party` reaches the others by."""
+        """Return the roster with the addresses at which `party` reaches the others."""
         if self._relays is None:
             return roster
         return Roster(
@@ -115,7 +115,7 @@ class Injector:
     # What came of it.
 
     def struck(self) -> list[str]:
-        """The faults that struck so far, in words, the first one first."""
+        """Return the faults so far in words, the first one first."""
         began = self._began | self._launcher.struck
         return [
             f"{self._faults[number].kind} {', '.join(self._struck(self._faults[number]))} in "
@@ -124,7 +124,8 @@ class Injector:
         ]
 
     def reports(self, federation: Federation) -> tuple[FaultReport, ...]:
-        """Each fault with its start and end in seconds of the run, whether it healed, and its outcome in words."""
+        """Return each fault with its start and end in seconds of the run, whether it healed, and its outcome in
+        words."""
         return tuple(self._report(number, fault, federation) for number, fault in enumerate(self._faults))
 
     def _report(self, number: int, fault: FaultSpec, federation: Federation) -> FaultReport:
@@ -148,7 +149,7 @@ class Injector:
         )
 
     def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_Change]:
-        """Which of the sites that a fault struck left and came back, until another fault struck any of them."""
+        """Return which affected sites left and came back, until another fault affects any of them."""
         struck = set(self._struck(fault))
         others = [_round_of(other, federation) for other in self._faults if struck & set(self._struck(other))]
         until = min((number for number in others if number > at_round), default=sys.maxsize)
@@ -159,7 +160,7 @@ class Injector:
         ]
 
     def _struck(self, fault: FaultSpec) -> list[str]:
-        """The sites that it cuts off from the coordinator, or that it is done to."""
+        """Return the sites that a fault affects or cuts off from the coordinator."""
         if fault.kind != "partition":
             return fault.sites(self._names)
         away = [group for group in fault.parties(self._names) if COORDINATOR not in group]
@@ -177,7 +178,7 @@ class Injector:
 
 
 def _round_of(fault: FaultSpec, federation: Federation) -> int:
-    """The round of the run that a fault is placed at; 0 if the run did not come to it."""
+    """Return the round of the run at which a fault occurs; 0 if the run did not reach it."""
     for record in federation.accounts.rounds.values():
         if (record.phase, record.phase_round) == (fault.phase, fault.round):
             return record.round
@@ -212,7 +213,7 @@ def _outcome(changes: list[_Change], at_round: int, federation: Federation) -> s
 
 
 def conditions(network: NetworkSpec, names: list[str]) -> dict[tuple[str, str], Conditions]:
-    """What every directed link does to bytes."""
+    """Return the conditions of every directed link."""
     everyone = [COORDINATOR, *names]
     of_all = Conditions(network.latency_ms, network.jitter_ms, network.bandwidth_mbit)
     links = {(a, b): of_all for a in everyone for b in everyone if a != b}

@@ -38,7 +38,7 @@ class RunLog:
             self._is_whole = False
 
     def close(self, events: Sequence[dict[str, Any]]) -> None:
-        """Have all events on the disk. Raises OSError."""
+        """Write all events to disk. Raises OSError."""
         self.follow(events)
         file, self._file = self._file, None
         if file is not None:

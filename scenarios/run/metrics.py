@@ -1,4 +1,4 @@
-"""How good decision values are, whatever model they are of."""
+"""The quality of decision values, for any model."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class DecisionCurve:
 
 @dataclass(frozen=True)
 class Confusion:
-    """How many rows of each class are called what, and the shares that follow; None of no rows."""
+    """The confusion matrix of two classes, and the shares derived from it; None without rows."""
 
     true_positive: int
     false_positive: int
@@ -100,7 +100,7 @@ class Confusion:
 
     @classmethod
     def of(cls, called: NDArray[np.bool_], positive: NDArray[np.bool_]) -> Confusion:
-        """Of rows (n,) that are called positive, and that are."""
+        """Count rows (n,) by prediction and class."""
         return cls(
             true_positive=int((called & positive).sum()),
             false_positive=int((called & ~positive).sum()),
@@ -157,7 +157,7 @@ Matrix = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class Measures(Score):
-    """What classes are judged by. None where a class that it is a share of has no rows, or for means, no fold has.
+    """The measures of classification. None if a class has no rows, or for means, no fold has the measure.
 
     Of more than two classes `sensitivity`, `specificity`, `ppv`, `npv`, `average_precision`, `brier` and `threshold`
     are None, and `binary_accuracy` is not.
@@ -222,7 +222,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 
 @dataclass(frozen=True)
 class FoldMetrics(Measures):
-    """How good a model is on the rows that it was not trained on. roc, precision_recall: None as with auc.
+    """The quality of a model on rows that it was not trained on. roc, precision_recall: None if auc is.
 
     intervals: 95 % confidence intervals by the name of the measure. calibration, decision_curve: where there are
     probabilities. confusion: of two classes; confusion_matrix: of more, rows of each class (first index) by what they
@@ -260,13 +260,13 @@ class Metrics(Measures):
     shortfalls: tuple[str, ...] = ()
 
     def folds_with(self, name: str) -> int:
-        """How many folds have a measure, by its name."""
+        """Return the number of folds that have a measure."""
         return len(_known(self.folds, name))
 
 
 @dataclass(frozen=True)
 class PooledFold(Score):
-    """What all rows in one place would have given, by the same model, at the threshold of the federation's.
+    """The quality of the same model trained on all rows in one place, at the federation's threshold.
 
     max_decision_difference: between its decision values and the federation's. exact_kernel: what the kernel itself
     gives, where the model's features approximate one.
@@ -298,7 +298,7 @@ class BaselineMetrics(Score):
 def evaluate(
     decisions: FloatArray, labels: FloatArray, *, threshold: float = 0.0, probabilities: FloatArray | None = None
 ) -> FoldMetrics:
-    """Metrics of decision values (n,) against labels (n,) of +1 and -1, with the curves that areas are of.
+    """Return metrics of decision values (n,) against labels (n,) of +1 and -1, with the curves of the areas.
 
     Of more classes decision values are (n, K), and labels their numbers. threshold: the decision value from which a row
     is called positive. probabilities (n,): of +1, where there are some.
@@ -329,7 +329,7 @@ def evaluate(
 
 
 def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
-    """Of decision values (n, K) of more than two classes, and numbers (n,) of the rows' own, -1 of none of them."""
+    """Return metrics of decision values (n, K) for more than two classes, and class numbers (n,), -1 for unknown."""
     classes, found = decisions.shape[1], score(decisions, labels)
     table = np.zeros((classes, classes), dtype=np.int64)
     known = labels >= 0
@@ -373,7 +373,7 @@ def _found_intervals(intervals: Mapping[str, Interval | None]) -> dict[str, Inte
 
 
 def _of_table(table: IntArray) -> dict[str, Any]:
-    """What follows from the rows by class and call (K, K)."""
+    """Return the measures that follow from the confusion matrix (K, K)."""
     rows, right = table.sum(axis=1), np.diag(table)
     there, touched = rows > 0, (rows + table.sum(axis=0)) > 0
     return {
@@ -390,7 +390,7 @@ def _matrix(table: IntArray) -> Matrix:
 
 
 def _correlation(table: IntArray) -> float:
-    """Gorodkin's R_K of a confusion matrix (K, K), 0 where all rows are, or are called, of one class.
+    """Return Gorodkin's R_K of a confusion matrix (K, K), 0 if all rows have, or are predicted as, one class.
 
     (c s - sum p t) / sqrt((s^2 - sum p^2) (s^2 - sum t^2)), of s rows, c of them right, t of each class, p called so.
     """
@@ -401,7 +401,7 @@ def _correlation(table: IntArray) -> float:
 
 @dataclass(frozen=True)
 class SiteMetrics(Score):
-    """What the sites found by scoring rows that they hold out: the folds together.
+    """The metrics that sites found by scoring rows that they hold out, over all folds.
 
     accuracy, auc: means over the folds. auc_resolution: how far any fold's AUC can be from that of the decision values
     themselves, since these are counted in bins. confusion, of more classes confusion_matrix: added up over the folds.
@@ -413,12 +413,12 @@ class SiteMetrics(Score):
 
 
 def confusion_of(scores: SiteScores) -> Confusion:
-    """The counts of calls against classes."""
+    """Return the confusion matrix of the sites' scores."""
     return Confusion(scores.true_positive, scores.false_positive, scores.true_negative, scores.false_negative)
 
 
 def counted(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics | None:
-    """Metrics by what sites counted, where nobody sees decision values; None of no rows.
+    """Return metrics from the counts of sites, if nobody sees decision values; None without rows.
 
     The ROC curve has a point for each bin that has rows.
     """
@@ -451,7 +451,7 @@ def _binned_roc_curve(scores: SiteScores, found: Confusion) -> RocCurve:
 
 
 def mean_site_metrics(folds: Sequence[SiteScores | ClassScores]) -> SiteMetrics | None:
-    """What the sites found, over the folds; None without any row."""
+    """Return the sites' metrics over the folds; None without any row."""
     tested = [scores for scores in folds if scores.rows]
     if not tested:
         return None
@@ -491,13 +491,13 @@ def _precision_recall_curve(curve: ThresholdCurve, found: Confusion) -> Precisio
 
 
 def _shown(values: FloatArray) -> tuple[float, ...]:
-    """At most so many points of a curve, its ends among them."""
+    """Return a limited number of points of a curve, including its ends."""
     places = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MAX_POINTS)).astype(int))
     return tuple(values[places].tolist())
 
 
 def _calibration_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -> CalibrationCurve:
-    """Of the bins that have rows."""
+    """Return the calibration curve over the bins that have rows."""
     bins = np.minimum((probabilities * _CALIBRATION_BINS).astype(int), _CALIBRATION_BINS - 1)
     filled, rows = np.unique(bins, return_counts=True)
     return CalibrationCurve(

@@ -23,7 +23,7 @@ from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.selection import FoldSelection
 
 _OF_RUN = frozenset({"classes", "algorithm", "version", "scaling", "ranged", "ranges"})
-"""What model.npz says beside the arrays of the model."""
+"""The entries of model.npz besides the arrays of the model."""
 
 SITE_MODELS = "sites"
 """The folder of a run in which each site keeps its own part of a vertical model."""
@@ -70,7 +70,7 @@ class Fold(ModelEvaluation):
 
 @dataclass(frozen=True)
 class Alignment:
-    """How sites found the records that all of them hold, and how many these are."""
+    """The way in which sites found the records that all of them hold, and their number."""
 
     by: str
     records: int

@@ -1,4 +1,4 @@
-"""What a run leaves behind: `RunResult`, of which result.json is the serialised form, and the ledger."""
+"""The output of a run: `RunResult`, which result.json serializes, and the ledger."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class DataResult:
 
 @dataclass(frozen=True)
 class Environment:
-    """What the figures were measured on, when, and by which command; "" where that is not known.
+    """The system on which the figures were measured, the time, and the command; "" if unknown.
 
     date: when the run ended, in ISO 8601, with the offset from UTC.
     """
@@ -258,12 +258,12 @@ class RunResult:
         return pd.DataFrame.from_dict(known, orient="index", columns=columns, dtype=float).rename_axis("measure")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values: what result.json holds."""
+        """Return the content of result.json as plain values."""
         plain: dict[str, Any] = json.loads(self.to_json())
         return plain
 
     def to_json(self) -> str:
-        """The text of result.json."""
+        """Return the text of result.json."""
         fields = asdict(self)
         return json.dumps({"schema": fields.pop("schema"), **fields}, indent=1, allow_nan=False) + "\n"
 
@@ -288,7 +288,7 @@ def _reader() -> TypeAdapter[RunResult]:
 
 
 def read_result(folder: Path) -> RunResult:
-    """The result of the run in a folder. Raises ScenarioError if there is none."""
+    """Return the result of the run in a folder. Raises ScenarioError if there is none."""
     try:
         return RunResult.from_dict(json.loads((folder / RESULT).read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -341,7 +341,7 @@ def write_ledger(path: Path, accounts: Accounts) -> None:
 
 
 def environment(command: str = "") -> Environment:
-    """What the figures are measured on, now."""
+    """Return the current system on which figures are measured."""
     return Environment(
         fedsvm=importlib.metadata.version("fedsvm"),
         python=platform.python_version(),
@@ -354,7 +354,7 @@ def environment(command: str = "") -> Environment:
 
 
 def network_report(conditions: NetworkSpec, accounts: Accounts) -> NetworkReport:
-    """Seconds a round.
+    """Return measured and predicted seconds per round.
 
     A round takes an order, its hops one after the other, and where nothing goes to the coordinator an answer. Over each
     of these hops goes, at the link's bandwidth, what the round's messages carry on average.

@@ -19,7 +19,7 @@ _COORDINATORS = "coordinator.journal"
 
 @contextmanager
 def begun(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[Journal]:
-    """The journal of a run that begins in a folder; base: where paths of the scenario start from.
+    """Open the journal of a run that begins in a folder; base: where paths of the scenario start.
 
     met: of a run across hosts, who has come.
 
@@ -46,7 +46,7 @@ def resumed(
         raise ScenarioError([f"{folder} has no journal to resume by; runs with --journal have, and runs across hosts."])
     with Journal(path, tell) as journal:
         if not journal.header:
-            raise ScenarioError([f"The journal of {folder} ends before its first record; start the run anew."])
+            raise ScenarioError([f"The journal of {folder} ends before its first record; start a new run."])
         yield journal, spec.validate(tomllib.loads(journal.header["scenario"])), Path(journal.header["base"])
 
 

@@ -75,7 +75,7 @@ class Finished:
 
 
 class DataFacts(Protocol):
-    """What a result says of the data, whoever holds them."""
+    """The facts on the data in a result, whoever holds them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,10 +95,10 @@ class DataFacts(Protocol):
 
     @property
     def sizes(self) -> Sizes:
-        """How much there is of everything."""
+        """The sizes of the data."""
 
     def held(self, site: str) -> Holding:
-        """How much a site holds."""
+        """Return the number of rows and columns of a site."""
 
 
 @dataclass
@@ -168,7 +168,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
             outcome.error = str(error)
             outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
         except MemoryError as error:
-            outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
+            outcome.error = f"There is not enough memory ({error}); use fewer rows or columns, or a smaller model."
             outcome.traceback = traceback.format_exc()
         except OSError as error:
             outcome.error, outcome.traceback = _unwritten(this.folder, error), traceback.format_exc()
@@ -196,7 +196,7 @@ def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) ->
 
 
 def _launcher(this: Run) -> AbstractContextManager[SiteLauncher]:
-    """What starts the sites, and ends them with the context. Raises FederationError."""
+    """Return the launcher that starts the sites, and ends them with the context. Raises FederationError."""
     settings = this.scenario.federation
     if settings.launcher == "local":
         return spare_launcher(SITE_MODULE) if this.another_follows else SPARE.take(SITE_MODULE)
@@ -238,7 +238,7 @@ class _Observer(RunObserver):
 
 @contextmanager
 def _started(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
-    """The sites of a scenario, and when they are gone what the relays have to say."""
+    """Start the sites of a scenario; when they are gone, collect the reports of the relays."""
     injector, began = starter.injector, time.monotonic()
     try:
         with started(
@@ -257,7 +257,7 @@ def _started(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[F
 
 
 def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
-    """What declared colluders learnt, and where everybody is audited, what others did."""
+    """Record what declared colluders learned and, if everybody is audited, what others did."""
     scenario, federation, outcome = this.scenario, this.federation, this.outcome
     algorithm, settings, declared = scenario.algorithm.implementation, scenario.algorithm.settings, scenario.collusion
     coalitions = everybody(scenario.federation.site_names) if this.everybody else []
@@ -341,7 +341,7 @@ def _of_run(this: Run) -> dict[str, Any]:
 
 
 def _unwritten(folder: Path, error: OSError | MemoryError | ImportError) -> str:
-    """What the user reads of a file of a run that cannot be written: which one, why, and what to change."""
+    """Return the error for a file of a run that cannot be written: which one, why, and what to change."""
     if not isinstance(error, OSError):
         return f"The run could not write all of its files ({error or 'no memory'}); allow it more memory (ulimit -v)."
     reason = error.strerror or str(error)
@@ -404,7 +404,7 @@ def _warnings(this: Run) -> tuple[str, ...]:
 
 
 def _metrics(this: Run) -> Metrics | None:
-    """Means over the folds, and what they fall short of."""
+    """Return the means over the folds, and their shortfalls."""
     public = [fold.public for fold in this.outcome.folds if fold.public is not None]
     tested = [fold.test for fold in this.outcome.folds if fold.test is not None]
     found = metrics.mean_metrics(tested, this.scenario.data.folds or 1)
@@ -424,7 +424,7 @@ def _data(dataset: DataFacts) -> DataResult:
 
 
 def _sites(dataset: DataFacts, federation: Federation | None) -> tuple[SiteResult, ...]:
-    """Each site with what it holds, and what became of it."""
+    """Return each site with its data and its status."""
     known = {site.name: site for site in report.sites(federation)} if federation else {}
     return tuple(
         SiteResult(**vars(known.get(name, report.SiteReport(name))), **vars(dataset.held(name)))

@@ -16,7 +16,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 @dataclass(frozen=True)
 class SecrecyReport:
-    """Who can learn what from sums, in sentences without their last period.
+    """The possible disclosures of sums and to whom, in sentences without their last period.
 
     Parameters
     ----------

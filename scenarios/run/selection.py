@@ -1,4 +1,4 @@
-"""How columns were chosen, and three readings of how accurate the chosen ones are, of which one is honest.
+"""The selection of columns, and three estimates of the accuracy with the selected columns, of which one is unbiased.
 
 nested    the mean over folds of models whose columns, and how many, were chosen without the rows tested on
 separate  the best of all sizes on rows set apart, each the mean of the inner folds' models: the size is chosen on the
@@ -39,7 +39,7 @@ BIASED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class FoldSelection:
-    """What one model chose. equal_positions: columns that all rows in one place rank alike; None if nobody looked."""
+    """The selection by one model. equal_positions: columns with the same rank in pooled rows; None if unknown."""
 
     ranking: Ranking
     equal_positions: int | None = None
@@ -60,7 +60,7 @@ class AccuracyEstimate:
 
 @dataclass(frozen=True)
 class SelectionResult:
-    """Which columns were chosen, and how.
+    """The selected columns, and how they were selected.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class SelectionResult:
 def fold_selection(
     ranking: Ranking, pooled: Sequence[str] | None, tested: Mapping[int, Sequence[FloatArray]], labels: FloatArray
 ) -> FoldSelection:
-    """A ranking beside that of pooled rows, its curve with what test rows say.
+    """Return a ranking with that of pooled rows, and its curve with the accuracy on test rows.
 
     tested: decision values (n,) or (n, K) of the test rows, of each size by one model or more. labels (n,): of +1 and
     -1, or numbers of classes.
@@ -113,7 +113,7 @@ def fold_selection(
 def selection_result(
     folds: Sequence[FoldSelection], tests: Sequence[FoldMetrics], evaluation: Evaluation
 ) -> SelectionResult | None:
-    """What all models of a run chose; None of a run that chooses nothing."""
+    """Return the selections of all models of a run; None for a run without selection."""
     if not folds:
         return None
     curve = _mean_curve([fold.ranking.curve for fold in folds])
@@ -132,7 +132,7 @@ def selection_result(
 
 
 def _mean_curve(curves: Sequence[Sequence[CurvePoint]]) -> tuple[CurvePoint, ...]:
-    """Of sizes that all folds have."""
+    """Return the mean curve over the sizes that all folds have."""
     by_size = [{point.size: point for point in curve} for curve in curves]
     means = []
     for size in sorted(set.intersection(*(set(each) for each in by_size))):

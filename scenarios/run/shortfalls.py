@@ -1,4 +1,4 @@
-"""What a result falls short of, in sentences: calling every row by the more frequent class, and public rows alone."""
+"""The shortfalls of a result, in sentences: no better than the more frequent class, or than public rows alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics, class_table
 from fedsvm.scenarios.schema.spec import Scenario
 
 _NOISE = (
-    " Noise drowns what so few private rows say at this epsilon: have more rows, allow a larger epsilon, or learn "
+    " Noise drowns what so few private rows say at this epsilon: use more rows, allow a larger epsilon, or learn "
     "fewer weights."
 )
 
@@ -20,7 +20,7 @@ def shortfalls(
     metrics: Metrics,
     public: Sequence[BaselineMetrics],
 ) -> Iterator[str]:
-    """A sentence for each thing that is as good as the trained model and costs nothing.
+    """Yield a sentence for each trivial alternative that is as good as the trained model.
 
     classes: negative, then positive, or all of more. public: of private models, what public rows alone give in each
     fold.
@@ -40,7 +40,7 @@ def shortfalls(
 
 
 def _instead(metrics: Metrics) -> str:
-    """Measures that one frequent class does not make high."""
+    """Return the measures that one frequent class does not inflate."""
     return "sensitivity, specificity and AUC" if metrics.confusion_matrix is None else "balanced accuracy, F1 and AUC"
 
 

@@ -1,9 +1,10 @@
-"""What the sites of a run are started with, at its beginning or again, and where parties write their transcripts."""
+"""The start parameters of a run's sites, at the beginning or after a restart, and the files of transcripts."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 
 from fedsvm.federation.assemble import Deployment, SiteSetup
@@ -23,6 +24,8 @@ from fedsvm.scenarios.schema.spec import Scenario
 TRANSCRIPTS = "transcripts"
 JOURNAL = "journal"
 """The folder of a run that has the parties' journals, each readable by its owner only."""
+RECEIPTS, RECEIPT = "receipts", ".receipt"
+"""The folder of a run that has the sites' receipts, and how their names end."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,8 @@ class Starter:
     transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
 
     def transcript(self, party: str) -> str:
-        """A new file for a party's transcript; none where nobody audits. Only declared colluders' outlive the run."""
+        """Create a file for a party's transcript; none without audit. Only declared colluders' files outlive the
+        run."""
         if not self._audited:
             return ""
         folder = self.folder / TRANSCRIPTS if self._is_declared(party) else self.launcher.workspace
@@ -56,7 +60,7 @@ class Starter:
         return str(path)
 
     def coordinators_transcript(self) -> Transcript | None:
-        """The coordinator's own, if it writes one."""
+        """Return the coordinator's transcript, if it writes one."""
         return Transcript(self.transcript(COORDINATOR), colludes=True) if self._writes_all(COORDINATOR) else None
 
     @property
@@ -64,7 +68,7 @@ class Starter:
         return self.everybody or self.scenario.collusion is not None
 
     def _is_declared(self, party: str) -> bool:
-        """Whether the scenario lists a party as a colluder."""
+        """Return whether the scenario lists a party as a colluder."""
         collusion = self.scenario.collusion
         if collusion is None:
             return False
@@ -72,11 +76,11 @@ class Starter:
         return collusion.coordinator if party == COORDINATOR else party in named
 
     def _writes_all(self, party: str) -> bool:
-        """Whether a party writes down all that it sees: every one where anybody might be a colluder."""
+        """Return whether a party records all that it sees: every one if anybody might be a colluder."""
         return self._is_declared(party) or self.everybody
 
     def deployment(self) -> Deployment:
-        """The sites of the scenario."""
+        """Return the sites of the scenario."""
         settings = self.scenario.federation
         return Deployment(
             sites=tuple(settings.site_names),
@@ -115,14 +119,22 @@ class Starter:
             colludes=self._writes_all(name),
             rules=self._rules(name),
             journal_path=self._journal_path(name),
+            receipt_path=self._receipt_path(name) if is_here else "",
+            version=version("fedsvm"),
         )
 
     def _journal_path(self, name: str) -> str:
-        """Where a site writes its own journal, in a run that has one."""
+        """Return the path of a site's own journal, in a run that has one."""
         return str((self.folder / JOURNAL / f"{name}.journal").resolve()) if self.journalled else ""
 
+    def _receipt_path(self, name: str) -> str:
+        """Return where a site keeps its receipt."""
+        folder = (self.folder / RECEIPTS).resolve()
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return str(folder / f"{name}{RECEIPT}")
+
     def _rules(self, name: str) -> SiteRules:
-        """The site's own policy, where the scenario has one."""
+        """Return the site's own policy, if the scenario has one."""
         names = self.scenario.federation.site_names
         policies = [policy.rules for policy in self.scenario.policy if resolve(policy.site, names) == name]
         return policies[-1] if policies else SiteRules()

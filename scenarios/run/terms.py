@@ -1,4 +1,4 @@
-"""What a scenario asks of every site, in plain values, so that each can hold it against a policy of its own."""
+"""The terms that a scenario offers every site, as plain values, so that each can compare them with its policy."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _READING = (
     "folds",
     "repeats",
 )
-"""What a site has to know of the [data] table to read and deal what it holds, and which steps its columns take."""
+"""The keys of the [data] table that a site needs to read and split its data, and to know the steps of its columns."""
 
 _READING_COLUMNS = ("partition", "align", "identifier")
 """And beside, where sites hold columns of the same records."""
 
 
 def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
-    """What every site is asked for. restartable: sites that may be started again in mid-run."""
+    """Return the terms for every site. restartable: sites that may be restarted during the run."""
     table, protocol, data = scenario.algorithm, scenario.protocol.secure_sum, scenario.data
     settings = table.settings
     shown = table.implementation.shown(settings)

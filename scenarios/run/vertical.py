@@ -39,7 +39,7 @@ class ColumnSource(Source):
     tested: int = field(init=False, default=0)
 
     def around(self, federation: Federation, state: RunState, train: Callable[[], None]) -> None:
-        """Have the sites align their records, then train. Both begin anew if sites leave or join."""
+        """Align the sites' records, then train. Repeat both if sites leave or join."""
         by = self.scenario.data.align
 
         def stage() -> None:
@@ -134,7 +134,7 @@ class SimulatedColumns(ColumnSource):
     def _encoded_of(
         self, of: Sequence[str], sites: Sequence[str], *, every: bool = False
     ) -> tuple[list[str], EvaluationRows]:
-        """Names and rows of the columns `of` some of the sites that take part, in the order of the sites' records.
+        """Return names and rows of the columns `of` some participating sites, in the order of the sites' records.
 
         That order is what the first of them has in its file; all else comes from the source of the data. every: those
         too that the model is not of.
@@ -151,7 +151,7 @@ class SimulatedColumns(ColumnSource):
         return names, EvaluationRows(train, test, classes=self.dataset.classes)
 
     def _encoded(self, indices: IntArray, columns: set[str]) -> tuple[list[str], FloatArray]:
-        """Names (p,) and these columns (n, p) of some rows, numeric ones first, as the sites encode theirs."""
+        """Return names (p,) and columns (n, p) of some rows, numeric ones first, encoded as at the sites."""
         dataset, rows = self.dataset, self.dataset.rows.take(indices)
         numeric = [place for place, name in enumerate(dataset.numeric_columns) if name in columns]
         blocks, names = [], [dataset.numeric_columns[place] for place in numeric]

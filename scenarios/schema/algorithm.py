@@ -20,18 +20,18 @@ NOT_ANALYZED = (
 
 
 class AlgorithmTable(Part):
-    """What is trained: `name`, and the settings of that algorithm."""
+    """The algorithm to train: `name`, and the settings of that algorithm."""
 
     name: str = DEFAULT_ALGORITHM
 
     @property
     def implementation(self) -> Algorithm[Any, Any, Any]:
-        """What is trained, and how."""
+        """The algorithm."""
         return ALGORITHMS[self.name]
 
     @property
     def settings(self) -> Any:
-        """What the algorithm is told, as a dataclass of its own."""
+        """The settings, as the algorithm's own dataclass."""
         return self.implementation.Settings(**self.model_dump(exclude={"name"}))
 
 
@@ -43,7 +43,7 @@ def whole_run(algorithm: Algorithm[Any, Any, Any], settings: Any) -> str:
 
 @functools.cache
 def table_of(name: str) -> type[AlgorithmTable]:
-    """The table of an algorithm of this installation: its name, and a key for every setting.
+    """Return the table of an installed algorithm: its name, and a key for every setting.
 
     Raises FederationError where it is of another package and cannot be loaded.
     """
@@ -70,6 +70,6 @@ def _validated(setting: Setting) -> Any:
 
 
 def others_with(key: str, name: str) -> list[str]:
-    """The algorithms, other than the one of this name, that have a setting."""
+    """Return the other algorithms that have a setting."""
     loadable = [other for other, _ in ALGORITHMS.loadable() if other != name]
     return [other for other in loadable if any(key == each.name for each in _settings(other))]

@@ -1,4 +1,4 @@
-"""What all tables of a scenario have in common."""
+"""The base of all tables of a scenario."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Part(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """The schema, in which the docstrings of attributes describe the keys.
+        """Return the schema, with the docstrings of attributes as descriptions of the keys.
 
         They are read when it is asked for: pydantic's own way reads every source file at import, for every command.
         """
@@ -56,7 +56,7 @@ class Part(BaseModel):
 
 
 def _attribute_docstrings(table: type) -> Iterator[tuple[str, str]]:
-    """The attributes of a class with the strings beneath them. None of a class that is in no file."""
+    """Yield the attributes of a class with the docstrings below them; none if the class has no source file."""
     try:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
     except OSError:
@@ -68,7 +68,7 @@ def _attribute_docstrings(table: type) -> Iterator[tuple[str, str]]:
 
 
 def resolve(reference: SiteRef, names: list[str]) -> str | None:
-    """The name of the site that is meant, or None if there is none."""
+    """Return the name of the referenced site, or None if there is none."""
     if isinstance(reference, int):
         return names[reference - 1] if reference <= len(names) else None
     return reference if reference in names else None

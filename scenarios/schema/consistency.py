@@ -1,4 +1,4 @@
-"""What in a scenario does not go together, though each of its tables is valid by itself."""
+"""The contradictions between valid tables of a scenario."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Tables:
 
 
 def impossible(tables: Tables) -> Iterator[str]:
-    """What does not go together, as far as the tables concerned are valid by themselves."""
+    """Yield contradictions between tables that are valid by themselves."""
     federation, data, algorithm, protocol = tables.federation, tables.data, tables.algorithm, tables.protocol
     if federation and protocol and federation.sites < protocol.secure_sum.min_sites:
         yield (
@@ -73,13 +73,13 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield from _own_models(algorithm, data) if tables.wants_own else ()
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
         named = ", ".join(f'"{name}"' for name in POOLED_BASELINES if name != OF_CHOSEN)
-        yield f"compare.baselines: {algorithm.name} brings none along; name some, as [{named}], or leave it out."
+        yield f"compare.baselines: {algorithm.name} has none; name some, as [{named}], or remove it."
     if algorithm and data and tables.wants_chosen and not _keeps_columns(algorithm, data):
         yield f"compare.baselines: {algorithm.name} trains on no chosen columns; leave {OF_CHOSEN} out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
-        yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
+        yield "collusion.known_records: applies to vertical partitions, whose kernel matrices are attacked; remove it."
     if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
-        yield "collusion.candidates: is of horizontal partitions, whose sums over rows are attacked; leave it out."
+        yield "collusion.candidates: applies to horizontal partitions, whose sums over rows are attacked; remove it."
 
 
 def _own_models(algorithm: AlgorithmTable, data: DataSpec) -> Iterator[str]:
@@ -93,14 +93,14 @@ def _own_models(algorithm: AlgorithmTable, data: DataSpec) -> Iterator[str]:
 
 
 def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:
-    """Whether its model is of columns that it has chosen."""
+    """Return whether the model is of selected columns."""
     return algorithm.implementation.chooses_columns and data.partition == "horizontal"
 
 
 def _on_a_cluster(tables: Tables) -> Iterator[str]:
-    """What needs all sites on this machine: relays between them, and files that both they and the runner have."""
+    """Yield what requires all sites on this machine: relays between them, and files shared with the runner."""
     if tables.network is not None or any(fault.on_links for fault in tables.faults.values()):
-        yield 'federation.launcher: network conditions and faults on links need "local"; leave them out.'
+        yield 'federation.launcher: network conditions and faults on links need "local"; remove them.'
     if tables.collusion is not None:
         yield 'federation.launcher: colluders write down what they see on this machine, which needs "local".'
     if tables.data and tables.data.partition == "vertical":
@@ -110,7 +110,7 @@ def _on_a_cluster(tables: Tables) -> Iterator[str]:
 
 
 def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
-    """What of the split does not fit the sites."""
+    """Yield contradictions between the split and the sites."""
     if data.split.startswith(SIZES) and len(sizes := sizes_of(data.split)) != federation.sites:
         yield f"data.split: {len(sizes)} sizes are given for {federation.sites} sites."
     if data.split.startswith(COLUMNS) and len(lists := columns_of(data.split)) != federation.sites:
@@ -125,7 +125,7 @@ def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
 
 
 def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
-    """What the algorithm needs of the data, and what it has no use for."""
+    """Yield what the algorithm requires of the data, or does not use."""
     algorithm = table.implementation
     if data.partition != algorithm.partition:
         others = " or ".join(f'"{name}"' for name, other in ALGORITHMS.loadable() if other.partition == data.partition)
@@ -158,13 +158,13 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     if data.tested_at_sites and not by_rows:
         yield f'data.tested_by: a site alone cannot score rows by {table.name}; set it to "runner".'
     if data.evaluation != "nested" and not algorithm.chooses_columns:
-        yield f"data.evaluation: {table.name} chooses no columns; leave it out."
+        yield f"data.evaluation: {table.name} does not select columns; remove this key."
     if algorithm.scaling != "public-rows" and (data.public or data.public_source is not None):
-        yield f"data.public: {table.name} has no use for public rows; leave it out."
+        yield f"data.public: {table.name} does not use public rows; remove this key."
     if data.calibration and not algorithm.can_calibrate(table.settings):
-        yield f"data.calibration: {table.name} as it is set cannot be calibrated by sums over sites; leave it out."
+        yield f"data.calibration: {table.name} as it is set cannot be calibrated by sums over sites; remove it."
     if data.weight is not None and not algorithm.takes_weights(table.settings):
-        yield f"data.weight: {table.name} as it is set trains on rows of equal weight; leave it out."
+        yield f"data.weight: {table.name} as it is set trains on rows of equal weight; remove it."
     if algorithm.scaling != "secure-sums" and data.missing == "mean":
         yield f'data.missing: {table.name} has no means over all sites to fill gaps with; set it to "refuse" or "drop".'
     yield from _of_statistics(table, data)
@@ -174,16 +174,16 @@ def _of_statistics(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     """Yield what is wrong with keys of noisy statistics."""
     scaling = table.implementation.scaling
     if scaling != "secure-sums" and data.statistics_privacy:
-        yield f"data.statistics_privacy: {table.name} takes no statistics of all rows; leave it out."
+        yield f"data.statistics_privacy: {table.name} takes no statistics of all rows; remove it."
     if scaling == "secure-sums" and data.ranges and not data.statistics_privacy:
         yield (
-            f"data.ranges: {table.name} takes the exact scale of columns from all rows; leave it out, or set "
+            f"data.ranges: {table.name} takes the exact scale of columns from all rows; remove it, or set "
             "data.statistics_privacy above 0."
         )
 
 
 def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec) -> Iterator[str]:
-    """What cannot be of faults, network and collusion."""
+    """Yield contradictions in faults, network and collusion."""
     names, faults = federation.site_names, list(tables.faults.values())
     phases = tables.algorithm.implementation.phases if tables.algorithm else None
     for number, fault in tables.faults.items():

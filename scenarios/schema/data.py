@@ -21,14 +21,14 @@ MAX_FOLDS = 1000  # each is a model to train
 
 
 def _label(value: Any) -> Any:
-    """What the text of a label is that a scenario writes as a number."""
+    """Return the text of a label that a scenario writes as a number."""
     if isinstance(value, bool | int):
         return str(value)
     return f"{value:g}" if isinstance(value, float) else value
 
 
 class DataSpec(Part):
-    """Which rows there are and how they are dealt.
+    """The rows, and their split over sites.
 
     `source` has all rows, or `sources` a file for each site, and `test_source` those to test on, if they are apart;
     `site` is the column that says which site a row is of. How text is written is found out, unless `separator`,
@@ -76,9 +76,10 @@ class DataSpec(Part):
     ignore: list[str] = Field(default=[])
     """Columns to ignore."""
     missing: Literal["refuse", "drop", "mean"] = "refuse"
-    """How to treat rows with missing values: refuse them, drop them, or fill numbers with the mean over all sites."""
+    """The treatment of rows with missing values: refuse them, drop them, or fill numbers with the mean over all
+    sites."""
     unlabeled: Literal["refuse", "drop"] = "refuse"
-    """How to treat rows without a label: refuse them, or drop them and keep the others. missing = "drop" also drops
+    """The treatment of rows without a label: refuse them, or drop them and keep the others. missing = "drop" also drops
     them."""
     missing_indicators: bool = False
     """With missing = "mean": add a column that marks filled values."""
@@ -92,7 +93,7 @@ class DataSpec(Part):
     rows: Annotated[float, Field(gt=0, le=MAX_COUNT)] | None = None
     """The number of training rows, drawn at random: a share up to 1, or a count. Test rows stay the same."""
     tested_by: Literal["runner", "sites"] = "runner"
-    """Who selects the test rows and tests: the runner, from all rows, or each site, from its own rows, through sums."""
+    """The tester: the runner, on rows selected from all, or each site, on its own rows, through sums."""
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of rows reserved to fit probabilities and thresholds. Models are not trained on them."""
     folds: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = None
@@ -100,12 +101,12 @@ class DataSpec(Part):
     repeats: Annotated[int, Field(ge=1, le=MAX_FOLDS)] = 1
     """The number of cross-validation repeats. Each repeat assigns rows to new folds."""
     evaluation: Literal["nested", "separate", "whole"] = "nested"
-    """How to test algorithms that select columns: nested, columns selected without the test rows; separate, the best
-    size on one test set; whole, the best size by cross-validation on the rows that selected the columns."""
+    """The test of algorithms that select columns. nested: columns are selected without the test rows. separate: the
+    best size on one test set. whole: the best size by cross-validation on the rows that selected the columns."""
     permute_labels: bool = False
     """Shuffle the labels before anything else, to measure the accuracy of chance."""
     split: str = RANDOM
-    """How rows or columns are assigned to sites. Rows: random, label-skew, by-feature:NAME or sizes:[100, 200].
+    """The assignment of rows or columns to sites. Rows: random, label-skew, by-feature:NAME or sizes:[100, 200].
     Columns: even or columns:[[a, b], [c]]."""
     categories: dict[str, list[str]] = Field(default={})
     """The values of categorical columns. For other columns, sites agree on the values by a secure sum."""
@@ -129,7 +130,7 @@ class DataSpec(Part):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, given: Any) -> Any:
-        """Columns are dealt in another way than rows, and where there are identifiers they are there to align by."""
+        """Set the default split of columns, and align by identifiers if there are any."""
         if not isinstance(given, dict) or given.get("partition") != "vertical":
             return given
         aligned = {"align": "identifier"} if "identifier" in given or given.get("overlap", 1.0) != 1.0 else {}
@@ -157,13 +158,13 @@ class DataSpec(Part):
     @field_validator("positive", mode="before")
     @classmethod
     def _as_label(cls, positive: Any) -> Any:
-        """Labels are text, also where a file has numbers."""
+        """Return a label as text, also if the file has numbers."""
         return _label(positive)
 
     @field_validator("classes", mode="before")
     @classmethod
     def _as_labels(cls, classes: Any) -> Any:
-        """Labels are text, also where a file has numbers."""
+        """Return labels as text, also if the file has numbers."""
         return [_label(each) for each in classes] if isinstance(classes, list) else classes
 
     @field_validator("classes")
@@ -198,11 +199,13 @@ class DataSpec(Part):
     @model_validator(mode="before")
     @classmethod
     def _rows_of_evaluation(cls, given: Any) -> Any:
-        """Of `whole` none are set apart; of `separate` one set of them."""
+        """Set the test rows that an evaluation requires: none for `whole`, one set for `separate`."""
         if not isinstance(given, dict) or given.get("evaluation", "nested") == "nested":
             return given
         if given.get("folds") is not None:
-            raise ValueError(f'folds are of evaluation = "nested"; leave them out, or not {given["evaluation"]!r}')
+            raise ValueError(
+                f'folds apply to evaluation = "nested"; remove them, or do not set {given["evaluation"]!r}'
+            )
         if given["evaluation"] == "whole":
             if given.get("test_source") is not None or given.get("test_fraction", 0) not in (0, 0.0):
                 raise ValueError('evaluation = "whole" tests on the rows that columns are chosen by; set none apart')
@@ -241,21 +244,21 @@ class DataSpec(Part):
     )
     @classmethod
     def _check_partition(cls, value: Any, info: ValidationInfo) -> Any:
-        """Keys of the other partition may be there with their default, as in a scenario with all of them spelt out."""
+        """Refuse keys of the other partition, unless they have their default, as in a fully written scenario."""
         name = str(info.field_name)
         needed = "vertical" if name in ("label_site", "identifier", "align", "overlap") else "horizontal"
         if info.data.get("partition", needed) != needed and value != cls.model_fields[name].default:
-            raise ValueError(f'is of {needed} partitions; leave it out, or set data.partition = "{needed}"')
+            raise ValueError(f'applies to {needed} partitions; remove it, or set data.partition = "{needed}"')
         return value
 
     @property
     def tested_at_sites(self) -> bool:
-        """Whether sites hold out rows of their own."""
+        """True if sites hold out rows of their own."""
         return self.tested_by == "sites" and (self.folds is not None or self.test_fraction > 0)
 
     @property
     def models(self) -> int:
-        """How many are trained."""
+        """The number of models to train."""
         return (self.folds or 1) * self.repeats
 
     @model_validator(mode="after")
@@ -266,10 +269,10 @@ class DataSpec(Part):
             raise ValueError("site and sources exclude each other: either a column says whose a row is, or its file")
         if (self.site is not None or self.sources) and self.split != RANDOM:
             raise ValueError(
-                "split deals rows that are nobody's yet; leave it out, since site or sources say whose they are"
+                "split deals rows that are nobody's yet; remove it, since site or sources say whose they are"
             )
         if self.tested_by == "sites" and (self.test_source is not None or self.calibration):
-            raise ValueError('tested_by = "sites" excludes test_source and calibration; leave them out')
+            raise ValueError('tested_by = "sites" excludes test_source and calibration; remove them')
         if self.rows is not None and (self.calibration or self.tested_by == "sites"):
             raise ValueError('rows are drawn by the runner; leave out calibration and tested_by = "sites", or rows')
         if self.public and self.public_source is not None:
@@ -279,7 +282,7 @@ class DataSpec(Part):
         if self.models > MAX_FOLDS:
             raise ValueError(f"folds times repeats must be {MAX_FOLDS} or less, got {self.models}")
         if self.missing == "mean" and self.partition != "horizontal":
-            raise ValueError('missing = "mean" is of horizontal partitions; set it to "refuse" or "drop"')
+            raise ValueError('missing = "mean" applies to horizontal partitions; set it to "refuse" or "drop"')
         if self.missing_indicators and self.missing != "mean":
             raise ValueError('missing_indicators needs missing = "mean"')
         return self
@@ -291,5 +294,5 @@ class DataSpec(Part):
         if self.identifier is not None and self.identifier == self.label:
             raise ValueError(f"identifier must be another column than label, got {self.label!r} for both")
         if self.align == "position" and self.identifier is not None:
-            raise ValueError('identifier is there to align by; leave it out, or set align = "identifier"')
+            raise ValueError('identifier is for alignment; remove it, or set align = "identifier"')
         return self

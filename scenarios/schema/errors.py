@@ -1,4 +1,4 @@
-"""What is wrong with a scenario or its data: all of it at once, each in a sentence that says what to change."""
+"""The errors of a scenario or its data: all at once, each in a sentence that says what to change."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ class ScenarioError(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt word: " Did you mean …?", or nothing."""
+    """Return a hint for a misspelled word: " Did you mean …?", or nothing."""
     close = difflib.get_close_matches(word[:_MAX_COMPARED], list(itertools.islice(known, _MAX_KNOWN)), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def require_name(value: str) -> str:
-    """The value, if it can be the name of a site or a scenario. Raises ValueError otherwise."""
+    """Return the value if it is a valid name of a site or a scenario. Raises ValueError otherwise."""
     if len(value) > MAX_NAME:
         raise ValueError(f"must have {MAX_NAME} letters or fewer, got {shown(value)}")
     if not _NAME.fullmatch(value) or value == "coordinator":
@@ -32,7 +32,7 @@ def require_name(value: str) -> str:
 
 
 class FederationSpec(Part):
-    """Who takes part and how. `port` is the coordinator's, and site i listens on port + i; 0 is any.
+    """The sites, and how they are connected. `port` is the coordinator's, and site i listens on port + i; 0 is any.
 
     A site that does not answer within `round_timeout_s` is dropped. on_dropout: whether the others go on; with fewer
     than `min_sites` they never do.
@@ -43,7 +43,7 @@ class FederationSpec(Part):
     names: Annotated[list[str], Field(min_length=1, max_length=MAX_SITES)] | None = None
     """The names of the sites, which also set their number."""
     launcher: Literal["local", "ray"] = "local"
-    """Where sites run: on this machine, or on the nodes of a Ray cluster, which requires `fedsvm[ray]`."""
+    """The place of the sites: this machine, or the nodes of a Ray cluster, which requires `fedsvm[ray]`."""
     ray_address: Annotated[str, Field(min_length=1, max_length=300)] = "auto"
     """The Ray cluster as HOST:PORT of its head. auto: the cluster that this machine belongs to."""
     transport: Literal["tcp", "ipc"] = "tcp"
@@ -66,7 +66,7 @@ class FederationSpec(Part):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, given: Any) -> Any:
-        """Names tell how many sites there are; on ipc there is nothing to encrypt."""
+        """Set the number of sites from their names, and no encryption on ipc."""
         if not isinstance(given, dict):
             return given
         derived = dict(given)
@@ -95,7 +95,7 @@ class FederationSpec(Part):
         if self.launcher == "ray" and (self.transport == "ipc" or self.port):
             raise ValueError('launcher = "ray" needs transport = "tcp" and port = 0: nodes have ports of their own')
         if self.launcher == "local" and self.ray_address != "auto":
-            raise ValueError('ray_address is of launcher = "ray"; set that, or leave it out')
+            raise ValueError('ray_address applies to launcher = "ray"; set that, or remove it')
         if self.ray_address.startswith("ray://"):
             raise ValueError(
                 "ray_address must be auto or HOST:PORT: run on a node of the cluster, whom sites can reach"

@@ -35,11 +35,11 @@ class Range(Part):
 
 
 Rule = Annotated[list[Any], Field(min_length=1)] | Range
-"""What a setting may be: a list of values, or a range."""
+"""The allowed values of a setting: a list, or a range."""
 
 
 class PolicyFile(Part):
-    """What the operator of a site allows. A missing key restricts nothing."""
+    """The rules of a site's operator. A missing key restricts nothing."""
 
     algorithms: dict[str, dict[str, Rule]] | None = None
     """The algorithms that the site trains, each with the allowed values of its settings. Others are refused."""
@@ -120,7 +120,7 @@ def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:
 
 
 def read_policy(path: Path) -> SiteRules:
-    """The rules in a policy file. Raises ScenarioError with all that is wrong."""
+    """Return the rules in a policy file. Raises ScenarioError with all mistakes."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         return PolicyFile.model_validate(given).rules
@@ -183,7 +183,7 @@ _CAREFUL = {
 
 
 def template(algorithm: str, name: str) -> str:
-    """A policy file to begin with, for a site of this name that is to train one algorithm."""
+    """Return a policy file to edit, for a site of this name that trains one algorithm."""
     known = [setting.name for setting in settings(ALGORITHMS[algorithm].Settings)]
     lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in _CAREFUL.items() if setting in known]
     return _TEMPLATE.format(

@@ -48,10 +48,10 @@ else:
 
 
 class ProtocolSpec(_SumTable):
-    """How sums are kept secret: `sum`, and the settings of each secure sum, which others ignore."""
+    """The secure sum: `sum`, and the options of each sum, which others ignore."""
 
     routing: Routing = "direct"
-    """How messages between sites travel: directly, or through the coordinator, which forwards them sealed."""
+    """The path of messages between sites: direct, or through the coordinator, which forwards them sealed."""
 
     @property
     def secure_sum(self) -> SecureSum:

@@ -93,12 +93,12 @@ class Scenario(Part):
 
     @property
     def is_private(self) -> bool:
-        """Whether what is released promises something of single rows."""
+        """True if the released model has a privacy guarantee for single rows."""
         return self.algorithm.implementation.is_private(self.algorithm.settings)
 
     @property
     def relayed(self) -> bool:
-        """Whether links go through relays: for network conditions, and for faults on links."""
+        """True if links go through relays: for network conditions, and for faults on links."""
         return self.network is not None or any(fault.on_links for fault in self.faults)
 
 
@@ -113,7 +113,7 @@ def read(
     faults: Sequence[str] = (),
     sites: int | None = None,
 ) -> tuple[Scenario, Path]:
-    """The scenario that a path or a catalogue name stands for, and the folder its relative paths start from.
+    """Return the scenario of a path or a catalogue name, and the folder at which its relative paths start.
 
     overrides: "key.path=value", the value as in TOML or a bare word. changes: values by key path. faults:
     "kind:key=value,…", added to the file's. sites: in place of the file's number. Raises ScenarioError with everything
@@ -133,7 +133,7 @@ def read(
 
 
 def partition_of(scenario: str | Path, overrides: Sequence[str] = ()) -> str:
-    """Whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
+    """Return whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
     return str(_table(scenario, overrides, "data").get("partition", "horizontal"))
 
 
@@ -155,7 +155,7 @@ def _table(scenario: str | Path, overrides: Sequence[str], name: str) -> dict[st
 
 
 def validate(given: dict[str, Any]) -> Scenario:
-    """A scenario from plain values. Raises ScenarioError with everything that is wrong."""
+    """Return a scenario from plain values. Raises ScenarioError with all mistakes."""
     given, of_algorithm = _algorithm_known(_sites_named(given))
     kind = scenario_type(_algorithm_name(given))
     try:
@@ -194,13 +194,13 @@ def _compared(scenario: Scenario) -> Scenario:
 
 @functools.cache
 def scenario_type(algorithm: str) -> type[Scenario]:
-    """A scenario whose [algorithm] table is that of one algorithm. Raises FederationError if it cannot be loaded."""
+    """Return the type of scenarios with one algorithm's table. Raises FederationError if it cannot be loaded."""
     table = table_of(algorithm)
     return create_model("Scenario", __base__=Scenario, algorithm=(table, table()))
 
 
 def _sites_named(given: dict[str, Any]) -> dict[str, Any]:
-    """With the sites named that have files of their own."""
+    """Return the values with the names of sites that have files of their own."""
     data, federation = given.get("data"), given.get("federation", {})
     files = data.get("sources") if isinstance(data, dict) else None
     if not isinstance(files, dict) or not files or not isinstance(federation, dict) or "names" in federation:
@@ -209,7 +209,7 @@ def _sites_named(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_unlocated(given: dict[str, Any]) -> bool:
-    """Whether a column says who the sites are, which nobody has read yet."""
+    """Return whether a column names the sites and has not been read yet."""
     data, federation = given.get("data"), given.get("federation", {})
     by_column = isinstance(data, dict) and data.get("site") is not None
     return by_column and isinstance(federation, dict) and "names" not in federation
@@ -221,7 +221,7 @@ def _algorithm_name(given: dict[str, Any]) -> str:
 
 
 def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What was given, without the table of an algorithm that is not there, and a sentence about it."""
+    """Return the values without the table of an unknown algorithm, and a sentence about it."""
     name = _algorithm_name(given)
     if name in ALGORITHMS:
         try:
@@ -236,7 +236,7 @@ def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
-    """Those of the tables that are valid by themselves."""
+    """Return the tables that are valid by themselves."""
 
     def valid(name: str) -> Any:
         field = kind.model_fields[name]
@@ -270,7 +270,8 @@ def _valid(table: type[_T], given: Any) -> _T | None:
 
 
 def keys() -> Iterator[str]:
-    """Every key of a scenario by its path, such as "protocol.sum", of all algorithms; none within lists of tables."""
+    """Yield every key of a scenario by its path, such as "protocol.sum", of all algorithms; none within lists of
+    tables."""
     for name, field in Scenario.model_fields.items():
         tables = [_table_of(field.annotation)] if name not in ("faults", "policy") else []
         if name == "algorithm":
@@ -280,7 +281,7 @@ def keys() -> Iterator[str]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON schema of scenario files, for editors: every algorithm of this installation has its own table."""
+    """Return the JSON schema of scenario files, for editors. Every installed algorithm has its own table."""
     schema = Scenario.model_json_schema()
     tables = [
         table_of(name).model_json_schema() | ({} if name == DEFAULT_ALGORITHM else {"required": ["name"]})
@@ -294,7 +295,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _without_infinities(value: Any) -> Any:
-    """JSON has no infinity, and a bound there is none."""
+    """Remove infinite bounds, which JSON does not have."""
     if isinstance(value, dict):
         return {
             key: _without_infinities(each)
@@ -305,12 +306,12 @@ def _without_infinities(value: Any) -> Any:
 
 
 def resolved_toml(scenario: Scenario) -> str:
-    """The scenario with every default spelt out; reading it gives the same scenario."""
+    """Return the scenario with all defaults. Reading it gives the same scenario."""
     return tomli_w.dumps(scenario.model_dump(mode="json", exclude_none=True, by_alias=True))
 
 
 def short_toml(scenario: Scenario) -> str:
-    """What a scenario says beside the defaults; reading it gives the same scenario."""
+    """Return the scenario without defaults. Reading it gives the same scenario."""
     said = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True, by_alias=True)
     for table, key in (("algorithm", "name"), ("protocol", "sum"), ("federation", "sites")):
         chosen = scenario.model_dump(mode="json", include={table: {key}}, by_alias=True)
@@ -327,7 +328,7 @@ def catalogue() -> dict[str, str]:
 
 
 def catalogue_text(name: str) -> str:
-    """The file of a catalogue scenario. Raises ScenarioError for an unknown name."""
+    """Return the file of a catalogue scenario. Raises ScenarioError for an unknown name."""
     if name not in catalogue():
         raise ScenarioError(
             [
@@ -398,7 +399,7 @@ def _add_fault(given: dict[str, Any], text: str) -> None:
 
 
 def fault_fields(text: str) -> dict[str, Any]:
-    """The keys of the fault that "kill:site=3,phase=train,round=5" describes; commas within brackets do not separate.
+    """Return the keys of a fault such as "kill:site=3,phase=train,round=5"; commas within brackets do not separate.
 
     Raises ScenarioError for text of another form.
     """
@@ -415,7 +416,7 @@ def fault_fields(text: str) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """What a bare word or a TOML value stands for."""
+    """Return the value of a bare word or a TOML value."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -479,7 +480,7 @@ def _got(problem: Any) -> str:
 
 
 def _known_instead(path: list[str], model: type[Scenario]) -> str:
-    """A hint for an unknown key: a like one, where else it is known, or what is known there."""
+    """Return a hint for an unknown key: a similar key, its table, or the keys of this table."""
     key, beside = path[-1], _keys_beside(path, model)
     tables = [name for name in model.model_fields if name != "faults" and key in _keys_beside([name, ""], model)]
     if tables and len(path) > 1:
@@ -494,7 +495,7 @@ def _algorithm_of(model: type[Scenario]) -> str:
 
 
 def _keys_beside(path: list[str], scenario: type[Scenario]) -> list[str]:
-    """The keys that are known in the table an unknown key stands in."""
+    """Return the known keys of the table that contains an unknown key."""
     model: type[BaseModel] = scenario
     for part in path[:-1]:
         if part.isdigit():  # of a list of tables
@@ -511,7 +512,7 @@ def _keys_of(table: type[BaseModel] | None) -> list[str]:
 
 
 def _table_of(annotation: Any) -> type[BaseModel] | None:
-    """The table that an annotation stands for: itself, or within a list or an optional."""
+    """Return the table of an annotation: itself, or within a list or an optional."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((table for inner in get_args(annotation) if (table := _table_of(inner))), None)

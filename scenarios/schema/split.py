@@ -1,4 +1,4 @@
-"""How a scenario says who holds what, in words, sizes of sites, or lists of columns."""
+"""The notation of splits: words, sizes of sites, or lists of columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS_FORM = re.compile(rf"columns:\s*\[\s*{_LIST.pattern}\s*(?:,\s*{_LIST.pa
 
 
 def require_split(split: str, partition: str) -> str:
-    """A split that the partition knows. Raises ValueError, saying what is allowed."""
+    """Return a split that the partition supports. Raises ValueError, saying what is allowed."""
     if partition == "vertical":
         known = bool(columns_of(split)) if split.startswith(COLUMNS) else split == EVEN
         allowed = "even or columns:[[age, sex], [weight]]"
@@ -48,7 +48,7 @@ def _is_horizontal(split: str) -> bool:
 
 
 def alpha_of(split: str) -> float:
-    """The concentration in "dirichlet:ALPHA" or "quantity:ALPHA". Raises ValueError for anything else."""
+    """Return the concentration in "dirichlet:ALPHA" or "quantity:ALPHA". Raises ValueError for anything else."""
     kind, _, text = split.partition(":")
     try:
         alpha = float(text)
@@ -62,7 +62,7 @@ def alpha_of(split: str) -> float:
 
 
 def sizes_of(split: str) -> list[int]:
-    """The sizes in "sizes:[a, b, …]". Raises ValueError for anything else."""
+    """Return the sizes in "sizes:[a, b, …]". Raises ValueError for anything else."""
     match = _SIZES_FORM.fullmatch(split)
     if match is None:
         raise ValueError(f"must be written sizes:[10, 20, 30], each of them 1 or more, got {split!r}")
@@ -70,7 +70,7 @@ def sizes_of(split: str) -> list[int]:
 
 
 def columns_of(split: str) -> list[tuple[str, ...]]:
-    """The lists in "columns:[[a, "b c"], [d]]"; a name that holds a comma or a bracket stands in quotes.
+    """Return the lists in "columns:[[a, "b c"], [d]]"; a name with a comma or a bracket is in quotes.
 
     Raises ValueError for anything else.
     """

@@ -1,4 +1,4 @@
-"""What a scenario puts in a run's way: faults, network conditions, and parties that collude."""
+"""The threats in a scenario: faults, network conditions, and colluding parties."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class FaultSpec(Part):
     def _check(self) -> Self:
         foreign = self.model_fields_set - _OF_KIND[self.kind] - _OF_ALL
         if changed := sorted(name for name in foreign if getattr(self, name) != type(self).model_fields[name].default):
-            raise ValueError(f"{changed[0]} is no part of a {self.kind} fault; leave it out")
+            raise ValueError(f"{changed[0]} does not apply to a {self.kind} fault; remove it")
         if self.kind == "delay" and self.delay_ms is None:
             raise ValueError("a delay fault needs delay_ms, the extra milliseconds")
         if self.kind == "partition" and self.groups is None:
@@ -87,7 +87,7 @@ class FaultSpec(Part):
         if needs_site and self.site is None:
             raise ValueError(f"a {self.kind} fault needs a site, by number or name")
         if not needs_site and self.site is not None:
-            raise ValueError("site is for split-one only; leave it out")
+            raise ValueError('site applies only to groups = "split-one"; remove it')
         return self
 
     @property
@@ -95,7 +95,7 @@ class FaultSpec(Part):
         return self.kind in LINK_KINDS
 
     def own(self, number: int) -> OwnFault:
-        """A kill or a stall as the site that does it to itself is told."""
+        """Return a kill or a stall in the form for the site that applies it to itself."""
         return OwnFault(number, self.kind, self.phase, self.round, self.message, self.for_s)
 
     @property
@@ -104,11 +104,11 @@ class FaultSpec(Part):
         return [site for group in self.groups for site in group] if isinstance(self.groups, list) else []
 
     def sites(self, names: list[str]) -> list[str]:
-        """The sites that are named in it."""
+        """Return the named sites."""
         return [name for site in [self.site, *self._grouped] if site is not None and (name := resolve(site, names))]
 
     def parties(self, names: list[str]) -> list[set[str]]:
-        """The groups of a partition, the coordinator in the largest, the first of equals."""
+        """Return the groups of a partition, the coordinator in the largest, the first of equals."""
         if self.groups == "split-one":
             groups = [set(names) - set(self.sites(names)), set(self.sites(names))]
         elif self.groups == "bisect":
@@ -121,7 +121,7 @@ class FaultSpec(Part):
         return groups
 
     def links(self, names: list[str]) -> list[tuple[str, str]]:
-        """The directed links, (sender, receiver), that it concerns."""
+        """Return the affected directed links, (sender, receiver)."""
         everyone = [COORDINATOR, *names]
         if self.kind == "partition":
             side = {party: number for number, group in enumerate(self.parties(names)) for party in group}
@@ -132,7 +132,7 @@ class FaultSpec(Part):
         return (inward if self.direction != "out" else []) + (outward if self.direction != "in" else [])
 
     def problems(self, names: list[str], phases: Sequence[str] | None) -> Iterator[str]:
-        """What in it does not exist. phases: those that have rounds, None where that is not known."""
+        """Yield references that do not exist. phases: those that have rounds, None if unknown."""
         for site in [self.site, *self._grouped]:
             if site is not None and resolve(site, names) is None:
                 yield f"there is no site {site!r}; there are {', '.join(names)}"
@@ -216,7 +216,7 @@ class NetworkSpec(Part):
         return self
 
     def problems(self, names: list[str]) -> Iterator[str]:
-        """Links of parties that do not exist."""
+        """Yield links of parties that do not exist."""
         for number, link in enumerate(self.links, start=1):
             for party in (link.sender, link.receiver):
                 if party != COORDINATOR and resolve(party, names) is None:
@@ -225,7 +225,7 @@ class NetworkSpec(Part):
 
 
 class CollusionSpec(Part):
-    """Who pools what it sees: some sites, and the coordinator if so declared.
+    """The parties that pool what they see: some sites, and the coordinator if so declared.
 
     `known_records`, of vertical partitions: of how many records they know a victim's columns before; without it, of one
     more than it has columns. `candidates`, of horizontal ones: the records that they can think of, "source" for all of
@@ -235,7 +235,7 @@ class CollusionSpec(Part):
     sites: list[SiteRef] = Field(default=[])
     """The colluding sites, by number or name. They pool everything they send, receive and draw."""
     coordinator: bool = False
-    """Whether the coordinator colludes with them."""
+    """True if the coordinator colludes with them."""
     known_records: Count | None = None
     """For vertical partitions: the number of records whose victim columns they know. Default: one more than the victim
     has columns."""
@@ -252,15 +252,15 @@ class CollusionSpec(Part):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if not self.sites and not self.coordinator:
-            raise ValueError("nobody colludes; list sites, set coordinator = true, or leave the table out")
+            raise ValueError("nobody colludes; list sites, set coordinator = true, or remove the table")
         return self
 
     def members(self, names: list[str]) -> list[str]:
-        """The colluding sites by name."""
+        """Return the colluding sites by name."""
         return [name for site in self.sites if (name := resolve(site, names))]
 
     def problems(self, names: list[str]) -> Iterator[str]:
-        """Sites that do not exist, and a coalition that nobody is left to attack."""
+        """Yield sites that do not exist, and a coalition without any victim."""
         for site in self.sites:
             if resolve(site, names) is None:
                 yield f"collusion.sites: there is no site {site!r}; there are {', '.join(names)}."

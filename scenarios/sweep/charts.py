@@ -1,4 +1,4 @@
-"""What is drawn of a sweep: a measure against a varied key, or how a measure went in each run."""
+"""The plots of a sweep: a measure by a varied key, or the course of a measure in each run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _APART_WORDS, _APART_NUMBERS = 9.0, 2.5
 
 
 def numeric(value: Any) -> Any:
-    """A number where a text is one, so that columns of numbers are numbers."""
+    """Return a number if a text is one, so that columns of numbers are numbers."""
     if not isinstance(value, str):
         return value
     try:
@@ -43,7 +43,7 @@ class Plot:
 
 
 def draw(plot: Plot, rows: Sequence[Row]) -> Chart | None:
-    """A measure of the completed runs against a varied key; of runs that differ in other keys, mean and range."""
+    """Draw a measure of the completed runs by a varied key; for runs that differ in other keys, mean and range."""
     known = [row for row in rows if row["status"] == "completed" and row[plot.measure] is not None]
     values = list(dict.fromkeys(row[plot.axis] for row in known))
     if not values:
@@ -73,7 +73,7 @@ def draw(plot: Plot, rows: Sequence[Row]) -> Chart | None:
 
 
 def _names(values: Sequence[Any]) -> list[str]:
-    """The values of an axis of words; none of one of numbers."""
+    """Return the values of an axis of words; none for an axis of numbers."""
     return [str(value) for value in values] if any(isinstance(numeric(value), str) for value in values) else []
 
 
@@ -86,7 +86,7 @@ def _series(
     drawn_as: Style,
     shift: float,
 ) -> Series:
-    """Mean and range of a group's measure at each value of the axis."""
+    """Return mean and range of a group's measure at each value of the axis."""
     found = {value: [row[plot.measure] for row in rows if row[plot.axis] == value] for value in values}
     there = {values.index(value) if names else numeric(value): each for value, each in found.items() if each}
     ordered = sorted(there.items())
@@ -96,7 +96,7 @@ def _series(
 
 
 def draw_curves(plot: Plot, runs: Sequence[Row]) -> Chart | None:
-    """How a measure went, a line for each run; runs that differ in the seed alone are drawn alike."""
+    """Draw the course of a measure, a line for each run. Runs that differ only in the seed look alike."""
     of, series, styles = measure(plot.measure), [], dict[str, Style]()
     keys = [key for key in dict.fromkeys(key for run in runs for key in run) if key not in ("curve", SEED)] or [SEED]
     told = [*([plot.group] if plot.group else []), *(key for key in keys if key != plot.group)]

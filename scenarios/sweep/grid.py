@@ -33,7 +33,7 @@ ROUND = "round"
 """The axis along which a run itself goes."""
 
 CURVES = ("gap", "objective")
-"""What is known of a run in each of its rounds, where its algorithm logs it."""
+"""The measures that are known in each round, if the algorithm logs them."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Axis:
 
     @classmethod
     def read(cls, text: str) -> Axis:
-        """From "key.path=v1,v2,…"; commas within brackets or quotes do not separate. Raises ScenarioError."""
+        """Parse "key.path=v1,v2,…"; commas within brackets or quotes do not separate. Raises ScenarioError."""
         key, equals, listed = text.partition("=")
         values = _SEPARATOR.split(listed)
         if not equals or not key.strip() or not all(value.strip() for value in values) or not values:
@@ -122,7 +122,7 @@ class Sweep:
                 yield from (f"{point.name}: {problem}" for problem in error.problems)
 
     def missing(self) -> list[Point]:
-        """The points that have no result of a completed run."""
+        """Return the points without the result of a completed run."""
         return [point for point in self.points if not self._is_done(point)]
 
     def _is_done(self, point: Point) -> bool:
@@ -150,7 +150,7 @@ class Sweep:
         return workers.carry_out(self.scenario, (*self.changes, *point.changes), target)
 
     def _failure(self, point: Point) -> str:
-        """Why a run that was started did not complete, or ""."""
+        """Return why a started run did not complete, or ""."""
         result = self._result(point)
         if result is None:
             return "The run left no result."
@@ -163,13 +163,13 @@ class Sweep:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """What a row has besides the varied keys, and can be plotted: common measures, then the algorithms' figures."""
+        """The columns besides the varied keys, which can be plotted: common measures, then the algorithms' figures."""
         read = [spec.read(self.scenario, overrides=[*self.changes, *point.changes])[0] for point in self.points]
         figures = [name for scenario in read for name in scenario.algorithm.implementation.figures]
         return tuple(dict.fromkeys([*MEASURES, *figures]))
 
     def rows(self) -> list[Row]:
-        """One row for each point that has a result: its values, its measures, and how it ended."""
+        """Return a row for each point with a result: its values, its measures, and how it ended."""
         found, own_measures = [], self.measures[len(MEASURES) :]
         for point in self.points:
             result = self._result(point)
@@ -206,7 +206,7 @@ class Sweep:
         return found
 
     def curves(self, measure: str) -> list[Row]:
-        """Of each point that completed, its values, and its `curve`: rounds and what the measure was in them."""
+        """Return the values of each completed point, and its `curve`: rounds and the measure in them."""
         found = []
         for point in self.points:
             if self._is_done(point):
@@ -260,7 +260,7 @@ class Sweep:
 
 
 def read_plot(text: str, axes: Sequence[Axis], measures: Sequence[str]) -> Plot:
-    """From "measure:axis" or "measure:axis:group". Raises ScenarioError."""
+    """Parse "measure:axis" or "measure:axis:group". Raises ScenarioError."""
     measure, _, rest = text.partition(":")
     axis, _, group = rest.partition(":")
     keys = [each.key for each in axes]
@@ -276,7 +276,7 @@ def read_plot(text: str, axes: Sequence[Axis], measures: Sequence[str]) -> Plot:
 
 
 def default_plots(axes: Sequence[Axis]) -> list[Plot]:
-    """Accuracy, bytes and seconds against an axis of numbers if there is one, by the next axis; spread over seeds."""
+    """Return plots of accuracy, bytes and seconds by an axis of numbers if there is one, grouped by the next axis."""
     keys = [axis.key for axis in axes if axis.key != SEED] or [axes[0].key]
     numbers = [
         axis.key for axis in axes if axis.key in keys and not any(isinstance(numeric(v), str) for v in axis.values)

@@ -1,4 +1,4 @@
-"""What carries out runs of a sweep one after the other: `python -m fedsvm.scenarios.sweep.worker`.
+"""The worker that carries out runs of a sweep in sequence: `python -m fedsvm.scenarios.sweep.worker`.
 
 A line of standard input is a run, one of standard output its end. Libraries are loaded once, and the process that sites
 are forked from stays from one run to the next. When the input ends while a run goes on, the sweep is gone, and the run
@@ -32,7 +32,7 @@ class Workers:
         self._is_stopped = False
 
     def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool = False) -> str:
-        """Have a scenario run, with its changes as of `--set`. What came of it is in the folder.
+        """Run a scenario with its changes as of `--set`. The result is in the folder.
 
         audit: whether it is attacked afterwards, as `fedsvm audit` does. Returns why nothing was started, or "".
         """
@@ -78,7 +78,7 @@ class _Worker:
         self._orders, self._answers = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
 
     def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool) -> str | None:
-        """Have a scenario run; why nothing was started, "" where it was, and None where the worker has gone.
+        """Run a scenario. Return why nothing was started, "" if it was, and None if the worker has gone.
 
         Every wait within a run has its deadline.
         """
@@ -115,7 +115,7 @@ _is_busy = threading.Event()
 
 
 def _carry_out(order: bytes) -> str:
-    """Why nothing was started, or ""."""
+    """Carry out an order. Return why nothing was started, or ""."""
     from fedsvm.scenarios.api import carry_out  # slow to import, while the first order is on its way
     from fedsvm.scenarios.schema import spec
     from fedsvm.scenarios.schema.errors import ScenarioError

@@ -1,1 +1,1 @@
-"""How the tables of the hub came to be; run by Alembic."""
+"""The migrations of the hub's tables, run by Alembic."""

@@ -1,0 +1,302 @@
+"""The receipt: a site's own record of a run, which no coordinator can order away.
+
+Each line is written before anything follows from it, to a file that only its owner may read. It has a digest of itself
+and of all lines before it, so that an edited, removed or moved line is found. An order is written down before the site
+checks it. A process that is started again goes on with the file.
+
+The digests need no secret: whoever can write the file can also make a new one. A signature (`sign`) of the last digest
+shows this to others who know the site's key, and so does the receipt of another site, which has the same orders.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.control import Missed, Order, SumTerms
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.transport.keys import COORDINATOR, Roster
+
+ASKED, DECLINED, JOINED, PARTIES, CHARGED = "asked", "declined", "joined", "parties", "charged"
+ORDERED, MISSED, LEFT, BROKEN, REFUSED = "ordered", "missed", "left", "broken off", "refused"
+LOGGED, PAUSED, RESUMED, RESTARTED, ENDED, SIGNED = "logged", "paused", "resumed", "restarted", "ended", "signed"
+CLOSING = (DECLINED, ENDED, SIGNED)
+"""The last line of a receipt that is closed."""
+
+IN_CLEAR, IN_SUM, NO_VALUE = "in the clear", "in a sum", "no value"
+"""The forms in which values leave."""
+
+SIGNATURE_PURPOSE = b"fedsvm receipt 1\0"
+_FIRST = hashlib.sha256(SIGNATURE_PURPOSE).digest()
+_MAX_LISTED = 64
+"""Of more parties a line has the number and a digest, or the receipts of a large run would be mostly names."""
+
+Line = dict[str, Any]
+
+
+class DamagedReceipt(Exception):
+    """A receipt that was changed after it was written. The message says where; `lines` are those before."""
+
+    def __init__(self, number: int, lines: list[Line]) -> None:
+        super().__init__(f"line {number} is not what was written there: it, or a line before it, was changed")
+        self.lines = lines
+
+
+class Sent(Counter[str]):
+    """An observer of a channel that counts the numbers that leave, by peer."""
+
+    def sending(self, peer: str, array: NDArray[Any]) -> None:
+        """Count an array."""
+        self[peer] += array.size
+
+    def received(self, peer: str, array: NDArray[Any]) -> None:
+        """Nothing leaves."""
+
+    def drew(self, residues: Residues, stream: str = "") -> None:
+        """Nothing leaves."""
+
+
+class Receipt:
+    """The writer of one site's receipt.
+
+    Parameters
+    ----------
+    path : str
+        Its file, in a folder that exists. It is opened with the first line.
+    version : str
+        Of the installation.
+    sign : callable, optional
+        Returns the public key of the site and its signature of some bytes. Without it a receipt is not signed.
+    repeats : bool, default False
+        True if the process begins each time from the start of the run, as in visits. Lines that the file has in this
+        place are then not written again.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        version: str,
+        sign: Callable[[bytes], tuple[bytes, bytes]] | None = None,
+        *,
+        repeats: bool = False,
+    ) -> None:
+        self._path = path
+        self._version = version
+        self._sign = sign
+        self._repeats = repeats
+        self._file = -1
+        self._digest = _FIRST
+        self._lines = 0
+        self._earlier: deque[Line] = deque()
+        self._sent = Sent()
+        self._link = b""
+
+    # What happened.
+
+    def asked(self, run: bytes, site: str, terms: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
+        """Record the terms of a run and the policy that they were compared with."""
+        versions = {"fedsvm": self._version, "numpy": np.__version__}
+        self._note(ASKED, run=run.hex(), site=site, terms=terms, policy=policy, versions=versions)
+
+    def declined(self, reason: str) -> None:
+        """Record that the site takes no part."""
+        self._note(DECLINED, reason=reason)
+        self._close()
+
+    def joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
+        """Record that the site takes part: with whom, and what it holds."""
+        self._note(JOINED, sites=_listed(sites), rows=rows, columns=_listed(columns))
+
+    def parties(self, roster: Roster) -> None:
+        """Record the keys of all parties."""
+        names, _, public, agreement = roster.to_columns()
+        digest = hashlib.sha256(names.encode() + b"\0" + public + b"\0" + agreement).hexdigest()
+        keys = {party.name: [_hex(party.public_key), _hex(party.agreement_key)] for party in roster}
+        self._note(PARTIES, keys=keys if len(keys) <= _MAX_LISTED else {}, parties=len(keys), roster=digest)
+
+    def charged(self, epsilon: float) -> None:
+        """Record what a release spends of the privacy budget."""
+        self._note(CHARGED, epsilon=epsilon)
+
+    def ordered(self, order: Order, number: int) -> None:
+        """Record an order before it is checked."""
+        terms, size = order.terms, None
+        if terms is not None:
+            size = int(np.prod(terms.shape, dtype=np.int64))
+        self._note(
+            ORDERED,
+            round=number,
+            phase=order.phase,
+            step=order.step,
+            verb=order.verb,
+            protocol=order.protocol,
+            numbers=size,
+            sites=_listed(order.sites),
+            opened_by=_opened_by(order),
+            order=order_digest(order, number).hex(),
+        )
+
+    def missed(self, missed: Missed) -> None:
+        """Record which orders went to others only."""
+        orders = {str(number): order_digest(order, number).hex() for number, order in missed.orders}
+        self._note(MISSED, orders=orders)
+
+    def begin_step(self, link: bytes) -> Sent:
+        """Return the observer of the channel of an order, whose link in the chain of orders this is."""
+        self._sent, self._link = Sent(), link
+        return self._sent
+
+    def left(self, order: Order, number: int, form: str) -> None:
+        """Record what an order that is complete here took out of the site."""
+        sent = dict(self._sent)
+        self._note(LEFT, round=number, step=order.step, form=form, sent=sent, link=self._link.hex())
+        self._sent = Sent()
+
+    def broken(self, number: int, reason: str, *, refused: bool = False) -> None:
+        """Record an order that was refused, or broken off; parts of its protocol may have left."""
+        self._note(REFUSED if refused else BROKEN, round=number, reason=reason, sent=dict(self._sent))
+        self._sent = Sent()
+
+    def logged(self, text: str) -> None:
+        """Record a line that the site's code logged to the coordinator."""
+        self._note(LOGGED, text=text)
+
+    def paused(self, failure: str) -> None:
+        """Record that the run failed, and may be resumed."""
+        self._note(PAUSED, reason=failure)
+
+    def resumed(self) -> None:
+        """Record that a run that failed goes on."""
+        self._note(RESUMED)
+
+    def ended(self, outcome: str, refused: Mapping[str, int]) -> None:
+        """Record how the run ended, and close the receipt."""
+        self._note(ENDED, outcome=outcome, refused=dict(refused))
+        self._close()
+
+    # The file.
+
+    def release(self) -> None:
+        """Close the file, so that another process of the site can go on with it."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _close(self) -> None:
+        if self._sign is not None:
+            key, signature = self._sign(SIGNATURE_PURPOSE + self._digest)
+            self._note(SIGNED, key=key.hex(), signature=signature.hex())
+        self.release()
+
+    def _note(self, what: str, **facts: Any) -> None:
+        try:
+            if self._file < 0:
+                self._open()
+            body: Line = json.loads(json.dumps({"what": what, **facts}, allow_nan=True))
+            if self._earlier and body == _without(self._earlier[0], "line", "at", "digest"):
+                self._earlier.popleft()
+                return
+            self._earlier.clear()
+            self._append(body)
+        except OSError as error:
+            raise StepRefused(
+                f"its receipt {self._path} cannot be written: {error.strerror}; make room there"
+            ) from error
+
+    def _open(self) -> None:
+        """Open the file and read what an earlier process of the site wrote. Raises StepRefused for a damaged one."""
+        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StepRefused(f"its receipt {self._path} is written by another process; end that one first") from None
+        content = b"".join(iter(lambda: os.read(self._file, 1 << 20), b""))
+        if not content:
+            return
+        try:
+            lines, whole = verified(content)
+        except DamagedReceipt as error:
+            raise StepRefused(f"its receipt {self._path} is damaged: {error}; move it away") from error
+        os.ftruncate(self._file, whole)
+        self._lines = len(lines)
+        self._digest = bytes.fromhex(lines[-1]["digest"]) if lines else _FIRST
+        if self._repeats:
+            self._earlier.extend(lines)
+        elif lines:
+            self._append({"what": RESTARTED, "cut": len(content) - whole})
+
+    def _append(self, body: Line) -> None:
+        now = datetime.now().astimezone().isoformat(timespec="milliseconds")
+        line = {"line": self._lines + 1, "at": now, **body}
+        digest = _linked(self._digest, line)
+        written = memoryview(f"{json.dumps({**line, 'digest': digest.hex()})}\n".encode())
+        while written:
+            written = written[os.write(self._file, written) :]
+        self._digest, self._lines = digest, self._lines + 1
+
+
+def order_digest(order: Order, number: int) -> bytes:
+    """Return a digest of all that an order of a round says: the same at every site that had the same order."""
+    plain = json.dumps([number, order.phase, order.phase_round, list(order.sites)])
+    return hashlib.sha256(plain.encode() + b"\0" + order.digest).digest()
+
+
+def verified(content: bytes) -> tuple[list[Line], int]:
+    """Return the lines of a receipt, and the number of bytes that they take without a last line that is cut short.
+
+    Raises
+    ------
+    DamagedReceipt
+        A line was edited, removed or moved.
+    """
+    *whole, rest = content.split(b"\n")
+    lines: list[Line] = []
+    digest = _FIRST
+    for number, text in enumerate(whole, start=1):
+        try:
+            line = json.loads(text)
+            said = line.pop("digest")
+            digest = _linked(digest, line)
+            is_right = line["line"] == number and said == digest.hex() and isinstance(line["what"], str)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            is_right = False
+        if not is_right:
+            raise DamagedReceipt(number, lines)
+        lines.append({**line, "digest": said})
+    return lines, len(content) - len(rest)
+
+
+def _linked(before: bytes, line: Line) -> bytes:
+    """Return the digest of a line and of all before it."""
+    return hashlib.sha256(before + json.dumps(line, sort_keys=True).encode()).digest()
+
+
+def _without(line: Line, *names: str) -> Line:
+    return {name: value for name, value in line.items() if name not in names}
+
+
+def _listed(names: Sequence[str]) -> list[str]:
+    if len(names) <= _MAX_LISTED:
+        return list(names)
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
+    return [f"{len(names)} names with the SHA-256 digest {digest}"]
+
+
+def _opened_by(order: Order) -> str:
+    if order.terms is None:
+        return ""
+    return order.terms.receiver if isinstance(order.terms, SumTerms) else COORDINATOR
+
+
+def _hex(key: bytes | None) -> str:
+    return "" if key is None else key.hex()

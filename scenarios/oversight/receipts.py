@@ -1,0 +1,415 @@
+"""Receipts as people read them: what left a site in a run, and whether two sites had the same orders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedsvm.federation.site import receipt as lines_of
+from fedsvm.federation.site.receipt import DamagedReceipt, Line
+from fedsvm.scenarios.report.template import render
+from fedsvm.scenarios.run.starter import RECEIPT, RECEIPTS
+from fedsvm.scenarios.schema.errors import ScenarioError
+
+HEAD = ("step", "times", "numbers each time", "form", "over", "opened by")
+_NOT_CLOSED = "it is not closed: its end was cut off, or the site was killed, or the run goes on"
+
+
+@dataclass(frozen=True)
+class Left:
+    """Values of one step that left the site in one form.
+
+    Parameters
+    ----------
+    step : str
+        Its name.
+    times : int
+        The number of rounds.
+    numbers : tuple of int
+        The smallest and the largest number of numbers in a round.
+    form : str
+        "in a sum" or "in the clear".
+    over : str
+        The sites of the sum.
+    opened_by : str
+        The party that opens it.
+    """
+
+    step: str
+    times: int
+    numbers: tuple[int, int]
+    form: str
+    over: str
+    opened_by: str
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The cells of a table with HEAD."""
+        least, most = self.numbers
+        size = str(least) if least == most else f"{least} to {most}"
+        return self.step, str(self.times), size, self.form, self.over, self.opened_by
+
+
+@dataclass(frozen=True)
+class Record:
+    """One site's receipt.
+
+    Parameters
+    ----------
+    path : str
+        Its file.
+    problems : tuple of str
+        What is wrong with the file, in clauses.
+    site, run : str
+        Whose it is, and of which run.
+    began, ended, outcome : str
+        Times, and how the run ended for the site.
+    terms, policy, versions : mapping
+        What was asked for, the site's own policy, and the versions of the software.
+    rows : int or None
+        The number of rows that the site took part with.
+    keys : mapping
+        Of each party the public keys that it had last.
+    left : tuple of Left
+        What left the site.
+    to_peers : mapping of str to int
+        Numbers that were sent to each party, masked or not.
+    unsettled : tuple of str
+        Orders that were broken off, or of which it is not known whether they were carried out.
+    refused : tuple of str
+        What the site refused, and why.
+    epsilon : float or None
+        The privacy budget that was spent; None in a run without noise.
+    logged : tuple of str
+        Texts that the site's code logged to the coordinator.
+    restarts : int
+        How often a new process of the site went on.
+    orders : mapping of str to str
+        The digest of the order of each round.
+    members : mapping of str to list of str
+        The sites of each round.
+    links : mapping of str to str
+        The link of each complete round in the chain of orders.
+    """
+
+    path: str
+    problems: tuple[str, ...]
+    site: str
+    run: str
+    began: str
+    ended: str
+    outcome: str
+    terms: Mapping[str, Any]
+    policy: Mapping[str, Any]
+    versions: Mapping[str, str]
+    rows: int | None
+    keys: Mapping[str, Sequence[str]]
+    left: tuple[Left, ...]
+    to_peers: Mapping[str, int]
+    unsettled: tuple[str, ...]
+    refused: tuple[str, ...]
+    epsilon: float | None
+    logged: tuple[str, ...]
+    restarts: int
+    orders: Mapping[str, str]
+    members: Mapping[str, Sequence[str]]
+    links: Mapping[str, str]
+
+    def with_site(self, site: str) -> list[str]:
+        """Return the rounds that were ordered of a site too."""
+        return [number for number, sites in self.members.items() if site in sites]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the file is closed, and nothing in it was changed."""
+        return not self.problems
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """What there is to say beside tables, with titles."""
+        asked = {name: value for name, value in self.policy.items() if value not in (None, "", 0)}
+        sum_name, least = self.terms.get("sum_name", ""), self.terms.get("min_sites", "")
+        spent = "none: no noise protects single rows" if self.epsilon is None else f"epsilon {self.epsilon:g}"
+        return [
+            ("run", self.run),
+            ("time", f"{self.began} to {self.ended}"),
+            ("outcome", self.outcome),
+            ("asked for", f"{self.terms.get('program', '')}, {sum_name} sums over {least} sites or more"),
+            ("model", "the coordinator gets it" if self.terms.get("releases") else "the sites alone keep it"),
+            ("rows", "none were used" if self.rows is None else f"{self.rows}, none of which is in this file"),
+            ("policy", json.dumps(asked) if asked != {"release": True} else "none: everything was allowed"),
+            ("budget spent", spent),
+            ("software", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
+            ("receipt", "whole and closed" if self.is_whole else "; ".join(self.problems)),
+        ]
+
+    @property
+    def lists(self) -> list[tuple[str, Sequence[str]]]:
+        """Titles of what else happened, with sentences."""
+        peers = [f"{peer}: {count}, masked unless the table says otherwise" for peer, count in self.to_peers.items()]
+        return [
+            ("Refused", self.refused or ("Nothing.",)),
+            ("Broken off, or not known to be carried out", self.unsettled or ("Nothing.",)),
+            ("Numbers sent, by receiver", peers or ("None.",)),
+            ("Logged to the coordinator", self.logged or ("Nothing.",)),
+        ]
+
+    @property
+    def key_rows(self) -> list[tuple[str, str]]:
+        """Each party with the fingerprint of its keys."""
+        return [(name, fingerprint(keys)) for name, keys in self.keys.items()]
+
+    def to_text(self) -> str:
+        """Return the page as text."""
+        lines = [f"# What left {self.site}", "", *(f"{name}: {value}" for name, value in self.facts)]
+        lines += ["", "## What left, and how", "", _row(HEAD), _row(["---"] * len(HEAD))]
+        lines += [_row(each.row) for each in self.left]
+        for title, sentences in self.lists:
+            lines += ["", f"## {title}", "", *(f"- {sentence}" for sentence in sentences)]
+        lines += ["", "## Who took part", "", *(f"- {name} {key}" for name, key in self.key_rows)]
+        return "\n".join(lines) + "\n"
+
+
+def rendered(records: Sequence[Record], comparison: Comparison | None) -> str:
+    """Return receipts, and how they compare, as a page."""
+    title = f"What left {', '.join(record.site for record in records)}"
+    return render("receipt.html.j2", title, records=records, comparison=comparison, head=HEAD)
+
+
+def find(path: Path) -> list[Path]:
+    """Return the receipts in a folder or in the folder of a run, or the one file. Raises ScenarioError."""
+    if path.is_file():
+        return [path]
+    found = sorted(path.glob(f"*{RECEIPT}")) or sorted((path / RECEIPTS).glob(f"*{RECEIPT}"))
+    if not found:
+        raise ScenarioError([f"{path}: has no receipt; name a file that ends in {RECEIPT}, or a folder with some."])
+    return found
+
+
+def read(path: Path) -> Record:
+    """Return what a receipt says. Raises ScenarioError if it cannot be read or has no line that is right."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ScenarioError([f"{path}: cannot be read: {error.strerror}."]) from error
+    problems = []
+    try:
+        lines, whole = lines_of.verified(content)
+        if whole < len(content):
+            problems.append("its last line is cut off")
+    except DamagedReceipt as error:
+        lines = error.lines
+        problems.append(str(error))
+    if not lines or lines[0]["what"] != lines_of.ASKED:
+        raise ScenarioError([f"{path}: is no receipt, or its first line was changed."])
+    if not problems and lines[-1]["what"] not in lines_of.CLOSING:
+        problems.append(_NOT_CLOSED)
+    try:
+        return _recorded(path, lines, problems)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ScenarioError([f"{path}: is no receipt of this version of fedsvm."]) from error
+
+
+def chosen(path: Path, site: str | None) -> list[Record]:
+    """Return the receipts at a path, or that of one site among them. Raises ScenarioError."""
+    found = [read(each) for each in find(path)]
+    if site is None:
+        return found
+    if not (of_site := [record for record in found if record.site == site]):
+        raise ScenarioError([f"--site: must be one of {', '.join(record.site for record in found)}, got {site}."])
+    return of_site
+
+
+def only(path: Path, site: str | None) -> Record:
+    """Return the one receipt at a path. Raises ScenarioError if there are several."""
+    found = chosen(path, site)
+    if len(found) > 1:
+        raise ScenarioError([f"{path}: has {len(found)} receipts; name one of the files."])
+    return found[0]
+
+
+def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> Record:
+    by_kind: dict[str, list[Line]] = defaultdict(list)
+    for line in lines:
+        by_kind[line["what"]].append(line)
+    asked, last = by_kind[lines_of.ASKED][-1], lines[-1]
+    charged = [line["epsilon"] for line in by_kind[lines_of.CHARGED]]
+    joined = by_kind[lines_of.JOINED]
+    to_peers: Counter[str] = Counter()
+    for line in lines:
+        to_peers.update(line.get("sent", {}))
+    refusals = [*by_kind[lines_of.DECLINED], *by_kind[lines_of.REFUSED]]
+    return Record(
+        path=str(path),
+        problems=tuple(problems),
+        site=asked["site"],
+        run=asked["run"],
+        began=lines[0]["at"],
+        ended=last["at"],
+        outcome=_outcome(by_kind),
+        terms=asked["terms"],
+        policy=asked["policy"],
+        versions=asked["versions"],
+        rows=joined[-1]["rows"] if joined else None,
+        keys=by_kind[lines_of.PARTIES][-1]["keys"] if by_kind[lines_of.PARTIES] else {},
+        left=tuple(_left(lines)),
+        to_peers=dict(to_peers),
+        unsettled=tuple(_unsettled(lines)),
+        refused=tuple(_in_round(line, line["reason"]) for line in refusals),
+        epsilon=sum(charged) if charged else None,
+        logged=tuple(line["text"] for line in by_kind[lines_of.LOGGED]),
+        restarts=len(by_kind[lines_of.RESTARTED]),
+        orders=_orders(by_kind),
+        members={str(line["round"]): line["sites"] for line in by_kind[lines_of.ORDERED]},
+        links={str(line["round"]): line["link"] for line in by_kind[lines_of.LEFT]},
+    )
+
+
+def _orders(by_kind: Mapping[str, Sequence[Line]]) -> dict[str, str]:
+    """Return the digests of orders by round: of those that the site had, and of those that it missed."""
+    missed = {number: order for line in by_kind[lines_of.MISSED] for number, order in line["orders"].items()}
+    return missed | {str(line["round"]): line["order"] for line in by_kind[lines_of.ORDERED]}
+
+
+def _outcome(by_kind: Mapping[str, Sequence[Line]]) -> str:
+    if ended := by_kind[lines_of.ENDED]:
+        return str(ended[-1]["outcome"])
+    return "the site took no part" if by_kind[lines_of.DECLINED] else "not known"
+
+
+def _in_round(line: Line, reason: str) -> str:
+    return f"round {line['round']}: {reason}" if "round" in line else reason
+
+
+def _left(lines: Sequence[Line]) -> Iterator[Left]:
+    """Yield what left in complete rounds, joined by step, form and receiver, in the order of the first time."""
+    ordered: dict[int, Line] = {}
+    found: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
+    for line in lines:
+        if line["what"] == lines_of.ORDERED:
+            ordered[line["round"]] = line
+        elif line["what"] == lines_of.LEFT and line["form"] != lines_of.NO_VALUE:
+            order = ordered[line["round"]]
+            over = ", ".join(order["sites"]) if line["form"] == lines_of.IN_SUM else "this site alone"
+            found[line["step"], line["form"], over, order["opened_by"]].append(order["numbers"])
+    for (step, form, over, opened_by), numbers in found.items():
+        yield Left(step, len(numbers), (min(numbers), max(numbers)), form, over, opened_by)
+
+
+def _unsettled(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield orders without a known end, and those that were broken off."""
+    open_orders: dict[int, Line] = {}
+    for line in lines:
+        if line["what"] == lines_of.ORDERED:
+            open_orders[line["round"]] = line
+        elif line["what"] in (lines_of.LEFT, lines_of.REFUSED):
+            open_orders.pop(line["round"], None)
+        elif line["what"] == lines_of.BROKEN:
+            order = open_orders.pop(line["round"], None)
+            step = f" ({order['step']})" if order else ""
+            yield f"round {line['round']}{step} was broken off: {line['reason']}"
+    for number, order in open_orders.items():
+        yield f"round {number} ({order['step']}) was ordered; whether its value left is not known"
+
+
+def fingerprint(keys: Sequence[str]) -> str:
+    """Return a fingerprint of a party's keys, of 256 bits in groups of four digits."""
+    digest = hashlib.sha256("\n".join(keys).encode()).hexdigest()
+    return " ".join(digest[start : start + 4] for start in range(0, len(digest), 4))
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+# Two sites of one run.
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two receipts of one run, compared.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        Whose they are.
+    rounds : int
+        The number of rounds that both have.
+    chain : str
+        The link of the last round that was complete at both, which is a digest of all orders before it.
+    differences : tuple of str
+        What differs though it must not, in sentences.
+    notes : tuple of str
+        What differs and may, such as rounds that went on without a site that dropped.
+    """
+
+    sites: tuple[str, str]
+    rounds: int
+    chain: str
+    differences: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"equal": not self.differences, **asdict(self)}
+
+    def to_text(self) -> str:
+        """Return the comparison in sentences."""
+        first, second = self.sites
+        if self.differences:
+            lines = [f"{first} and {second} differ:", *(f"- {each}" for each in self.differences)]
+        else:
+            lines = [f"{first} and {second} had the same orders in {self.rounds} rounds (chain {self.chain})"]
+        return "\n".join([*lines, *(f"- note: {each}" for each in self.notes)]) + "\n"
+
+
+def compare(first: Record, second: Record) -> Comparison:
+    """Return how the receipts of two sites differ."""
+    common = sorted(first.orders.keys() & second.orders.keys(), key=int)
+    linked = sorted(first.links.keys() & second.links.keys(), key=int)
+    chain = first.links[linked[-1]] if linked else ""
+    differences = [*_differences(first, second, common), *_one_sided(first, second), *_one_sided(second, first)]
+    return Comparison((first.site, second.site), len(common), chain, tuple(differences), tuple(_notes(first, second)))
+
+
+def _differences(first: Record, second: Record, common: Sequence[str]) -> Iterator[str]:
+    for record in (first, second):
+        yield from (f"the receipt of {record.site}: {problem}" for problem in record.problems if problem != _NOT_CLOSED)
+    if first.run != second.run:
+        yield f"the runs are {first.run} and {second.run}"
+    for name in sorted(first.terms.keys() | second.terms.keys()):
+        if first.terms.get(name) != second.terms.get(name):
+            yield f"the terms differ in {name}"
+    for party in sorted(first.keys.keys() & second.keys.keys()):
+        if first.keys[party] != second.keys[party]:
+            yield f"{party} has other keys at {first.site} than at {second.site}"
+    for number in common:
+        if first.orders[number] != second.orders[number]:
+            yield f"the orders of round {number} differ"
+        elif number in first.links.keys() & second.links.keys() and first.links[number] != second.links[number]:
+            yield f"the chains of orders differ at round {number}"
+
+
+def _one_sided(record: Record, other: Record) -> Iterator[str]:
+    """Yield rounds that name both sites and that only one has, before the last one of the other."""
+    last = max(map(int, other.orders), default=0)
+    for number in record.with_site(other.site):
+        if number not in other.orders and int(number) < last:
+            yield f"round {number} was ordered of {other.site} too, and only {record.site} has it"
+
+
+def _notes(first: Record, second: Record) -> Iterator[str]:
+    for record, other in ((first, second), (second, first)):
+        if alone := len(record.orders.keys() - other.orders.keys()):
+            yield f"{alone} rounds are in the receipt of {record.site} alone"
+        if _NOT_CLOSED in record.problems:
+            yield f"the receipt of {record.site}: {_NOT_CLOSED}"

@@ -1,0 +1,100 @@
+"""Exported models: scikit-learn's own parts, which predict what the run's model predicts and load without fedsvm."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsvm import ScenarioError, run
+from fedsvm.scenarios.export import export, pipeline
+from fedsvm.scenarios.predict import predict
+
+pd = pytest.importorskip("pandas")
+skops = pytest.importorskip("skops.io")
+
+QUICK = {"compare.centralised": False, "compare.baselines": False, "protocol.sum": "plain"}
+
+PATIENTS = "age,sex,stage,label\n" + "".join(
+    f"{20 + i if i % 7 else ''},{'f' if i % 3 else 'm'},{i % 5},{'ill' if i > 45 else 'well'}\n" for i in range(90)
+)
+
+
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a calibrated run over numbers with gaps, and text."""
+    folder = tmp_path_factory.mktemp("export")
+    (folder / "patients.csv").write_text(PATIENTS)
+    changes = {
+        **QUICK,
+        "data.source": str(folder / "patients.csv"),
+        "data.positive": "ill",
+        "data.scale": "standard",
+        "data.missing": "mean",
+        "data.missing_indicators": True,
+        "data.calibration": 0.4,
+        "algorithm.threshold": "half",
+        "algorithm.landmarks": 20,
+    }
+    result = run("quickstart", sites=3, changes=changes, out=folder / "run")
+    assert result.status == "completed", result.error
+    return folder
+
+
+def test_pipeline_has_the_runs_probabilities_threshold_and_gaps(patients: Path) -> None:
+    export(patients / "run", patients / "model.skops")
+    assert set(skops.get_untrusted_types(file=patients / "model.skops")) <= {"numpy.dtype"}
+    made = skops.load(patients / "model.skops", trusted=["numpy.dtype"])
+    rows = pd.read_csv(patients / "patients.csv")
+    expected = predict(patients / "run", str(patients / "patients.csv"))
+    assert expected.probabilities is not None and expected.threshold != 0
+    np.testing.assert_allclose(made.predict_proba(rows)[:, 1], expected.probabilities, atol=1e-6)
+    np.testing.assert_array_equal(made.predict(rows), expected.predicted)
+
+
+def test_pipeline_loads_without_fedsvm(patients: Path) -> None:
+    export(patients / "run", patients / "model.joblib", "joblib")
+    code = (
+        "import sys, joblib, pandas as pd\n"
+        "made = joblib.load('model.joblib')\n"
+        "print(len(made.predict(pd.read_csv('patients.csv'))))\n"
+        "assert not any(name.startswith('fedsvm.') for name in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=patients, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("90\n", 0), done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("scenario", "changes"),
+    [
+        ("logistic-regression", {}),
+        ("least-squares", {}),
+        ("svm-admm", {}),
+        ("filter", {}),
+        ("rfe", {}),
+        ("hybrid-stand-in", {"data.public": 30, "algorithm.features": 20}),
+    ],
+)
+def test_models_of_the_catalogue_are_exported_or_refused(
+    scenario: str, changes: dict[str, object], tmp_path: Path
+) -> None:
+    result = run(
+        scenario, changes={"compare.centralised": False, "compare.baselines": False, **changes}, out=tmp_path / "run"
+    )
+    assert result.status == "completed"
+    made = pipeline(tmp_path / "run")  # compares decision values of 200 drawn rows with the model's, to 1e-6
+    assert all(type(part).__module__.startswith("sklearn.") for _, part in made.steps)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("scenario", "reason"), [("naive-bayes", "no public parts"), ("dpp-svm-rbf", "its sites keep parts of it")]
+)
+def test_a_model_that_scikit_learn_has_no_parts_for_is_refused(scenario: str, reason: str, tmp_path: Path) -> None:
+    run(scenario, changes={"compare.centralised": False, "compare.baselines": False}, out=tmp_path / "run")
+    with pytest.raises(ScenarioError, match=f"cannot be exported: .*{reason}"):
+        pipeline(tmp_path / "run")

@@ -1,0 +1,201 @@
+"""A site's receipt: what it says of a real run, which changes of its file are found, and two sites compared."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedsvm.federation.control import Order, SumTerms
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.site.receipt import IN_SUM, Receipt, verified
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.scenarios.cli import application
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.oversight import receipts
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from tests.hosts import hosts
+from tests.test_hosts import resumed
+
+SITES = ("east", "north", "south")
+RUN = b"run-1..."
+
+
+def order(number: int, **parameters: float) -> Order:
+    terms = SumTerms((2, number), 1.0, {}, COORDINATOR)
+    return Order("sums", "ring", terms, parameters, phase="train", phase_round=number, sites=SITES)
+
+
+def written(path: Path, *, lies: bool = False) -> Path:
+    """Write the receipt of a run of three rounds. lies: the order of the second is another."""
+    receipt = Receipt(str(path), "1")
+    receipt.asked(RUN, path.stem, {"program": "sums", "sum_name": "ring", "min_sites": 3}, {"release": True})
+    receipt.parties(Roster([Party(COORDINATOR, "", b"c" * 32)]))
+    receipt.joined(SITES, 20, ("age",))
+    for number in (1, 2, 3):
+        receipt.ordered(order(number, fold=float(lies and number == 2)), number)
+        receipt.begin_step(b"link")
+        receipt.left(order(number), number, IN_SUM)
+    receipt.ended("completed", {})
+    receipt.release()
+    return path
+
+
+def edited(text: bytes) -> bytes:
+    return text.replace(b'"numbers": 4', b'"numbers": 5')
+
+
+def without(place: int) -> Callable[[bytes], bytes]:
+    def change(text: bytes) -> bytes:
+        lines = text.splitlines(keepends=True)
+        del lines[place]
+        return b"".join(lines)
+
+    return change
+
+
+def moved(text: bytes) -> bytes:
+    lines = text.splitlines(keepends=True)
+    lines[4], lines[6] = lines[6], lines[4]
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (edited, "line 6 is not what was written there"),
+        (lambda text: text.replace(b'"completed"', b'"it failed"'), "line 10 is not what was written there"),
+        (without(3), "line 4 is not what was written there"),
+        (moved, "line 5 is not what was written there"),
+        (without(-1), "it is not closed"),
+        (lambda text: text[:-20], "its last line is cut off"),
+        (lambda text: text + text[text.rindex(b'{"line"') :], "line 11 is not what was written there"),
+    ],
+)
+def test_a_receipt_that_was_changed_is_not_relied_on(
+    change: Callable[[bytes], bytes], problem: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "north.receipt")
+    assert receipts.read(path).is_whole
+    path.write_bytes(change(path.read_bytes()))
+    record = receipts.read(path)
+    assert not record.is_whole and problem in " ".join(record.problems)
+    done = CliRunner().invoke(application("receipt"), ["receipt", str(path)])
+    assert done.exit_code == 3
+    assert problem in done.output
+
+
+def test_only_its_owner_may_read_it_and_another_process_goes_on(tmp_path: Path) -> None:
+    path = written(tmp_path / "north.receipt")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_bytes(path.read_bytes()[:-20])  # a process was killed as it wrote
+    second = Receipt(str(path), "1")
+    second.ordered(order(4), 4)
+    lines, _ = verified(path.read_bytes())
+    assert [line["what"] for line in lines[-2:]] == ["restarted", "ordered"]
+    assert lines[-2]["cut"] > 0
+    with pytest.raises(StepRefused, match="is written by another process"):
+        Receipt(str(path), "1").ended("completed", {})
+    second.release()
+    path.write_bytes(edited(path.read_bytes()))
+    with pytest.raises(StepRefused, match=r"is damaged: line 6 .*; move it away"):
+        Receipt(str(path), "1").ended("completed", {})
+
+
+def test_a_receipt_that_cannot_be_written_stops_the_site(tmp_path: Path) -> None:
+    with pytest.raises(StepRefused, match="cannot be written: No such file or directory"):
+        Receipt(str(tmp_path / "none" / "north.receipt"), "1").ended("completed", {})
+
+
+def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
+    path = tmp_path / "task.receipt"
+    for last in (1, 2, 3):
+        receipt = Receipt(str(path), "1", repeats=True)
+        receipt.asked(RUN, "north", {}, {})
+        for number in range(1, last + 1):
+            receipt.ordered(order(number), number)
+            receipt.begin_step(b"link")
+            receipt.left(order(number), number, IN_SUM)
+        receipt.release()
+    lines, _ = verified(path.read_bytes())
+    assert [line["what"] for line in lines] == ["asked", *["ordered", "left"] * 3]
+
+
+def test_orders_that_differ_between_sites_are_named(tmp_path: Path) -> None:
+    east, north = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt", lies=True)
+    comparison = receipts.compare(receipts.read(east), receipts.read(north))
+    assert comparison.differences == ("the orders of round 2 differ",)
+    done = CliRunner().invoke(application("receipt"), ["receipt", str(east), str(north), "--json"])
+    assert done.exit_code == 3
+    assert not json.loads(done.output)["equal"]
+
+
+def test_a_damaged_receipt_never_equals_another(tmp_path: Path) -> None:
+    east, north = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt")
+    assert not receipts.compare(receipts.read(east), receipts.read(north)).differences
+    north.write_bytes(edited(north.read_bytes()))
+    (first, *_) = receipts.compare(receipts.read(east), receipts.read(north)).differences
+    assert first.startswith("the receipt of north: line 6")
+
+
+def test_what_is_no_receipt_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "none.receipt").write_text("{}\n")
+    for path, sentence in ((tmp_path / "none.receipt", "is no receipt"), (tmp_path / "nowhere", "has no receipt")):
+        with pytest.raises(ScenarioError) as refused:
+            receipts.chosen(path, None)
+        assert sentence in refused.value.problems[0]
+
+
+def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -> None:
+    scenario, base = spec.read(
+        "quickstart",
+        overrides=["algorithm.landmarks=20", "federation.on_dropout=continue", "protocol.sum=masked"],
+        faults=["kill:site=2,phase=train,round=3"],
+    )
+    result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None).result
+    assert result.status == "completed", result.error
+    records = {record.site: record for record in receipts.chosen(tmp_path, None)}
+    first, dropped, third = (records[f"site-{number}"] for number in (1, 2, 3))
+    assert first.is_whole and third.is_whole and "it is not closed" in dropped.problems[0]
+    comparison = receipts.compare(first, third)
+    assert not comparison.differences and comparison.rounds == len(first.orders) and comparison.chain
+    assert not receipts.compare(first, dropped).differences
+    assert len(dropped.orders) < len(first.orders)
+    assert {each.step for each in first.left if each.form == "in the clear"} == {"row_count"}
+    assert {each.over for each in first.left if each.step == "newton"} >= {"site-1, site-3, site-4, site-5"}
+    page = receipts.rendered([first], None)
+    assert "What left site-1" in page and "newton" in page
+
+
+@pytest.mark.timeout(300)
+def test_receipts_across_hosts_of_a_run_with_a_refusal_a_dropped_site_and_a_resume(tmp_path: Path) -> None:
+    names = (*SITES, "west")
+    with hosts(tmp_path, names) as there:
+        (tmp_path / "west.toml").write_text("min_rows = 1000\n")
+        coordinator = there.coordinator("--set", "federation.min_sites=3")
+        west = there.site("west", coordinator, "--policy", "west.toml")
+        kill = ("--fault", "kill:phase=train,round=3")
+        sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in SITES}
+        assert [west.ends(), sites["north"].ends(), coordinator.ends()] == [3, -9, 3], coordinator.said
+        for name in ("east", "south"):
+            sites[name].says(f"{name} waits 80 s for it to be resumed")
+        again = resumed(there, coordinator)
+        sites["north"] = there.site("north", coordinator)
+        assert [each.ends() for each in (again, *sites.values())] == [0] * 4, [x.said for x in (again, *sites.values())]
+    records = {record.site: record for record in receipts.chosen(tmp_path, None)}
+    assert set(records) == set(names)
+    assert "must have 1000 rows or more, and has 40" in records["west"].refused[0]
+    assert records["west"].is_whole and not records["west"].left
+    east, north, south = (records[name] for name in SITES)
+    assert east.is_whole and south.is_whole and north.restarts == 1
+    comparison = receipts.compare(east, south)
+    assert not comparison.differences and comparison.rounds == len(east.orders) == len(south.orders)
+    assert not receipts.compare(east, north).differences
+    assert any("broken off" in each or "not known" in each for each in north.unsettled)
+    assert all("coordinator" in record.keys and len(record.keys) == 4 for record in (east, south))
