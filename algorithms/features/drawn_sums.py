@@ -62,7 +62,6 @@ class DrawnLandmarks(SitePart):
         self._site = site
         self._described: RowDescription | None = None
         self._told: tuple[Any, ...] = ()
-        self._answered: tuple[FloatArray, FloatArray] | None = None
         self.replaced = False
 
     @property
@@ -105,14 +104,24 @@ class DrawnLandmarks(SitePart):
         site, settings = self._site, self._site.terms.settings
         counts = tried_counts(settings, self._rows.rows)
         points = self.points(counts[-1])
-        if self._answered is None or not np.array_equal(self._answered[0], points):
+        budget = StatisticsPlan.of(site.terms).budget(site.partition.values["numeric"])
+        block = NoisyBlock("explained", len(counts), 1.0, budget.explained)
+        source = drawn_generator(site.channel)  # drawn each time: a step that is carried out again draws as often
+        question = {
+            "step": "explained_shares",
+            "points": points.tolist(),
+            "scale": [site.scale.offset.tolist(), site.scale.scale.tolist()],
+            "sites": site.channel.sites,
+            "terms": site.terms.to_fields(),
+        }
+
+        def draw() -> FloatArray:
             kernel = KernelSettings(**{name: settings[name] for name in _KERNEL}).kernel_of(points.shape[1])
             rows = site.all_rows[:, site.columns]
             shares = explained_shares(kernel, rows, points, counts, settings["rank_tolerance"])
-            budget = StatisticsPlan.of(site.terms).budget(site.partition.values["numeric"])
-            block = NoisyBlock("explained", len(counts), 1.0, budget.explained)
-            self._answered = points, block.noised([increments(shares)], drawn_generator(site.channel))
-        return self._answered[1]
+            return block.noised([increments(shares)], source)
+
+        return site.answers.answer(question, site.partition, block.mu, draw)
 
     @step(remembered=True)
     def use_means(self) -> None:
