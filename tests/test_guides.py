@@ -83,7 +83,7 @@ def test_the_reference_has_every_parameter_of_the_estimators(site: Path) -> None
         assert signature is not None
         assert {word for word in parameters if f"{word}:" in signature[1]} == set(parameters)
     assert "Raises" in _text(site / "api" / "run" / "index.html")
-    assert "The sum over all live sites" in _text(site / "api" / "federation" / "index.html")
+    assert "Return the sum over all live sites" in _text(site / "api" / "federation" / "index.html")
 
 
 def _text(page: Path) -> str:

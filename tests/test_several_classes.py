@@ -258,7 +258,7 @@ def test_pages_and_summary_say_what_several_classes_come_to(tmp_path: Path) -> N
     assert result.metrics is not None and result.metrics.confusion_matrix is not None
     summary = dict(lines(result))
     assert summary["classes"].startswith("3")
-    assert "each against the others" in summary["balanced"]
+    assert "one against the rest" in summary["balanced"]
     page = render(folders[0].folder)
     assert "predicted class_2" in page
     assert "ROC curves of classes" in page

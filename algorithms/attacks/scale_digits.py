@@ -41,6 +41,8 @@ class ScaleDigits(Attack):
         if not parts or prior.candidates is None or not np.any(parts[-1].scale.offset):
             return
         scale, (rows, labels) = parts[-1].scale, prior.candidates
+        if rows.shape[1] != len(scale.offset):  # a model of chosen columns: the candidates have all columns
+            return
         scaled = scale(rows)
         known = np.zeros(len(rows), dtype=np.bool_)
         if prior.found is not None:

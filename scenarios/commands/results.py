@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +23,26 @@ if TYPE_CHECKING:
     from fedsvm.scenarios.predict import Predictions
 
 app = typer.Typer()
+
+
+class _Unknown(StrEnum):
+    """Treatments of unknown categories; the lowest version of typer takes enumerations only."""
+
+    MISSING = "missing"
+    REFUSE = "refuse"
+
+
+class _Library(StrEnum):
+    """Libraries to export to."""
+
+    SKLEARN = "sklearn"
+
+
+class _Format(StrEnum):
+    """Formats of exported files."""
+
+    SKOPS = "skops"
+    JOBLIB = "joblib"
 
 
 @app.command()
@@ -102,9 +123,9 @@ def predict(
         str | None, typer.Option(help="Site in whose form the rows are, if the run has data.by_site for it.")
     ] = None,
     unknown: Annotated[
-        Literal["missing", "refuse"],
+        _Unknown,
         typer.Option(metavar="missing|refuse", help="What to do with categories that the model does not know."),
-    ] = "missing",
+    ] = _Unknown.MISSING,
     report: Annotated[
         bool,
         typer.Option("--report", help="Print measures against the labels of the rows, and drift, not predictions."),
@@ -113,7 +134,7 @@ def predict(
     """Predict new rows with the model of a run. The output is CSV: row, decision value and class."""
     from fedsvm.scenarios import predict
 
-    predicted = predict.predict(run_folder, rows, identifier, site, unknown=unknown, judge=report)
+    predicted = predict.predict(run_folder, rows, identifier, site, unknown=unknown.value, judge=report)
     text = "\n".join(predicted.lines()) + "\n"
     for doubt in predicted.doubts:
         errors.print(f"note {visible(rows)}: {visible(doubt)}", soft_wrap=True, markup=False)
@@ -131,11 +152,11 @@ def predict(
 def export(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run.")],
     target: Annotated[Path | None, typer.Option("--out", help="File to write (default: model.FORMAT).")] = None,
-    to: Annotated[Literal["sklearn"], typer.Option(help="Library to export to.")] = "sklearn",
+    to: Annotated[_Library, typer.Option(help="Library to export to.")] = _Library.SKLEARN,
     form: Annotated[
-        Literal["skops", "joblib"],
+        _Format,
         typer.Option("--format", help="File format: skops runs no code when it is loaded, joblib is a pickle."),
-    ] = "skops",
+    ] = _Format.SKOPS,
 ) -> None:
     """Export the model of a run as a scikit-learn pipeline that loads without fedsvm."""
     from fedsvm.scenarios import export
@@ -143,7 +164,7 @@ def export(
     path = target or Path(f"model.{form}")
     if path.exists():
         raise ScenarioError([f"--out: {path} exists already; name another file."])
-    export.export(run_folder, path, form)
+    export.export(run_folder, path, form.value)
     print(path)
 
 
