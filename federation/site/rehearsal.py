@@ -130,7 +130,7 @@ def _lay_side_by_side(ran: Collection[CodeType]) -> None:
 
 
 def _live(workspace: Path, lifeline: int) -> None:
-    path = workspace / f"{_SITE}.partition"
+    path, receipt = workspace / f"{_SITE}.partition", workspace / f"{_SITE}.receipt"
     run, keys, reports = secrets.token_bytes(RUN_ID_BYTES), KeyPair.generate(), SimpleQueue[dict[str, Any]]()
     with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
         Partition({"rows": np.zeros((1, 1))}).write(str(path))
@@ -150,6 +150,7 @@ def _live(workspace: Path, lifeline: int) -> None:
                 partition_path=str(path),
                 policy=SitePolicy((_SITE,), Terms(_SITE, {}, _SITE, {}, 1)),
                 patience_s=_PATIENCE_S,
+                receipt_path=str(receipt),
             )
             try:
                 run_site(assignment, Installation({_SITE: _Ones}, {_SITE: _SUM}), reports.put, lifeline)
@@ -157,6 +158,7 @@ def _live(workspace: Path, lifeline: int) -> None:
                 reports.put({})  # it may never have been up
                 coordinator.join()
     path.unlink(missing_ok=True)
+    receipt.unlink(missing_ok=True)
 
 
 def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[dict[str, Any]]) -> None:
