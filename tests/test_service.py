@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from fedsvm.federation.hosts import certificates
+from fedsvm.federation.hosts.hub import Call, HubEndpoint
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from tests.hosts import NAMES, Hosts, Started, hosts
 
 pytestmark = pytest.mark.timeout(300)
@@ -50,6 +54,28 @@ def test_sites_take_part_in_one_run_after_the_other_and_refuse_what_their_policy
         assert [each.ends() for each in sites] == [130] * 3, [each.said for each in sites]
     assert (tmp_path / "deployed" / "model.npz").exists()
     assert (tmp_path / "last" / "model.npz").exists()
+
+
+def test_a_site_asks_the_next_coordinator_if_one_ended_before_its_offer(tmp_path: Path) -> None:
+    """Both have the same key and address, and libzmq connects again by itself."""
+    with hosts(tmp_path, ("north",)) as there:
+        address, keys = free_address(), certificates.read_secret(tmp_path / "coordinator.key_secret").keys
+        north = certificates.read_public(tmp_path / "sites" / "north.key")
+        admitted = Roster([Party(COORDINATOR, "", keys.public), Party("north", "", north)])
+        site = serving(there, "north", address)
+        for _ in range(2):
+            calls: list[Call] = []
+            with HubEndpoint(address, keys, admitted) as hub:
+                hub.on_call = calls.append
+                wait_for_call(hub, calls)
+            assert calls[0].join.name == "north", site.said
+
+
+def wait_for_call(hub: HubEndpoint, calls: list[Call]) -> None:
+    """Serve until a site has asked to take part."""
+    deadline = Deadline(60)
+    while not calls:
+        hub.serve(deadline)
 
 
 def test_a_service_needs_a_policy(tmp_path: Path) -> None:

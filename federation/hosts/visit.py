@@ -37,6 +37,7 @@ from fedsvm.federation.site.site import Assignment, Site
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
+from fedsvm.federation.transport.endpoint import Received
 from fedsvm.federation.transport.keys import COORDINATOR, Party
 from fedsvm.federation.transport.wire import Message
 
@@ -251,7 +252,10 @@ class Visit:
             raise FederationError(f"{self.name} left, since the run failed: {_ended(end.failure)}{left}")
 
     def _asked(self, endpoint: SpokeEndpoint, deadline: Deadline) -> Offer:
-        """Ask to be let in; the coordinator's offer. Raises FederationError, saying who refused whom."""
+        """Ask to be let in, and return the coordinator's offer. Raises FederationError, which says who refused whom.
+
+        A coordinator that ended before its offer may be followed by another at the same address, which is asked anew.
+        """
         place = self.place
         address = place.advertise or (endpoint.address if place.listen else "")
         asks = Join(PROTOCOL_VERSION, self.version, self.name, address)
@@ -263,11 +267,16 @@ class Visit:
                     "was told; ask for its current public key (--coordinator-key), or check the address."
                 )
 
-        try:
-            endpoint.say(asks.to_message(), deadline, check)
-        except (PeerDropped, DeadlineExpired) as error:
-            raise FederationError(self._why_unreachable(endpoint)) from error
-        return Offer.from_message(self._heard(endpoint, Offer.kind, deadline))
+        while True:
+            try:
+                endpoint.say(asks.to_message(), deadline, check)
+            except (PeerDropped, DeadlineExpired) as error:
+                raise FederationError(self._why_unreachable(endpoint)) from error
+            connection = endpoint.orders, endpoint.orders.losses
+            while connection == (endpoint.orders, endpoint.orders.losses):
+                if (received := endpoint.received()) is not None:
+                    return Offer.from_message(self._read(received, Offer.kind))
+                self._wait(endpoint, deadline)
 
     def _why_unreachable(self, endpoint: SpokeEndpoint) -> str:
         if endpoint.orders.rejected:
@@ -283,14 +292,22 @@ class Visit:
     def _heard(self, endpoint: SpokeEndpoint, kind: str, deadline: Deadline) -> Message:
         """Return the coordinator's next message of joining, which must be of this kind. Raises FederationError."""
         while (received := endpoint.received()) is None:
-            try:
-                endpoint.wait(deadline)
-            except DeadlineExpired:
-                raise FederationError(
-                    f"The run did not begin within {self.wait_s:g} s; ask whoever coordinates, or wait longer (--wait)."
-                ) from None
-            if endpoint.orders.rejected:
-                raise FederationError(self._why_unreachable(endpoint))
+            self._wait(endpoint, deadline)
+        return self._read(received, kind)
+
+    def _wait(self, endpoint: SpokeEndpoint, deadline: Deadline) -> None:
+        """Wait until something happens on the connections. Raises FederationError when the wait is over."""
+        try:
+            endpoint.wait(deadline)
+        except DeadlineExpired:
+            raise FederationError(
+                f"The run did not begin within {self.wait_s:g} s; ask whoever coordinates, or wait longer (--wait)."
+            ) from None
+        if endpoint.orders.rejected:
+            raise FederationError(self._why_unreachable(endpoint))
+
+    def _read(self, received: Received, kind: str) -> Message:
+        """Return the message if it is of this kind. Raises FederationError for another, with a refusal's reason."""
         try:
             if received.message.kind == Refused.kind:
                 reason = Refused.from_message(received.message).reason

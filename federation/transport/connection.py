@@ -235,6 +235,8 @@ class Dialler:
         Why the peer refuses this party for good; empty if it does not.
     failed_handshakes : int
         Number of consecutive failures: the peer is starting, or it has another key than in the roster.
+    losses : int
+        Number of times that it broke after it stood.
     """
 
     def __init__(
@@ -257,6 +259,7 @@ class Dialler:
         self._control = control
         self.rejected = ""
         self.failed_handshakes = 0
+        self.losses = 0
         self._trouble = ""
         self._broken_at: float | None = None
 
@@ -276,6 +279,7 @@ class Dialler:
         elif event == DISCONNECTED:
             self._streams.end_opened(self._name, value)
             broke, self.established = self.established, False
+            self.losses += broke
             self._broken_at = time.monotonic()
             self._trouble = self._trouble or "it closed the connection"
             return broke
