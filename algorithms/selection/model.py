@@ -112,7 +112,7 @@ class Choice:
 
     order: the best first. scores (p,): of each column. score: what they are. ranks (p,): of the ordered columns.
     most: how many are ranked, where it is not all. size, size_rule: how many are kept, where the method says so. curve,
-    by_size: accuracy against size, where it measured that. stability (p,): see `FeatureRanking`. figures: its own numbers.
+    by_size: accuracy against size, where it measured that. stability (p,): see `FeatureRanking`. figures: own numbers.
     """
 
     order: IntArray
