@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.data.classes import log_odds
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings
@@ -128,12 +128,12 @@ def weighted(settings: Any, rows: EvaluationRows) -> EvaluationRows:
     if weights is None:
         return rows
     counted = weights > 0
-    train = Labelled(rows.train.rows[counted], rows.train.labels[counted])
+    train = LabeledRows(rows.train.rows[counted], rows.train.labels[counted])
     return replace(rows, train=train, weights=weights[counted])
 
 
 def _of_columns(rows: EvaluationRows, chosen: IntArray | None) -> EvaluationRows:
     if chosen is None:
         return rows
-    train, test = (Labelled(each.rows[:, chosen], each.labels) for each in (rows.train, rows.test))
+    train, test = (LabeledRows(each.rows[:, chosen], each.labels) for each in (rows.train, rows.test))
     return replace(rows, train=train, test=test)

@@ -32,7 +32,7 @@ from fedsvm.algorithms.data.vertical import VerticalTask
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.own_models import own_counts
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
-from fedsvm.algorithms.ranking import Ranking
+from fedsvm.algorithms.ranking import FeatureRanking
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -105,7 +105,7 @@ class Model(ABC):
         return None
 
     @property
-    def ranked(self) -> Ranking | None:
+    def ranked(self) -> FeatureRanking | None:
         """The columns in their order, of a model that chose among them."""
         return None
 

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.contract import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.horizontal import count_rows
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
@@ -147,7 +147,7 @@ class ErmModel(Model):
     training: its rounds are told without noise only, since they depend on private rows.
     """
 
-    feature_map: FeatureMap
+    feature_map: UnitBallMap
     weights: FloatArray
     noise: Noise | None = None
     training: TrainingReport | None = None
@@ -190,7 +190,7 @@ class ErmModel(Model):
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """Return the model in a file."""
-        feature_map = FeatureMap(arrays["rho"], float(arrays["longest"]), arrays["w"].shape[-1])
+        feature_map = UnitBallMap(arrays["rho"], float(arrays["longest"]), arrays["w"].shape[-1])
         return cls(feature_map, arrays["w"], jointly="scheme" in arrays)
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
@@ -337,7 +337,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         return Baseline("public", f"{count} public rows alone", scores_of(scores, jointly=model.jointly))
 
 
-def _minimised(model: ErmModel, settings: ErmSettings, rows: Labelled, classes: int) -> tuple[FloatArray, float]:
+def _minimised(model: ErmModel, settings: ErmSettings, rows: LabeledRows, classes: int) -> tuple[FloatArray, float]:
     """Return weights, (d,) or (K, d), and J of local rows, without noise, by L-BFGS; summed over several problems."""
     points, problems = model.feature_map(rows.rows), one_against_rest(rows.labels, classes)
     if model.jointly:
@@ -386,7 +386,7 @@ def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class FeatureMap:
+class UnitBallMap:
     """The map of scaled rows to points of norm at most 1; see `ErmSite.take_rows`. `size` is the dimension of
     points."""
 
@@ -395,7 +395,7 @@ class FeatureMap:
     size: int
 
     @classmethod
-    def from_public(cls, public: FloatArray, settings: ErmSettings, seed: int) -> FeatureMap:
+    def from_public(cls, public: FloatArray, settings: ErmSettings, seed: int) -> UnitBallMap:
         """Return Fourier features chosen from public rows (m, d); without features, a division by the longest row."""
         if not settings.features:
             longest = float(np.linalg.norm(public, axis=1).max())
@@ -460,7 +460,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     """
     if settings.is_private:
         federation.drawn("room in the budget", lambda: task.accountant.check_budget(settings.epsilon, 0.0))
-    feature_map = FeatureMap.from_public(task.public.rows, settings, task.seed)
+    feature_map = UnitBallMap.from_public(task.public.rows, settings, task.seed)
     before, jointly = federation.progress.round, settings.is_joint(task.problems)
 
     def stage() -> tuple[int, list[Plan], FloatArray]:

@@ -65,7 +65,7 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.ranking import Ranking, RankingStep, column_of
+from fedsvm.algorithms.ranking import FeatureRanking, RankingStep, column_of
 from fedsvm.algorithms.selection.elimination import Remove, lowest, removed_count
 from fedsvm.algorithms.selection.filters import ClassMoments, best_first, ranks_of
 from fedsvm.algorithms.selection.model import SHOWN_COLUMNS, chosen_count
@@ -125,7 +125,7 @@ class ChosenDppModel(DppModel):
     """
 
     selected: IntArray | None = None
-    ranking: Ranking | None = None
+    ranking: FeatureRanking | None = None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """Return (n,) decision values of scaled rows (n, p) of all columns, positive for the class +1; (n, K) for
@@ -139,7 +139,7 @@ class ChosenDppModel(DppModel):
         return replace(self, reference=reference, selected=selected)
 
     @property
-    def ranked(self) -> Ranking | None:
+    def ranked(self) -> FeatureRanking | None:
         """As it was found; None of a model that was read from a file."""
         return self.ranking
 
@@ -360,7 +360,7 @@ def _reported(training: TrainingReport | None, count: int, of: int, rounds: int)
 
 
 @dataclass(frozen=True)
-class _Columns:
+class _NumberedColumns:
     """All columns, one site's behind the other's. first: the number of each site's first one."""
 
     first: Mapping[str, int]
@@ -378,13 +378,13 @@ class _Columns:
         return tuple(self.names[column] for column in columns.tolist())
 
 
-def _columns_of(federation: Federation) -> _Columns:
+def _columns_of(federation: Federation) -> _NumberedColumns:
     """Return the number of columns of each site, which they do not hide."""
     first, names = dict[str, int](), list[str]()
     for site, count in federation.gather("column_count", shape=()).items():
         first[site] = len(names)
         names += [column_of(site, number) for number in range(int(count))]
-    return _Columns(first, tuple(names))
+    return _NumberedColumns(first, tuple(names))
 
 
 # By a statistic of each.
@@ -392,12 +392,12 @@ def _columns_of(federation: Federation) -> _Columns:
 
 def _by_filter(
     federation: Federation,
-    columns: _Columns,
+    columns: _NumberedColumns,
     records: Records,
     classes: int,
     settings: DppSelectionSettings,
     size: int,
-) -> tuple[Ranking, IntArray]:
+) -> tuple[FeatureRanking, IntArray]:
     """Return the ranking by F, and the best columns."""
     summed = federation.sum(
         "shares_between",
@@ -415,7 +415,7 @@ def _by_filter(
     with np.errstate(divide="ignore"):
         f = (len(records.labels) - classes) * shares / ((classes - 1) * (1.0 - shares))
     selected = np.sort(order[:size])
-    ranking = Ranking(
+    ranking = FeatureRanking(
         columns=columns.named(order),
         ranks=tuple(ranks_of(shares, order).tolist()),
         scores=tuple(float(each) if math.isfinite(each) else None for each in f[order]),
@@ -442,12 +442,12 @@ def going(remove: Remove, left: int, size: int) -> int:
 
 def _by_elimination(
     federation: Federation,
-    columns: _Columns,
+    columns: _NumberedColumns,
     records: Records,
     classes: int,
     settings: DppSelectionSettings,
     size: int,
-) -> tuple[Ranking, IntArray]:
+) -> tuple[FeatureRanking, IntArray]:
     """Return the ranking in reverse order of removal, equal within a step, and the remaining columns."""
     check_memory(len(records.labels))
     left, gone, steps = np.arange(columns.count), list[IntArray](), list[RankingStep]()
@@ -478,7 +478,7 @@ def _by_elimination(
         ranks += [len(ranks) + 1] * len(removed)
         order.append(removed)
     return (
-        Ranking(
+        FeatureRanking(
             columns=columns.named(np.concatenate(order)),
             ranks=tuple(ranks),
             scores=(None,) * columns.count,

@@ -51,7 +51,7 @@ from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, solve
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.solution import Stopping, relative_gap
+from fedsvm.algorithms.optimisation.solution import StoppingRule, relative_gap
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Positive, Share, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -554,7 +554,7 @@ def _train_low_rank(
         dimensions=mapping.shape[1],
         groups=settings.cut_groups,
         C=settings.C,
-        stopping=Stopping(settings.tolerance, settings.max_iterations),
+        stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         search=grid_search,
         on_iteration=lambda iteration, found: federation.log_metrics(
             iteration=iteration, gap=max(each.gap for each in found)

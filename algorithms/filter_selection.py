@@ -32,8 +32,8 @@ from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.model import (
     Choice,
     SelectedModel,
-    Selecting,
     SelectionAlgorithm,
+    SelectionInput,
     SelectionSettings,
     chosen_count,
 )
@@ -83,7 +83,7 @@ class FilterSettings(SelectionSettings):
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredColumns:
     """Columns (p,) in order, their scores (p,), and their false discovery rates (p,) where they have p-values."""
 
     order: IntArray
@@ -112,11 +112,11 @@ class Filter(SelectionAlgorithm[FilterSettings]):
     Settings, Site = FilterSettings, FilterSite
     multiclass = True
 
-    def choose(self, selecting: Selecting, settings: FilterSettings) -> Choice:
+    def choose(self, selecting: SelectionInput, settings: FilterSettings) -> Choice:
         """Select columns by one sum over the classes, and what the score needs in addition."""
         federation, columns = selecting.federation, selecting.prepared.columns
 
-        def stage() -> tuple[ClassMoments, Scored]:
+        def stage() -> tuple[ClassMoments, ScoredColumns]:
             moments = class_moments(federation, columns, selecting.classes)
             return moments, _scored(federation, moments, settings)
 
@@ -165,7 +165,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
         return _by_score(moments, settings, bins, lambda column: rows.train.rows[:, column] @ rows.train.rows).order
 
 
-def _scored(federation: Federation, moments: ClassMoments, settings: FilterSettings) -> Scored:
+def _scored(federation: Federation, moments: ClassMoments, settings: FilterSettings) -> ScoredColumns:
     """Score columns by the sums of the sites' rows."""
     columns, rows = moments.sums.shape[1], float(moments.counts.sum())
 
@@ -184,14 +184,14 @@ def _scored(federation: Federation, moments: ClassMoments, settings: FilterSetti
 
 def _by_score(
     moments: ClassMoments, settings: FilterSettings, bins: filters.Counted, products: filters.Products
-) -> Scored:
+) -> ScoredColumns:
     """Score columns by sums from any source."""
     if settings.statistic == "mi":
         scores = filters.mutual_information(bins(filters.bin_edges(moments, settings.bins)))
-        return Scored(filters.best_first(scores, moments.constant), scores)
+        return ScoredColumns(filters.best_first(scores, moments.constant), scores)
     if settings.statistic == "fisher":
         scores = filters.squared_fisher(moments)
-        return Scored(filters.best_first(scores, moments.constant), scores)
+        return ScoredColumns(filters.best_first(scores, moments.constant), scores)
     tested = filters.welch(moments) if settings.statistic == "welch" else filters.f_statistic(moments)
     order, rates = filters.best_first(tested.statistic, moments.constant), filters.adjusted(tested.p_value)
     if settings.size == "significant":  # by p, which degrees of freedom put in another order than t where they differ
@@ -200,4 +200,4 @@ def _by_score(
         wanted = settings.mrmr_columns if isinstance(settings.size, str) else chosen_count(settings.size, len(order))
         first = filters.mrmr(moments, min(wanted, len(order)), products)
         order = np.array([*first, *(column for column in order.tolist() if column not in set(first))])
-    return Scored(order, tested.statistic, rates)
+    return ScoredColumns(order, tested.statistic, rates)

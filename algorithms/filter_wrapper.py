@@ -33,7 +33,7 @@ from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.elimination import lowest
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.held_out import held_out, removal_of
-from fedsvm.algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
+from fedsvm.algorithms.selection.model import Choice, SelectionAlgorithm, SelectionInput, SelectionSettings
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
@@ -78,7 +78,7 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
     Settings, Site = FilterWrapperSettings, FilterWrapperSite
     figures = {"candidates": "columns that passed the filters", **SelectionAlgorithm.figures}
 
-    def choose(self, selecting: Selecting, settings: FilterWrapperSettings) -> Choice:
+    def choose(self, selecting: SelectionInput, settings: FilterWrapperSettings) -> Choice:
         """Filter, and remove, until one candidate is left."""
         federation, names = selecting.federation, selecting.names
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.contract import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
 from fedsvm.algorithms.data.classes import above_others, members, one_against_rest
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.horizontal import HorizontalSite, count_rows
 from fedsvm.algorithms.data.partition import agreed_folds
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
@@ -58,7 +58,7 @@ from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOrac
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, chosen, newton_path
-from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
+from fedsvm.algorithms.optimisation.solution import Certificate, Solution, StoppingRule
 from fedsvm.algorithms.optimisation.weighting import RowWeights
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
@@ -279,7 +279,7 @@ class ModelRelease(SitePart):
         self._priors, self._rows_of_all = priors, rows
         part = np.zeros(prior.size)
         if own:
-            stopping, models = Stopping(tolerance, _MAX_ITERATIONS), []
+            stopping, models = StoppingRule(tolerance, _MAX_ITERATIONS), []
             for labels, of_class in zip(self._site.labels, priors, strict=True):
                 solution = minimised(self._rows.features, labels, of_class, C / own, stopping)
                 if not solution.converged:
@@ -558,11 +558,11 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
 
 
 def pooled_minimiser(
-    rho: FloatArray, prior: FloatArray, settings: HybridSettings, train: Labelled
+    rho: FloatArray, prior: FloatArray, settings: HybridSettings, train: LabeledRows
 ) -> tuple[FloatArray, float]:
     """Return weights, of the prior's shape, and objective on all rows together, summed over several problems."""
     features, labels = paired_features(train.rows, rho), train.labels
-    stopping, C = Stopping(settings.tolerance, settings.max_iterations), settings.C / len(train.labels)
+    stopping, C = StoppingRule(settings.tolerance, settings.max_iterations), settings.C / len(train.labels)
     if prior.ndim == 1:
         solution = minimised(features, labels, prior, C, stopping)
         return prior + solution.w, solution.objective
@@ -575,7 +575,7 @@ def pooled_minimiser(
     return prior + np.stack([each.w for each in found]), sum(each.objective for each in found)
 
 
-def _rbf_scores(C: float, sigma: float, train: Labelled, test: FloatArray, classes: int) -> FloatArray:
+def _rbf_scores(C: float, sigma: float, train: LabeledRows, test: FloatArray, classes: int) -> FloatArray:
     kernel = Kernel("rbf", 1 / sigma**2)
     return libsvm.against_others(
         lambda labels: libsvm.kernel(kernel, train.rows, labels, C), train.labels, classes, test
@@ -697,7 +697,7 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         problems=problems,
         dimensions=path.dimensions,
         intercept=False,
-        stopping=Stopping(settings.tolerance, settings.max_iterations),
+        stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         step_noise=settings.step_noise_among(federation.sites),
         on_iteration=functools.partial(_note, federation, settings),
     )
@@ -725,7 +725,7 @@ def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: 
         dimensions=prior.size,
         groups=settings.cut_groups,
         C=settings.C / rows,
-        stopping=Stopping(settings.tolerance, settings.max_iterations),
+        stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         search=grid_search,
         on_iteration=functools.partial(_note, federation, settings),
         intercept=False,
@@ -734,7 +734,7 @@ def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: 
 
 
 def minimised_jointly(
-    features: FloatArray, classes: FloatArray, prior: FloatArray, C: float, stopping: Stopping
+    features: FloatArray, classes: FloatArray, prior: FloatArray, C: float, stopping: StoppingRule
 ) -> Solution:
     """Return the minimum for the joint hinge of K classes, over V (K m,), by cutting planes on local rows.
 
@@ -756,7 +756,9 @@ def minimised_jointly(
     return solution
 
 
-def minimised(features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: Stopping) -> Solution:
+def minimised(
+    features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: StoppingRule
+) -> Solution:
     """Return the minimum over v of 1/2 |v|^2 + C sum of hinge losses at prior + v, without intercept, on local rows.
 
     features (n, m), labels (n,) of +1 and -1, prior (m,).
@@ -922,4 +924,4 @@ def _held_out_loss(features: FloatArray, labels: FloatArray, held_out: np.ndarra
 
 def _public_model(features: FloatArray, labels: FloatArray, penalty: float) -> FloatArray:
     nothing = np.zeros(features.shape[1])
-    return minimised(features, labels, nothing, penalty, Stopping(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w
+    return minimised(features, labels, nothing, penalty, StoppingRule(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w

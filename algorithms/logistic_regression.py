@@ -140,7 +140,7 @@ class LogisticSite(MappedSite):
 
 
 @dataclass
-class _Trail:
+class _LogisticProgress:
     """One problem: the best point (d,) so far, its objective, and the step that is tried from it."""
 
     best: FloatArray
@@ -180,7 +180,7 @@ class _Newton:
     federation: Federation
     settings: LogisticSettings
     weighting: Weighting
-    trails: list[_Trail]
+    trails: list[_LogisticProgress]
     iterations: int = 0
     factors: Factors = field(default_factory=Factors)
     mean_square: float = 0.0
@@ -259,7 +259,9 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
         weighting = settings.weighting(task.classes, by_row=task.weighted)
         start = np.zeros(features.map.dimensions + int(settings.intercept))
-        newton = _Newton(federation, settings, weighting, [_Trail(start, start) for _ in range(task.problems)])
+        newton = _Newton(
+            federation, settings, weighting, [_LogisticProgress(start, start) for _ in range(task.problems)]
+        )
         with federation.phase("train"):
             federation.until_stable(newton.stage)
         features = features.with_lengths(newton.mean_square)

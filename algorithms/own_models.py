@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.baselines import POOLED_BASELINES, one_class_scores, weighted
 from fedsvm.algorithms.data.classes import called
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelSettings
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows
@@ -140,8 +140,8 @@ COUNTS = len(vars(OwnCounts()))
 def own_counts(
     method: str,
     settings: Any,
-    train: Labelled,
-    test: Labelled,
+    train: LabeledRows,
+    test: LabeledRows,
     classes: tuple[str, ...],
     weights: FloatArray | None,
     federated: FloatArray,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray
 
 
@@ -16,9 +16,9 @@ class EvaluationRows:
     all are 1.
     """
 
-    train: Labelled
-    test: Labelled
-    public: Labelled | None = None
+    train: LabeledRows
+    test: LabeledRows
+    public: LabeledRows | None = None
     classes: tuple[str, ...] = ("-1", "1")
     weights: FloatArray | None = None
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
 from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared, each_model, preparation
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, PreparedRows, each_model, preparation
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
@@ -297,7 +297,7 @@ def _compared(federation: Federation, records: dict[str, int], columns: int) -> 
 
 
 @dataclass(frozen=True)
-class _Dual:
+class _SolvedDual:
     """alpha y (n,), the intercept, and whether LIBSVM came to its tolerance."""
 
     dual_coef: FloatArray
@@ -305,17 +305,17 @@ class _Dual:
     converged: bool
 
 
-def _solved(matrix: FloatArray, labels: FloatArray, C: float) -> _Dual:
+def _solved(matrix: FloatArray, labels: FloatArray, C: float) -> _SolvedDual:
     """Solve the dual for a kernel matrix (n, n) and labels (n,). If all labels are equal, the model is constant."""
     dual_coef = np.zeros(len(labels))
     if len(np.unique(labels)) < 2:
-        return _Dual(dual_coef, float(labels[0]), True)
+        return _SolvedDual(dual_coef, float(labels[0]), True)
     svm = libsvm.dual(matrix, labels, C)
     dual_coef[svm.support_] = svm.dual_coef_[0]
-    return _Dual(dual_coef, float(svm.intercept_[0]), svm.fit_status_ == 0)
+    return _SolvedDual(dual_coef, float(svm.intercept_[0]), svm.fit_status_ == 0)
 
 
-def _released(federation: Federation, kernel: Kernel, dual: _Dual, prepared: Prepared, items: int) -> PpModel:
+def _released(federation: Federation, kernel: Kernel, dual: _SolvedDual, prepared: PreparedRows, items: int) -> PpModel:
     """Return the model, whose parts the sites compute or keep."""
     dual_coef, sites = dual.dual_coef, federation.sites
     firsts = np.cumsum([0, *(prepared.site_rows[site] for site in sites)])

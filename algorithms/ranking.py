@@ -42,7 +42,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class FeatureRanking:
     """Columns from the best to the worst.
 
     Parameters
@@ -80,7 +80,7 @@ class Ranking:
     rows_determined: int | None = None
     stability: tuple[float, ...] = ()
 
-    def renamed(self, names: Mapping[str, str]) -> Ranking:
+    def renamed(self, names: Mapping[str, str]) -> FeatureRanking:
         """Return the ranking with other names of the columns."""
 
         def told(columns: tuple[str, ...]) -> tuple[str, ...]:

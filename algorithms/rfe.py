@@ -51,8 +51,8 @@ from fedsvm.algorithms.selection.kernel_scores import expansion_scores, input_sc
 from fedsvm.algorithms.selection.model import (
     Choice,
     SelectedModel,
-    Selecting,
     SelectionAlgorithm,
+    SelectionInput,
     SelectionSettings,
 )
 from fedsvm.algorithms.selection.moments import class_moments
@@ -113,7 +113,7 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
     Settings, Site = RfeSettings, KernelScoreSite
     multiclass = True
 
-    def choose(self, selecting: Selecting, settings: RfeSettings) -> Choice:
+    def choose(self, selecting: SelectionInput, settings: RfeSettings) -> Choice:
         """Train and remove, until one column is left; constant ones go first, and without training."""
         if settings.weights != "linear":
             return _by_kernel(selecting, settings)
@@ -186,7 +186,7 @@ SCORES = {
 }
 
 
-def _by_kernel(selecting: Selecting, settings: RfeSettings) -> Choice:
+def _by_kernel(selecting: SelectionInput, settings: RfeSettings) -> Choice:
     """Rank by the scores of PAN-SVM, trained again in each step, on landmarks without the removed columns."""
     federation, names, prepared = selecting.federation, selecting.names, selecting.prepared
     moments = federation.until_stable(lambda: class_moments(federation, prepared.columns))
@@ -218,7 +218,7 @@ def _by_kernel(selecting: Selecting, settings: RfeSettings) -> Choice:
 
 
 def _worth(
-    selecting: Selecting, settings: RfeSettings, part: NystromMap, columns: IntArray
+    selecting: SelectionInput, settings: RfeSettings, part: NystromMap, columns: IntArray
 ) -> tuple[FloatArray, float]:
     """Return the scores (m,) of the columns that are left, and the gap of the model. Raise MembershipChanged."""
     federation = selecting.federation

@@ -18,7 +18,7 @@ from fedsvm.algorithms.description import DescriptionSite
 from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimisation.interior_point import opened_by
 from fedsvm.algorithms.optimisation.masking import draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
@@ -74,7 +74,7 @@ def _train_and_tell() -> None:
 
 def _step_of_path(half: PanSite) -> FloatArray:
     rows = Problem.of(half.mapped.features, half.labels[0], 1.0, prior=np.zeros(2), lever=1.0)
-    standing = Standing.at(rows, 0, np.zeros(3), np.zeros(3)).moved(rows, 1, np.zeros(3), 1.0, keep=True, still=False)
+    standing = DualState.at(rows, 0, np.zeros(3), np.zeros(3)).moved(rows, 1, np.zeros(3), 1.0, keep=True, still=False)
     mask = draw_mask(np.zeros(common_seed.SHAPE, dtype=np.uint64), "warm-up", 3, 2, "congruence")
     opened = opened_by(RowSums.of(rows, standing), standing.v, intercept=True, regulariser=True)
     return Layout(3, 2).pack(opened if mask is None else opened.masked(mask), np.full(5, 100.0), 4, keeper=True)

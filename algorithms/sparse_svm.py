@@ -30,14 +30,14 @@ from annotated_types import Ge, Le
 
 from fedsvm.algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
 from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
 from fedsvm.algorithms.ranking import CurvePoint
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.model import (
     Choice,
-    Selecting,
     SelectionAlgorithm,
+    SelectionInput,
     SelectionSettings,
     SizeModel,
     chosen_count,
@@ -78,7 +78,7 @@ class SparseSettings(SelectionSettings):
 
 
 @dataclass(frozen=True)
-class Net:
+class ElasticNetSolution:
     """One elastic net, solved: l1, the model, and sum z a (p,), which exceeds l1 where weights are not zero."""
 
     l1: float
@@ -116,7 +116,7 @@ class SparseSvm(SelectionAlgorithm[SparseSettings]):
     Settings, Site = SparseSettings, SparseSite
     figures = {"sparse_objective": "of the net that chose the columns", **SelectionAlgorithm.figures}
 
-    def choose(self, selecting: Selecting, settings: SparseSettings) -> Choice:
+    def choose(self, selecting: SelectionInput, settings: SparseSettings) -> Choice:
         """Train the nets, and choose one with its stability over half-samples."""
         federation = selecting.federation
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
@@ -156,25 +156,27 @@ class SparseSvm(SelectionAlgorithm[SparseSettings]):
         )
 
 
-def _nets(training: SubsetTraining, subsets: Sequence[Subset], l1: float, settings: SparseSettings) -> list[Net]:
+def _nets(
+    training: SubsetTraining, subsets: Sequence[Subset], l1: float, settings: SparseSettings
+) -> list[ElasticNetSolution]:
     """Train nets of some rows each, at one l1. Raises MembershipChanged if sites leave or join."""
     training.refresh()
     oracle, penalty = training.oracle(subsets), Penalty(l1, settings.l2)
     bundles = [
         Bundle(len(each.columns), settings.select_groups, settings.select_penalty, penalty=penalty) for each in subsets
     ]
-    stopping = Stopping(settings.select_tolerance, settings.max_iterations)
+    stopping = StoppingRule(settings.select_tolerance, settings.max_iterations)
     try:
         start(oracle, bundles)
         solutions = improve(oracle, bundles, stopping, grid_search)
     finally:
         oracle.disclose()
-    return [Net(l1, solution, bundle.dual) for solution, bundle in zip(solutions, bundles, strict=True)]
+    return [ElasticNetSolution(l1, solution, bundle.dual) for solution, bundle in zip(solutions, bundles, strict=True)]
 
 
 def _path(
     training: SubsetTraining, columns: IntArray, levels: Sequence[float], settings: SparseSettings
-) -> tuple[list[Net], tuple[CurvePoint, ...]]:
+) -> tuple[list[ElasticNetSolution], tuple[CurvePoint, ...]]:
     """Return nets of all rows at each l1, and the accuracy of the folds' nets; cuts are kept from one to the next."""
     training.refresh()
     training.require_folds()
@@ -186,11 +188,11 @@ def _path(
         start(oracle, bundles)
         for l1 in levels:
             bundles = [bundle.with_penalty(Penalty(l1, settings.l2)) for bundle in bundles]
-            stopping = Stopping(settings.select_tolerance, done + settings.max_iterations)
+            stopping = StoppingRule(settings.select_tolerance, done + settings.max_iterations)
             solutions = improve(oracle, bundles, stopping, grid_search, done=done)
             done = max(solution.iterations for solution in solutions)
             judged = training.counted(solutions)
-            nets.append(Net(l1, solutions[-1], bundles[-1].dual))
+            nets.append(ElasticNetSolution(l1, solutions[-1], bundles[-1].dual))
             size = len(nets[-1].support)
             curve.append(point_of(size, float(judged.right.sum()), float(judged.rows.sum())))
             training.federation.log_metrics(columns=size, step_gap=solutions[-1].gap)
@@ -200,8 +202,8 @@ def _path(
 
 
 def _taken(
-    nets: Sequence[Net], curve: Sequence[CurvePoint], settings: SparseSettings, columns: int
-) -> tuple[Net, int, str]:
+    nets: Sequence[ElasticNetSolution], curve: Sequence[CurvePoint], settings: SparseSettings, columns: int
+) -> tuple[ElasticNetSolution, int, str]:
     """Return the net of a size, that size, and the rule in a phrase."""
     if isinstance(settings.size, str):
         size, rule = size_of(curve, settings.size)

@@ -361,7 +361,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         """Choose features from the sites' rows, then find the consensus. If sites are lost, the others continue from
         it."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
-        run = _Run(federation, settings, np.zeros((1, features.map.dimensions + 1)))
+        run = _AdmmProgress(federation, settings, np.zeros((1, features.map.dimensions + 1)))
         with federation.phase("train"):
             residuals, point = federation.until_stable(run.stage)
         features = features.with_lengths(run.mean_square)
@@ -415,7 +415,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
 
 
 @dataclass
-class _Run:
+class _AdmmProgress:
     """Training, as far as it came: it goes on from z (K, d) where sites leave or join."""
 
     federation: Federation

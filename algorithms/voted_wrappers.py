@@ -49,7 +49,7 @@ from fedsvm.algorithms.ranking import DecidedBy, RankingStep
 from fedsvm.algorithms.selection.elimination import Remove, removed_count
 from fedsvm.algorithms.selection.filters import in_grains, welch
 from fedsvm.algorithms.selection.held_out import held_out, removal_of
-from fedsvm.algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
+from fedsvm.algorithms.selection.model import Choice, SelectionAlgorithm, SelectionInput, SelectionSettings
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.support_sums import SupportSets, SupportSums
@@ -86,7 +86,7 @@ class VotedSettings(SelectionSettings):
 
 
 @dataclass(frozen=True)
-class Lists:
+class CriterionScores:
     """Scores of the columns that are left (m,), by criterion."""
 
     scores: Mapping[str, FloatArray]
@@ -126,7 +126,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
     estimator = "VotedWrappersSVC"
     Settings, Site = VotedSettings, SupportSite
 
-    def choose(self, selecting: Selecting, settings: VotedSettings) -> Choice:
+    def choose(self, selecting: SelectionInput, settings: VotedSettings) -> Choice:
         """Train, score and remove, until one column is left."""
         federation, names = selecting.federation, selecting.names
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
@@ -186,7 +186,7 @@ def wanted(criteria: str) -> Sequence[Criterion]:
 
 def _lists(
     columns: IntArray, solution: Solution, training: SubsetTraining, support: SupportSums, criteria: str
-) -> Lists:
+) -> CriterionScores:
     """Return the scores of the remaining columns. Raises MembershipChanged if sites leave or join."""
     training.refresh()
     found: dict[str, FloatArray] = {}
@@ -198,10 +198,12 @@ def _lists(
             found[criterion] = solution.w * (means[1] - means[0])
         else:
             found[criterion] = welch(support.moments(columns, solution, training.moments)).statistic
-    return Lists(found)
+    return CriterionScores(found)
 
 
-def _removed(lists: Lists, count: int, svm: ShrinkingSvm, training: SubsetTraining) -> tuple[IntArray, DecidedBy]:
+def _removed(
+    lists: CriterionScores, count: int, svm: ShrinkingSvm, training: SubsetTraining
+) -> tuple[IntArray, DecidedBy]:
     """Return the places to remove, and what decided."""
     if len(lists.scores) == 1:
         (criterion,) = lists.scores
@@ -216,7 +218,7 @@ def _removed(lists: Lists, count: int, svm: ShrinkingSvm, training: SubsetTraini
     return _by_accuracy(places, lists, svm, training)
 
 
-def _removed_together(lists: Lists, count: int) -> tuple[IntArray, DecidedBy]:
+def _removed_together(lists: CriterionScores, count: int) -> tuple[IntArray, DecidedBy]:
     """Return every place among the lowest of two lists, or the one with the lowest sum of ranks."""
     times = np.zeros(len(lists.rank_sums))
     for criterion in lists.scores:
@@ -229,7 +231,7 @@ def _removed_together(lists: Lists, count: int) -> tuple[IntArray, DecidedBy]:
 
 
 def _by_accuracy(
-    places: Sequence[int], lists: Lists, svm: ShrinkingSvm, training: SubsetTraining
+    places: Sequence[int], lists: CriterionScores, svm: ShrinkingSvm, training: SubsetTraining
 ) -> tuple[IntArray, DecidedBy]:
     """Return the place without which accuracy is highest."""
     settings = training.settings

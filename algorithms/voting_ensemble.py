@@ -50,7 +50,7 @@ from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
 from fedsvm.algorithms.optimisation.path_sums import Release
-from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
@@ -64,7 +64,7 @@ from fedsvm.federation.site.script import Script, maybe, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.secret_order import secret_order
 
-_STOPPING = Stopping(tolerance=1e-6, max_iterations=200)
+_STOPPING = StoppingRule(tolerance=1e-6, max_iterations=200)
 
 SITE_MODELS = "the model of every site, of its own rows alone, and not whose it is"
 VOTES = "how many sites vote for +1, of each row that is asked about"

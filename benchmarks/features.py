@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC
 
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.public_rows import public_columns
 from fedsvm.algorithms.features import k_means
 from fedsvm.algorithms.features.choice import FeatureSettings
@@ -74,7 +74,9 @@ def measure(name: str) -> Iterator[dict[str, Any]]:
         prepared = dataset.prepare(scenario, base)
         for fold in range(len(prepared.tests)):
             held, test = _scaled(prepared, scenario, fold)
-            train = Labelled(np.vstack([each.rows for each in held.values()]), np.hstack([y for _, y in held.values()]))
+            train = LabeledRows(
+                np.vstack([each.rows for each in held.values()]), np.hstack([y for _, y in held.values()])
+            )
             settings, C = scenario.algorithm.settings, scenario.algorithm.settings.C
             common = {"data": name, "seed": seed, "fold": fold}
             exact = SVC(C=C, gamma=settings.gamma).fit(*train)
@@ -95,14 +97,14 @@ def _settings(way: str, gamma: float, count: int) -> FeatureSettings:
     return FeatureSettings(gamma=gamma, landmarks=count, landmark_method=way)  # type: ignore[arg-type]
 
 
-def _scaled(prepared: FederatedDataset, scenario: Scenario, fold: int) -> tuple[dict[str, Labelled], Labelled]:
+def _scaled(prepared: FederatedDataset, scenario: Scenario, fold: int) -> tuple[dict[str, LabeledRows], LabeledRows]:
     """Return each site's training rows while a fold is held out, and the fold, on the scale of all training rows."""
     pooled = prepared.rows.take(prepared.training(fold, prepared.names))
     columns = public_columns(prepared.schema, pooled.numeric, pooled.categorical, scenario.data.scale, {})
 
-    def scaled(indices: IntArray) -> Labelled:
+    def scaled(indices: IntArray) -> LabeledRows:
         rows = prepared.rows.take(indices)
-        return Labelled(columns(rows.numeric, rows.categorical), rows.labels)
+        return LabeledRows(columns(rows.numeric, rows.categorical), rows.labels)
 
     return {site: scaled(prepared.training(fold, [site])) for site in prepared.names}, scaled(prepared.test(fold))
 

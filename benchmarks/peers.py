@@ -31,7 +31,7 @@ from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.processes.spare import SPARE
 from fedsvm.federation.site.partition import Partition
 from fedsvm.protocols.sums.registry import SUMS
-from fedsvm.scenarios.report.chart import Axis, Chart, Series, lines, style, whole
+from fedsvm.scenarios.report.chart import Chart, ChartAxis, Series, lines, style, whole
 from tools.arguments import parser
 
 LENGTHS = {300: 25, 10_000: 15, 1_000_000: 5}
@@ -148,8 +148,8 @@ def plot(measured: list[Measured], numbers: int) -> Chart:
     return lines(
         f"A sum of {numbers} numbers",
         "Median milliseconds of a round against the number of sites, all on one machine.",
-        Axis("sites", is_log=True, number=whole),
-        Axis("milliseconds", is_log=True),
+        ChartAxis("sites", is_log=True, number=whole),
+        ChartAxis("milliseconds", is_log=True),
         series,
     )
 

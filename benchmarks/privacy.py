@@ -18,11 +18,11 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.public_rows import public_columns
 from fedsvm.algorithms.features.fourier import FitName, choose_frequencies
 from fedsvm.algorithms.hybrid_svm import minimised, public_weights
-from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from fedsvm.federation.arrays import IntArray
 from fedsvm.scenarios.data import dataset
@@ -37,7 +37,7 @@ PUBLIC = (20, 50, 100, 200)
 FREQUENCIES, SIGMA, TOLERANCE, DELTA = 60, 8.0, 1e-11, 1e-6
 
 
-def census(count: int, seed: int) -> tuple[Labelled, Labelled, Labelled]:
+def census(count: int, seed: int) -> tuple[LabeledRows, LabeledRows, LabeledRows]:
     """Return `count` public rows, private and test rows, scaled by the public ones, with labels."""
     scenario, base = spec.read("hybrid-better", overrides=[f"data.public={count}", f"seed={seed}"])
     prepared = dataset.prepare(scenario, base)
@@ -46,9 +46,9 @@ def census(count: int, seed: int) -> tuple[Labelled, Labelled, Labelled]:
         prepared.schema, public.numeric, public.categorical, scenario.data.scale, scenario.data.ranges
     )
 
-    def scaled(indices: IntArray) -> Labelled:
+    def scaled(indices: IntArray) -> LabeledRows:
         rows = prepared.rows.take(indices)
-        return Labelled(columns(rows.numeric, rows.categorical), rows.labels)
+        return LabeledRows(columns(rows.numeric, rows.categorical), rows.labels)
 
     return scaled(prepared.public), scaled(prepared.training(None, prepared.names)), scaled(prepared.test(None))
 
@@ -68,7 +68,7 @@ def curve(
             start = public_weights(frequencies.features(given.rows), given.labels, np.random.default_rng(seed))
         features, seen = frequencies.features(private.rows), frequencies.features(test.rows)
         for C in C_GRID:
-            w = start + minimised(features, private.labels, start, C / len(features), Stopping(TOLERANCE, 500)).w
+            w = start + minimised(features, private.labels, start, C / len(features), StoppingRule(TOLERANCE, 500)).w
             exact[C].append(float(roc_auc_score(test.labels, seen @ w)))
             gap = TOLERANCE * C * (1 + float(np.linalg.norm(start)))
             for epsilon in EPSILONS:

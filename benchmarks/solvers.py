@@ -33,11 +33,11 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
-from fedsvm.algorithms.optimisation.interior_point import Extent, LocalPath, RoundSums, Terms
+from fedsvm.algorithms.optimisation.interior_point import Extent, LocalPath, NewtonRequest, RoundSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import WIDE_BOUND, Layout
-from fedsvm.algorithms.optimisation.solution import Certificate, Stopping
+from fedsvm.algorithms.optimisation.solution import Certificate, StoppingRule
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.contract import uniform_residues
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add
@@ -108,12 +108,12 @@ def measure(data: str, landmarks: int, C: float, gamma: float) -> Iterator[Line]
     """Yield every solver's time to every gap. Raises AssertionError for one that claims a gap it has not reached."""
     features, labels = features_of(data, landmarks, gamma)
     problem = Problem.of(features, labels, C, lever=math.sqrt((features**2).sum() / len(features)))
-    (best,) = interior_point.solve_pooled([problem], Stopping(REFERENCE_GAP, MOST))
+    (best,) = interior_point.solve_pooled([problem], StoppingRule(REFERENCE_GAP, MOST))
     for gap in GAPS:
         line = functools.partial(Line, data, landmarks, C, gamma, gap)
         for solver, solve in _ours(problem).items():
             began = time.perf_counter()
-            found, rounds = solve(Stopping(gap, MOST))
+            found, rounds = solve(StoppingRule(gap, MOST))
             seconds = time.perf_counter() - began
             if found.converged and found.objective > best.objective / (1 - gap):
                 raise AssertionError(f"{solver} certified {gap} of {data}, and is further from the optimum")
@@ -122,15 +122,15 @@ def measure(data: str, landmarks: int, C: float, gamma: float) -> Iterator[Line]
             yield line(name, _seconds_to(peer, features, labels, C, best.objective / (1 - gap)))
 
 
-def _ours(problem: Problem) -> dict[str, Callable[[Stopping], tuple[Certificate, int]]]:
+def _ours(problem: Problem) -> dict[str, Callable[[StoppingRule], tuple[Certificate, int]]]:
     """Return the interior point alone, as a federation runs it without and with noise on its steps, and the cutting
     plane."""
 
-    def pooled(stopping: Stopping) -> tuple[Certificate, int]:
+    def pooled(stopping: StoppingRule) -> tuple[Certificate, int]:
         (found,) = interior_point.solve_pooled([problem], stopping)
         return found, found.iterations
 
-    def masked(noise: float, stopping: Stopping) -> tuple[Certificate, int]:
+    def masked(noise: float, stopping: StoppingRule) -> tuple[Certificate, int]:
         path = SitesInMemory(problem)
         size = problem.dimensions
         (found,) = interior_point.solve(
@@ -146,7 +146,7 @@ def _ours(problem: Problem) -> dict[str, Callable[[Stopping], tuple[Certificate,
     }
 
 
-def _by_cutting_planes(problem: Problem, stopping: Stopping) -> tuple[Certificate, int]:
+def _by_cutting_planes(problem: Problem, stopping: StoppingRule) -> tuple[Certificate, int]:
     rows = HingeSums.dealt(problem.features, problem.labels[None, :], GROUPS, np.random.default_rng(0))
     (found,) = cutting_plane.solve(
         rows,
@@ -176,7 +176,7 @@ class SitesInMemory:
         """Return the bounds of all rows."""
         return self._whole.extent()
 
-    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         """Run one round."""
         (term,), rows, size = terms, self.extent().rows, self._layout
         self.rounds += 1

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from fedsvm.federation.control import Abort, Done, Missed, Order, RosterUpdate
+from fedsvm.federation.control import Abort, MissedOrders, Order, RosterUpdate, StepDone
 from fedsvm.federation.disclosures import Disclosures
 from fedsvm.federation.errors import DeadlineExpired
 from fedsvm.federation.exchange import Dispatcher, Exchange
@@ -188,7 +188,7 @@ class Admission:
     def catch_up(self, site: str) -> bool:
         """Send a site the roster and the orders of the public state. Return whether it carried them out."""
         deadline = Deadline(self._round_timeout_s)
-        if not isinstance(self._introduce((site,), deadline).answers.get(site), Done):
+        if not isinstance(self._introduce((site,), deadline).answers.get(site), StepDone):
             return False
         if not all(self._tell(site, missed, deadline) for missed in self._missed()):
             return False
@@ -199,29 +199,29 @@ class Admission:
                 return False
         return True
 
-    def _missed(self) -> Iterator[Missed]:
+    def _missed(self) -> Iterator[MissedOrders]:
         """Yield the orders of all complete rounds, in messages of bounded length; one, at least."""
         part: list[tuple[int, Order]] = []
         length = 0
         for number, order in self._completed:
             size = _MAX_PLAIN_BYTES + sum(array.nbytes for array in order.arrays.values())
             if part and length + size > _MAX_MISSED_BYTES:
-                yield Missed(tuple(part))
+                yield MissedOrders(tuple(part))
                 part, length = [], 0
             part.append((number, order))
             length += size
-        yield Missed(tuple(part))
+        yield MissedOrders(tuple(part))
 
     def announce(self, sites: tuple[str, ...]) -> None:
         """Send sites the roster again, since others have joined: the stage that they are in starts again."""
         self._introduce(sites, Deadline(self._round_timeout_s))
 
-    def _tell(self, site: str, message: Missed | Order, deadline: Deadline) -> bool:
+    def _tell(self, site: str, message: MissedOrders | Order, deadline: Deadline) -> bool:
         """Send a message to one site, and return whether the site answered Done."""
         exchange = Exchange(self._dispatcher, (site,))
         exchange.say(message, Deadline(self._round_timeout_s))
         self._wait_for_answers(exchange, deadline)
-        return isinstance(exchange.answers.get(site), Done)
+        return isinstance(exchange.answers.get(site), StepDone)
 
     def _introduce(self, sites: tuple[str, ...], deadline: Deadline) -> Exchange:
         """Send sites the roster, with the addresses at which each reaches the others, and wait for answers."""

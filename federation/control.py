@@ -1,29 +1,29 @@
-"""Every control message, its form on the wire, and what follows from it.
+"""Every control message, its form on the wire, and its effect.
 
-    message        from         when                                what follows
+    message        from         when                                effect
     -------------  -----------  ----------------------------------  ----------------------------------------------------
-    RosterUpdate   coordinator  at launch, and when a site was      the site admits exactly these parties, takes in its
-                                restarted or joins again            partition if it has not yet, and answers Done
-    Missed         coordinator  a site joins that missed orders     the site moves on in its script, and answers Done
+    RosterUpdate   coordinator  at launch, and when a site was      the site admits exactly these parties, loads its
+                                restarted or joins again            partition if necessary, and answers StepDone
+    MissedOrders   coordinator  a site that missed orders joins     the site moves on in its script, answers StepDone
     Order          coordinator  a round begins                      the site runs the step and its part of the protocol,
-                                                                    and answers Done, Failed or Aborted
-    Done           site         its part of the order is complete   the coordinator waits for the others
-    Failed         site         a step or a protocol raised, or     `cut_off`: the round is aborted and runs again;
+                                                                    answers StepDone, StepFailure or Aborted
+    StepDone       site         its part of the order is complete   the coordinator waits for the others
+    StepFailure    site         a step or a protocol raised, or     `cut_off`: the round is aborted and runs again;
                                 the order was refused               otherwise the run ends with SiteFailed
-    Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; in
-                                that are late                       it or not, it answers Aborted
-    Aborted        site         it was told Abort                   the coordinator counts the site as reachable
-    LogRecord      site         its code logged something           the coordinator writes it down and shows it
-    Stop           coordinator  the run is over, or failed          the site answers FinalReport, and its process ends;
+    Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; each
+                                that are late                       site answers Aborted
+    Aborted        site         it received Abort                   the coordinator counts the site as reachable
+    LogRecord      site         its code logged something           the coordinator writes and shows it
+    RunOver        coordinator  the run is over, or failed          the site answers FinalReport, and its process ends;
                                                                     it waits if the run may be resumed
-    FinalReport    site         it was told Stop                    the coordinator keeps it; nothing more comes
+    FinalReport    site         it received RunOver                 the coordinator keeps it; no message follows
 
-The coordinator's messages go over connections that it opened, the answers come back by the same ones. All of them
-carry the run and the round in the frame's header (`transport.wire`); what is listed in `to_message` are its `fields`.
-An answer for another round than the coordinator's is refused as stale.
+The coordinator sends over connections that it opened; answers use the same ones. Every message carries the run and the
+round in the frame's header (`transport.wire`). `to_message` lists its `fields`. The coordinator refuses an answer for
+another round than the current one.
 
-Every `from_message` is strict: another set of fields, or a field of another type, raises Malformed, and nothing of the
-message is believed. No other module spells the name of a field.
+Every `from_message` is strict: a missing field, an additional one, or one of another type raises Malformed, and the
+receiver uses no part of the message. No other module spells the name of a field.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class RosterUpdate:
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedOrders:
     """The orders of the rounds that a run has completed, for a site that missed some of them.
 
     Parameters
@@ -121,7 +121,7 @@ class Missed:
         return Message(self.kind, run, round_number, arrays=arrays)
 
     @classmethod
-    def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> Missed:
+    def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> MissedOrders:
         """Decode a message. all_sites: the sites of the run, as the reader knows them. Raises Malformed."""
         read_fields(message)
         if message.arrays.keys() != {"frames", "lengths"}:
@@ -313,7 +313,7 @@ class Abort:
 
 
 @dataclass(frozen=True)
-class Stop:
+class RunOver:
     """The run is over.
 
     Parameters
@@ -334,7 +334,7 @@ class Stop:
         return Message(self.kind, run, round_number, fields=dict(vars(self)))
 
     @classmethod
-    def from_message(cls, message: Message) -> Stop:
+    def from_message(cls, message: Message) -> RunOver:
         """Decode a message. Raises Malformed."""
         fields = read_fields(message, failure=(str,), resumable=(bool,))
         _check_text(cls.kind, "failure", fields["failure"], MAX_LOG_TEXT)
@@ -345,7 +345,7 @@ class Stop:
 
 
 @dataclass(slots=True)
-class Standing:
+class RoundProgress:
     """The progress of a site in a round's protocol: the longest chain of messages that ended there, the peer that it
     last waited for, and the number of messages it sent to the coordinator."""
 
@@ -355,20 +355,20 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Done:
+class StepDone:
     """The order was carried out. `standing` is None where no protocol could run, as with a roster."""
 
     kind: ClassVar[str] = "done"
 
     ledger: LedgerRows
-    standing: Standing | None = None
+    standing: RoundProgress | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Encode with field ledger and, if a protocol could run, hop, waiting and sent_to_coordinator."""
         return Message(self.kind, run, round_number, fields=_answer_fields(self))
 
     @classmethod
-    def from_message(cls, message: Message) -> Done:
+    def from_message(cls, message: Message) -> StepDone:
         """Decode a message. Raises Malformed."""
         fields, standing = _answer(message)
         return cls(fields["ledger"], standing)
@@ -381,7 +381,7 @@ class Aborted:
     kind: ClassVar[str] = "aborted"
 
     ledger: LedgerRows
-    standing: Standing | None = None
+    standing: RoundProgress | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Encode with the fields of Done."""
@@ -395,13 +395,13 @@ class Aborted:
 
 
 @dataclass(frozen=True)
-class Failed:
+class StepFailure:
     """Something raised. `cut_off`: a peer could not be reached or was late, so that the cause may lie elsewhere."""
 
     kind: ClassVar[str] = "failed"
 
     ledger: LedgerRows
-    standing: Standing | None
+    standing: RoundProgress | None
     reason: str
     traceback: str
     cut_off: bool
@@ -412,7 +412,7 @@ class Failed:
         return Message(self.kind, run, round_number, fields=own | _answer_fields(self))
 
     @classmethod
-    def from_message(cls, message: Message) -> Failed:
+    def from_message(cls, message: Message) -> StepFailure:
         """Decode a message. Raises Malformed."""
         fields, standing = _answer(message, reason=(str,), traceback=(str,), cut_off=(bool,))
         return cls(fields["ledger"], standing, fields["reason"], fields["traceback"], fields["cut_off"])
@@ -485,27 +485,27 @@ class LogRecord:
         return cls(**fields)
 
 
-ControlMessage = RosterUpdate | Missed | Order | Abort | Stop
+ControlMessage = RosterUpdate | MissedOrders | Order | Abort | RunOver
 """The messages that a coordinator sends."""
 
-Outcome = Done | Aborted | Failed
+Outcome = StepDone | Aborted | StepFailure
 """The results of an order at a site."""
 
 
-_ANSWERS: Mapping[str, type[Done | Aborted | Failed | FinalReport | LogRecord]] = {
-    kind.kind: kind for kind in (Done, Aborted, Failed, FinalReport, LogRecord)
+_ANSWERS: Mapping[str, type[StepDone | Aborted | StepFailure | FinalReport | LogRecord]] = {
+    kind.kind: kind for kind in (StepDone, Aborted, StepFailure, FinalReport, LogRecord)
 }
 
 
-def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | Missed | Order:
+def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | MissedOrders | Order:
     """Decode a message of the coordinator. all_sites: the sites of the run that the reader knows. Raises Malformed."""
     if message.kind == RosterUpdate.kind:
         return RosterUpdate.from_message(message, all_sites)
-    if message.kind == Missed.kind:
-        return Missed.from_message(message, all_sites)
+    if message.kind == MissedOrders.kind:
+        return MissedOrders.from_message(message, all_sites)
     if message.kind == Order.kind:
         return Order.from_message(message, all_sites)
-    raise Malformed(f"an order must be {RosterUpdate.kind}, {Missed.kind} or {Order.kind}, got {message.kind}")
+    raise Malformed(f"an order must be {RosterUpdate.kind}, {MissedOrders.kind} or {Order.kind}, got {message.kind}")
 
 
 def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:
@@ -550,12 +550,12 @@ def _answer_fields(answer: Outcome) -> dict[str, Any]:
     return {**reached, "ledger": answer.ledger}
 
 
-def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], Standing | None]:
+def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], RoundProgress | None]:
     """Return the fields of an answer, and its standing if it has one."""
     stands = "hop" in message.fields
     fields = read_fields(message, ledger=(list,), **own, **(_OF_STANDING if stands else {}))
     _check_ledger(fields["ledger"])
-    standing = Standing(fields["hop"], fields["waiting"], fields["sent_to_coordinator"]) if stands else None
+    standing = RoundProgress(fields["hop"], fields["waiting"], fields["sent_to_coordinator"]) if stands else None
     return fields, standing
 
 

@@ -7,8 +7,8 @@ What ends a round is of one of two families, and which one decides what becomes 
 
 A `FederationError` that is neither comes from around the rounds: what was asked for cannot be done, and the run ends.
 
-`MembershipChanged` is for algorithms. `RoundAborted`, `Stopped`, `Malformed` and `DeadlineExpired` are signals between
-the parts of this floor and never reach a user.
+`MembershipChanged` is for algorithms. `RoundAborted`, `SiteStopped`, `Malformed` and `DeadlineExpired` are signals
+between the parts of this floor and never reach a user.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class RoundAborted(Exception):
         self.round = round_number
 
 
-class Stopped(Exception):
+class SiteStopped(Exception):
     """The coordinator told this site to stop, or is gone.
 
     `failure` says why the run failed, and is empty if it did not; `resumable` says whether it may yet be resumed.

@@ -13,11 +13,11 @@ from fedsvm.federation.control import (
     Abort,
     Aborted,
     ControlMessage,
-    Failed,
     FinalReport,
     LogRecord,
     Outcome,
-    Stop,
+    RunOver,
+    StepFailure,
     read_answer,
 )
 from fedsvm.federation.errors import Malformed, PeerDropped, SiteFailed
@@ -64,7 +64,7 @@ class Dispatcher:
         self.accounts = Accounts()
         self.final_reports: dict[str, FinalReport] = {}
         self.record = LAUNCH
-        self._told: set[tuple[type[Abort] | type[Stop], str]] = set()
+        self._told: set[tuple[type[Abort] | type[RunOver], str]] = set()
 
     @property
     def label(self) -> str:
@@ -95,7 +95,7 @@ class Dispatcher:
         check_process()
         self.mailbox.endpoint.send(site, message, deadline, check_process)
 
-    def tell(self, sites: Iterable[str], message: Abort | Stop) -> set[str]:
+    def tell(self, sites: Iterable[str], message: Abort | RunOver) -> set[str]:
         """Send a message to every site that can be reached without waiting, at most once per round. Return the sites
         reached."""
         kind, told, wired = type(message), set(), self.wired(message)
@@ -154,7 +154,7 @@ class Exchange:
     ----------
     sites : tuple of str
         Who is spoken to.
-    answers : dict of str to Done, Aborted or Failed
+    answers : dict of str to StepDone, Aborted or StepFailure
         The first of each.
     unreachable : dict of str
         Why a site could not be told, or cannot go on.
@@ -198,7 +198,7 @@ class Exchange:
                 continue
             self.answers.setdefault(site, answer)
             self._silent.discard(site)
-            if isinstance(answer, Failed) and site in self._dispatcher.membership.sites and not self._aborting:
+            if isinstance(answer, StepFailure) and site in self._dispatcher.membership.sites and not self._aborting:
                 if not answer.cut_off:
                     raise SiteFailed(site, self._dispatcher.label, answer.reason, answer.traceback)
                 self.unreachable[site] = answer.reason

@@ -27,7 +27,7 @@ from fedsvm.federation.admission import Admission
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
-from fedsvm.federation.control import FinalReport, GatherTerms, LogRecord, Order, Stop, SumTerms
+from fedsvm.federation.control import FinalReport, GatherTerms, LogRecord, Order, RunOver, SumTerms
 from fedsvm.federation.disclosures import Disclosure, Disclosures, Kind
 from fedsvm.federation.errors import DeadlineExpired, MembershipChanged, SitesDropped
 from fedsvm.federation.exchange import Dispatcher
@@ -369,7 +369,7 @@ class Federation:
             self._runner.change_membership(dropped, ())
         self._dispatcher.close_books()
 
-    def dismiss(self, stop: Stop) -> None:
+    def dismiss(self, stop: RunOver) -> None:
         """Send the sites a stop and take in their final reports; the launcher ends those that do not answer."""
         self._is_over = True
         dispatcher = self._dispatcher

@@ -110,7 +110,7 @@ LAUNCH = RoundRecord(0, "launch", "run", "join", "roster")
 
 
 @dataclass(slots=True)
-class Entry:
+class WitnessedLink:
     """A link in a round with its two witnesses."""
 
     sent: Traffic | None = None
@@ -139,11 +139,11 @@ class Accounts:
         self.rounds: dict[int, RoundRecord] = {}
         self.on_entered: Callable[[str, list[list[Any]]], None] | None = None
         self._reported: list[tuple[str, list[list[Any]]]] = []
-        self._entries: dict[Link, Entry] = {}
+        self._entries: dict[Link, WitnessedLink] = {}
         self._payload_bytes = 0
 
     @property
-    def entries(self) -> Mapping[Link, Entry]:
+    def entries(self) -> Mapping[Link, WitnessedLink]:
         """Every link in every round, in the order in which they were first reported."""
         self._put_together()
         return self._entries
@@ -166,7 +166,7 @@ class Accounts:
             for row in rows:
                 link, traffic = Link(*row[:4]), Traffic(*row[4:])
                 if (entry := self._entries.get(link)) is None:
-                    entry = self._entries[link] = Entry()
+                    entry = self._entries[link] = WitnessedLink()
                 if witness == link.receiver:
                     entry.received = _sum(entry.received, traffic)
                     self._payload_bytes += 0 if link.control else traffic.payload_bytes
@@ -185,7 +185,7 @@ class Accounts:
         """Return the ledger as a table: one row per round and link, as counted by both ends."""
         return [self._row(link, entry) for link, entry in sorted(self.entries.items(), key=operator.itemgetter(0))]
 
-    def _row(self, link: Link, entry: Entry) -> dict[str, Any]:
+    def _row(self, link: Link, entry: WitnessedLink) -> dict[str, Any]:
         record = self.record_of(link)
         place = {
             "round": link.round,

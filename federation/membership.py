@@ -43,7 +43,7 @@ class DropoutPolicy:
 
 
 @dataclass(frozen=True)
-class Change:
+class MembershipChange:
     """Sites that left, with the reason, or joined, in a round; `sites` are those that take part from then on."""
 
     round: int
@@ -74,7 +74,7 @@ class Membership:
 
     Attributes
     ----------
-    changes : list of Change
+    changes : list of MembershipChange
         Who left and who joined, in order.
     why_needed : str
         What the others cannot do without, in a sentence, once no site can be spared; "" before.
@@ -85,7 +85,7 @@ class Membership:
     def __init__(self, all_sites: tuple[str, ...], policy: DropoutPolicy) -> None:
         self.all_sites = all_sites
         self.policy = policy
-        self.changes: list[Change] = []
+        self.changes: list[MembershipChange] = []
         self.why_needed = ""
         self.ended: set[str] = set()
         self._status = {site: _Status() for site in all_sites}
@@ -146,7 +146,7 @@ class Membership:
             self._status[site].takes_part = self._status[site].answered = False
         for site in joined:
             self._status[site].takes_part, self._status[site].answered = True, False
-        self.changes.append(Change(round_number, phase, dict(left), joined, self.sites))
+        self.changes.append(MembershipChange(round_number, phase, dict(left), joined, self.sites))
         if left and self.policy.on_dropout == "abort":
             raise SitesDropped(left, label, 'federation.on_dropout is "abort".')
         if self.why_needed and (missed := {site: why for site, why in left.items() if site not in joined}):

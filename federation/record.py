@@ -30,7 +30,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Logged:
+class LoggedMessage:
     """A message that the code of a site logged, with its round, level and logger."""
 
     site: str
@@ -56,7 +56,7 @@ class RunRecord:
         Current phase and round, and latest metrics.
     log : list of dict
         Events in order, as plain values.
-    logged : list of Logged
+    logged : list of LoggedMessage
         Messages that sites logged, in order of arrival.
     phase_seconds : dict of str to float
         Duration of each phase.
@@ -67,7 +67,7 @@ class RunRecord:
     def __init__(self, on_change: Callable[[], None], history: VerbHistory | None) -> None:
         self.progress = Progress()
         self.log: list[dict[str, Any]] = []
-        self.logged: list[Logged] = []
+        self.logged: list[LoggedMessage] = []
         self.phase_seconds: dict[str, float] = defaultdict(float)
         self.began = time.monotonic()
         self.on_change = on_change
@@ -106,7 +106,7 @@ class RunRecord:
         """Record a message that a site logged and repeat it on `SITES_LOGGER`; return False if it is one too many."""
         if sum(each.site == site for each in self.logged) >= MAX_LOGGED:
             return False
-        self.logged.append(Logged(site, self.progress.round, **vars(record)))
+        self.logged.append(LoggedMessage(site, self.progress.round, **vars(record)))
         self._write("site_log", **vars(self.logged[-1]))
         level = logging.getLevelNamesMapping()[record.level.upper()]
         logging.getLogger(SITES_LOGGER).log(level, "%s: %s", site, record.text)

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedsvm.federation.channel.contract import Observer
 from fedsvm.federation.channel.socket import SocketChannel
-from fedsvm.federation.control import Abort, Done, Order
+from fedsvm.federation.control import Abort, Order, StepDone
 from fedsvm.federation.errors import DeadlineExpired, ProtocolError, SiteFailed, Transient
 from fedsvm.federation.exchange import Dispatcher, Exchange
 from fedsvm.federation.transport.deadline import Deadline
@@ -101,7 +101,7 @@ class Round(Exchange):
         if not revealed and not self.channel.taken:
             value, revealed = self._recover_revealed_sum(take_part)
         dropped = self.dropped(deadline)
-        done = all(isinstance(answer, Done) for site, answer in self.answers.items() if site not in dropped)
+        done = all(isinstance(answer, StepDone) for site, answer in self.answers.items() if site not in dropped)
         return Attempt(revealed and (done or self._order.reveals), value, dropped)
 
     def unanswered(self) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from fedsvm.federation.admission import Admission
 from fedsvm.federation.channel.contract import Observer
 from fedsvm.federation.channel.socket import SocketChannel
-from fedsvm.federation.control import Done, Order, SumTerms
+from fedsvm.federation.control import Order, StepDone, SumTerms
 from fedsvm.federation.disclosures import Disclosures
 from fedsvm.federation.errors import MembershipChanged, RoundFailed, SitesDropped
 from fedsvm.federation.exchange import Dispatcher
@@ -198,7 +198,7 @@ class RoundRunner:
             Sites that left or joined anew, and why they dropped.
         """
         replaced = self._admission.replace_dropped(attempt.dropped, round_)
-        did_part = {site for site, answer in round_.answers.items() if isinstance(answer, Done)}
+        did_part = {site for site, answer in round_.answers.items() if isinstance(answer, StepDone)}
         did_part -= self._dispatcher.record.missing.keys()
         stayed = [site for site in replaced.stayed if not attempt.complete or site in did_part]
         back = tuple(site for site in replaced.stayed if site not in stayed and self._admission.catch_up(site))

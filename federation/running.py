@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fedsvm.federation.control import MAX_LOG_TEXT, Stop
+from fedsvm.federation.control import MAX_LOG_TEXT, RunOver
 from fedsvm.federation.errors import LaunchError, NothingDue, SitesDropped
 from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.journal import Journal
@@ -37,7 +37,7 @@ def running_federation(
     except BaseException as error:
         federation.dismiss(_stop_after(error))
         raise
-    federation.dismiss(Stop())
+    federation.dismiss(RunOver())
 
 
 def is_resumable(error: BaseException) -> bool:
@@ -45,10 +45,10 @@ def is_resumable(error: BaseException) -> bool:
     return isinstance(error, SitesDropped | LaunchError)
 
 
-def _stop_after(error: BaseException) -> Stop:
+def _stop_after(error: BaseException) -> RunOver:
     """Return the stop that sites are sent after an error; it names no more than sites and rounds."""
     if is_resumable(error):
-        return Stop(visible(str(error))[:MAX_LOG_TEXT], resumable=True)
+        return RunOver(visible(str(error))[:MAX_LOG_TEXT], resumable=True)
     if isinstance(error, KeyboardInterrupt):
-        return Stop("its coordinator was interrupted")
-    return Stop("its coordinator says why")
+        return RunOver("its coordinator was interrupted")
+    return RunOver("its coordinator says why")

@@ -71,7 +71,7 @@ class Total(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """A small run: its rounds, the seconds beside them, and bytes that were sent before the first."""
 
     sites: int
@@ -87,7 +87,7 @@ class Measured:
         return _total(self.sites, self.rounds, self.launch_bytes, self.launch_s, self.own_s, self.site_bytes)
 
 
-def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> Measured:
+def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> MeasuredRun:
     """Run a scenario with so many sites, and without comparison with pooled rows.
 
     Raises
@@ -129,7 +129,7 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> Measured:
     )
     own_s = sum(phase.seconds - (phase.rounds_s or 0.0) for phase in result.cost.by_phase.values())
     site_bytes = [site.unique_memory_bytes for site in result.sites if site.unique_memory_bytes is not None]
-    return Measured(
+    return MeasuredRun(
         sites,
         rounds,
         counts[0, True]["predicted_wire_bytes"],
@@ -145,7 +145,7 @@ def secure_sum_of(scenario: str, changes: Sequence[str] = ()) -> SecureSum:
     return chosen.protocol.secure_sum
 
 
-def predict(runs: Sequence[Measured], secure_sum: SecureSum, sites: int) -> Total:
+def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> Total:
     """Return the cost of a run with this number of sites, from runs with fewer, of at least three different sizes.
 
     As many rounds as in the largest of these: how many iterations training takes depends on the rows, and little on
@@ -184,7 +184,7 @@ def _total(
 
 
 def _carried_on(
-    known: RoundCost, runs: Sequence[Measured], last: Measured, secure_sum: SecureSum, sites: int
+    known: RoundCost, runs: Sequence[MeasuredRun], last: MeasuredRun, secure_sum: SecureSum, sites: int
 ) -> RoundCost:
     def continued(name: str) -> float:
         return _continued(runs, lambda run: _mean(run, known, name), sites)
@@ -201,13 +201,13 @@ def _carried_on(
     return RoundCost(known.step, known.protocol, cost.hops, cost.messages, cost.payload_bytes, wire, control, 0.0)
 
 
-def _mean(run: Measured, known: RoundCost, name: str) -> float:
+def _mean(run: MeasuredRun, known: RoundCost, name: str) -> float:
     """Return the mean over the rounds of one step in a run, or NaN without any."""
     found = [getattr(each, name) for each in run.rounds if each.step == known.step]
     return float(np.mean(found)) if found else float("nan")
 
 
-def _continued(runs: Sequence[Measured], value: Callable[[Measured], float], sites: int) -> float:
+def _continued(runs: Sequence[MeasuredRun], value: Callable[[MeasuredRun], float], sites: int) -> float:
     """Extrapolate a value of runs as a polynomial of at most the second degree in the sites, never below 0."""
     known = [(run.sites, value(run)) for run in runs if not np.isnan(value(run))]
     places, values = np.array(known, dtype=float).T

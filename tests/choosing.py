@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.selection.site import SelectionSite
-from fedsvm.algorithms.selection.subsets import Posed, Subset
+from fedsvm.algorithms.selection.subsets import Subset, SubsetProblems
 from fedsvm.federation.arrays import IntArray
 from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.run import runner
@@ -29,14 +29,14 @@ POSITIVE = {
 """The class that is +1, by data set."""
 
 
-def standardised(name: str, positive: str = "") -> tuple[Labelled, list[str]]:
+def standardised(name: str, positive: str = "") -> tuple[LabeledRows, list[str]]:
     """Scaled rows (n, p), signs (n,) and the names of the columns of a data set."""
     data = sources.load(name, label="label", ignore=[], missing="refuse", base_folder=Path())
     rows = np.column_stack([each.values.astype(float) for each in data.features])
     deviation = rows.std(axis=0)
     signs = np.where(data.labels == (positive or POSITIVE[name]), 1.0, -1.0)
     scaled = (rows - rows.mean(axis=0)) / np.where(deviation > 1e-9, deviation, 1.0)
-    return Labelled(scaled, signs), [each.name for each in data.features]
+    return LabeledRows(scaled, signs), [each.name for each in data.features]
 
 
 def choose(folder: Path, source: str, algorithm: str, *changes: str, sites: int = 5, **data: Any) -> Ran:
@@ -75,7 +75,7 @@ def inner_folds(path: Path, folds: int, *changes: str) -> IntArray:
         partition = site_partition(rows.numeric, rows.labels, names=names, classes=classes)
         site = SelectionSite(site_name, partition, {"seed": scenario.seed})
         site.rescale(np.zeros(rows.numeric.shape[1]), np.ones(rows.numeric.shape[1]))
-        posed = Posed([Subset(np.arange(1))], 1, folds).told()
+        posed = SubsetProblems([Subset(np.arange(1))], 1, folds).told()
         site.subsets.subset_cuts(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), **posed)
         for fold in range(folds):
             found[shard.rows[~site.subsets.used(fold)]] = fold

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, solve
 from fedsvm.algorithms.optimisation.line_search import LineSearch, grid_search
-from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 
@@ -66,7 +66,7 @@ def solve_pooled(
         dimensions=oracle.features.shape[1],
         groups=oracle.groups,
         C=C,
-        stopping=Stopping(tolerance, most),
+        stopping=StoppingRule(tolerance, most),
         search=search,
         on_iteration=lambda iteration, solutions: None,
         resume=resume,

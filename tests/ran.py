@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsvm.scenarios.run.runner import Finished
+from fedsvm.scenarios.run.runner import FinishedRun
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,6 @@ class Ran:
     traceback: str
 
     @classmethod
-    def of(cls, finished: Finished) -> Ran:
+    def of(cls, finished: FinishedRun) -> Ran:
         """A finished run."""
         return cls(finished.result.to_dict(), finished.folder, finished.traceback)

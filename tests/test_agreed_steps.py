@@ -26,7 +26,7 @@ from fedsvm.algorithms.hybrid_svm import HybridSettings, _by_interior_point, noi
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
-from fedsvm.federation.control import Failed
+from fedsvm.federation.control import StepFailure
 from fedsvm.federation.errors import LaunchError, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
@@ -613,7 +613,7 @@ def refusals(federation: Federation, orders: Orders) -> dict[str, str]:
             dispatcher.mailbox.wait(deadline)
             continue
         site, answer = came
-        assert isinstance(answer, Failed)
+        assert isinstance(answer, StepFailure)
         said[site] = answer.reason
     return said
 

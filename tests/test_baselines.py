@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from fedsvm.algorithms.baselines import POOLED_BASELINES, pooled_baselines
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.decision_tree import TreeSettings
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.pooled import EvaluationRows
@@ -55,7 +55,7 @@ def test_they_take_the_weights_of_classes_and_rows(by_row: bool) -> None:
     price = np.where(ROWS.train.labels > 0, 6.0, 1.0) * weights
     rows = replace(ROWS, weights=weights) if by_row else ROWS
     counted = price > 0
-    train, price = Labelled(*(each[counted] for each in ROWS.train)), price[counted]
+    train, price = LabeledRows(*(each[counted] for each in ROWS.train)), price[counted]
     expected = [
         SVC(C=4.0, gamma=0.5).fit(*train, sample_weight=price).predict(ROWS.test.rows),
         SVC(C=4.0, kernel="linear").fit(*train, sample_weight=price).predict(ROWS.test.rows),
@@ -92,7 +92,7 @@ def test_one_of_chosen_columns_stands_beside_a_run_that_chooses(tmp_path: Path) 
 
 
 def test_of_rows_of_one_class_all_say_that_it_is_theirs() -> None:
-    ill = Labelled(ROWS.train.rows, np.ones(120))
+    ill = LabeledRows(ROWS.train.rows, np.ones(120))
     for found in pooled_baselines(ALL, TreeSettings(), EvaluationRows(ill, ROWS.test)):
         assert (found.scores == 1).all()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedsvm.federation.channel.agreement import round_keys
-from fedsvm.federation.control import Missed, Order, SumTerms
+from fedsvm.federation.control import MissedOrders, Order, SumTerms
 from fedsvm.federation.errors import Malformed, OrderRefused
 from fedsvm.federation.site.chain import LINK_BYTES, OrderChain
 from fedsvm.federation.site.terms import Terms
@@ -153,26 +153,26 @@ def test_only_the_order_of_a_complete_round_may_be_taken_alone() -> None:
 
 
 def test_missed_orders_go_over_the_network() -> None:
-    missed = Missed(((1, FIRST), (2, SECOND)))
-    read = Missed.from_message(missed.to_message(RUN, 9), SITES)
+    missed = MissedOrders(((1, FIRST), (2, SECOND)))
+    read = MissedOrders.from_message(missed.to_message(RUN, 9), SITES)
     assert [(number, order.digest, order.sites, order.after) for number, order in read.orders] == [
         (1, FIRST.digest, SITES, 0),
         (2, SECOND.digest, SITES, 1),
     ]
-    assert Missed.from_message(Missed(()).to_message(RUN, 0)) == Missed(())
+    assert MissedOrders.from_message(MissedOrders(()).to_message(RUN, 0)) == MissedOrders(())
 
 
 def _damaged(**arrays: Any) -> Message:
-    message = Missed(((1, FIRST), (2, SECOND))).to_message(RUN, 9)
+    message = MissedOrders(((1, FIRST), (2, SECOND))).to_message(RUN, 9)
     return Message("missed", RUN, 9, arrays={**message.arrays, **arrays})
 
 
 @pytest.mark.parametrize(
     "message",
     [
-        Missed(((2, SECOND), (1, FIRST))).to_message(RUN, 9),
-        Missed(((1, FIRST), (1, FIRST))).to_message(RUN, 9),
-        Message("missed", b"87654321", 9, arrays=Missed(((1, FIRST),)).to_message(RUN, 9).arrays),
+        MissedOrders(((2, SECOND), (1, FIRST))).to_message(RUN, 9),
+        MissedOrders(((1, FIRST), (1, FIRST))).to_message(RUN, 9),
+        Message("missed", b"87654321", 9, arrays=MissedOrders(((1, FIRST),)).to_message(RUN, 9).arrays),
         Message("missed", RUN, 9),
         _damaged(lengths=np.array([1])),
         _damaged(lengths=np.array([-1, 3])),
@@ -185,7 +185,7 @@ def _damaged(**arrays: Any) -> Message:
 )
 def test_missed_orders_that_are_no_rising_orders_of_this_run_are_malformed(message: Message) -> None:
     with pytest.raises(Malformed):
-        Missed.from_message(message, SITES)
+        MissedOrders.from_message(message, SITES)
 
 
 def test_sites_with_other_links_share_no_keys() -> None:

@@ -11,7 +11,7 @@ from fedsvm.scenarios.data import origins
 from fedsvm.scenarios.figures import TimeLeft, duration
 from fedsvm.scenarios.report.live import EtaEstimator
 from fedsvm.scenarios.reproduction import plan
-from fedsvm.scenarios.reproduction.chosen import Chosen
+from fedsvm.scenarios.reproduction.chosen import EntrySelection
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.sweep import grid
@@ -68,7 +68,7 @@ def test_lists_are_printed_as_json(tmp_path: Path) -> None:
 
 
 def test_plots_take_the_names_of_the_printed_table() -> None:
-    axes = (grid.Axis.read("federation.sites=3,5"), grid.Axis.read("algorithm.C=1,10"))
+    axes = (grid.SweepAxis.read("federation.sites=3,5"), grid.SweepAxis.read("algorithm.C=1,10"))
     plot = grid.read_plot("total:sites:C", axes, ("accuracy", "payload_bytes", "total_s"))
     assert (plot.measure, plot.axis, plot.group) == ("total_s", "federation.sites", "algorithm.C")
 
@@ -97,7 +97,7 @@ def test_an_entry_of_which_nothing_can_be_had_names_the_origin_of_its_files_and_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FEDSVM_DATA", str(tmp_path))
-    chosen = Chosen.of(["lu-3.2"], tmp_path / "out", full=False)
+    chosen = EntrySelection.of(["lu-3.2"], tmp_path / "out", full=False)
     assert not plan.needed([cell for each in chosen.ids for cell in plan.cells(chosen.known[each][1], full=False)])
     assert chosen.reproduce(1)
     said = capsys.readouterr().err

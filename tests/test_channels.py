@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fedsvm.federation.channel.agreement import KeyAgreement, keystream, keystreams, round_keys, seal, unseal
-from fedsvm.federation.channel.conformance import SITES, ConformanceError, Network, Party, check_channel
+from fedsvm.federation.channel.conformance import SITES, ChannelConformanceError, Network, Party, check_channel
 from fedsvm.federation.channel.mailbox import Mailbox
-from fedsvm.federation.channel.memory import Died, InMemoryNetwork, MemoryChannel
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel, SimulatedDeath
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.errors import DeadlineExpired
 from fedsvm.federation.transport.deadline import Deadline
@@ -111,7 +111,7 @@ class SocketNetwork:
             )
             try:
                 results = [party(channel)]
-            except Died:
+            except SimulatedDeath:
                 results = []
             finally:
                 self._unfinished.discard(name)
@@ -182,7 +182,7 @@ class CarelessChannel(MemoryChannel):
 
 
 def test_a_channel_that_takes_any_type_is_found_out() -> None:
-    with pytest.raises(ConformanceError, match=r"takes uint64 \(1, 4\), or says None"):
+    with pytest.raises(ChannelConformanceError, match=r"takes uint64 \(1, 4\), or says None"):
         list(check_channel(lambda parties, timeout_s: Careless(SITES, timeout_s=timeout_s).run(parties)))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fedsvm.scenarios.reproduction.claims import CannotTell, holds
+from fedsvm.scenarios.reproduction.claims import ValuesMissing, holds
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 VALUES = {"a": [1.0, 2.0, 3.0], "b": [1.5, np.nan, 2.5], "none": [np.nan] * 3, "level": [0.3, 0.1 + 0.2, 0.3]}
@@ -82,7 +82,7 @@ def test_claims_hold_or_do_not(test: str, expected: bool) -> None:
     ],
 )
 def test_what_could_not_be_measured_cannot_be_told(test: str) -> None:
-    with pytest.raises(CannotTell):
+    with pytest.raises(ValuesMissing):
         holds(test, Table())
 
 

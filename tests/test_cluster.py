@@ -23,7 +23,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.cluster import ClusterLauncher
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.run.runner import Finished
+from fedsvm.scenarios.run.runner import FinishedRun
 from fedsvm.scenarios.schema import spec
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.guides import blocks
@@ -78,7 +78,7 @@ def _nothing_outlives_its_run(nodes: Nodes) -> Iterator[None]:
     wait_until(lambda: not site_processes(Path(os.environ["TMPDIR"])), 20)
 
 
-def run(folder: Path, name: str, *changes: str, faults: tuple[str, ...] = (), during: Any = None) -> Finished:
+def run(folder: Path, name: str, *changes: str, faults: tuple[str, ...] = (), during: Any = None) -> FinishedRun:
     folder.mkdir()
     scenario, base = spec.read(name, overrides=[*QUIET, *changes], faults=list(faults))
     rows = dataset.prepare(scenario, base)

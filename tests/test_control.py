@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from fedsvm.federation.control import (
     Aborted,
-    Done,
-    Failed,
     FinalReport,
     GatherTerms,
     LogRecord,
     Order,
     RosterUpdate,
-    Standing,
-    Stop,
+    RoundProgress,
+    RunOver,
+    StepDone,
+    StepFailure,
     SumTerms,
     read_answer,
     read_order,
@@ -30,7 +30,7 @@ from fedsvm.federation.transport.wire import Message, decode, encode
 
 RUN = bytes(8)
 ROW = [3, False, "site-1", "site-2", 1, 24, 120, None]
-STANDING = Standing(3, "site-2", 1)
+STANDING = RoundProgress(3, "site-2", 1)
 ORDER = Order("cuts", "ring", None, {"factor": 2.0}, {"w": np.ones(3)}, "train", 4, ("site-1", "site-2"), 80.0)
 TERMS = [
     None,
@@ -38,12 +38,12 @@ TERMS = [
     SumTerms((2,), 1e3, {"segments": 3}, COORDINATOR),
     SumTerms((), float("inf"), {}, "site-2"),
 ]
-ANSWERS: list[Done | Aborted | Failed | FinalReport | LogRecord] = [
-    Done([ROW]),
-    Done([], STANDING),
+ANSWERS: list[StepDone | Aborted | StepFailure | FinalReport | LogRecord] = [
+    StepDone([ROW]),
+    StepDone([], STANDING),
     Aborted([ROW], STANDING),
-    Failed([], None, "it does not add up", "", cut_off=False),
-    Failed([ROW], STANDING, "a peer is gone", "", cut_off=True),
+    StepFailure([], None, "it does not add up", "", cut_off=False),
+    StepFailure([ROW], STANDING, "a peer is gone", "", cut_off=True),
     FinalReport([ROW], 0.5, None, {"stale": 2}),
     LogRecord("error", "drill", "it does not add up"),
 ]
@@ -64,9 +64,9 @@ def test_an_order_survives_the_wire(terms: SumTerms | GatherTerms | None, reques
     assert {**vars(received), "arrays": None} == {**vars(sent), "arrays": None}
 
 
-@pytest.mark.parametrize("stop", [Stop(), Stop("north dropped in round 3", resumable=True)])
-def test_sites_learn_what_came_of_the_run(stop: Stop) -> None:
-    assert Stop.from_message(over_the_wire(stop.to_message(RUN, 7))) == stop
+@pytest.mark.parametrize("stop", [RunOver(), RunOver("north dropped in round 3", resumable=True)])
+def test_sites_learn_what_came_of_the_run(stop: RunOver) -> None:
+    assert RunOver.from_message(over_the_wire(stop.to_message(RUN, 7))) == stop
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_sites_learn_what_came_of_the_run(stop: Stop) -> None:
 )
 def test_a_malformed_end_of_a_run_is_refused(fields: dict[str, object], sentence: str) -> None:
     with pytest.raises(Malformed, match=sentence):
-        Stop.from_message(over_the_wire(Message("stop", RUN, 7, fields=fields)))
+        RunOver.from_message(over_the_wire(Message("stop", RUN, 7, fields=fields)))
 
 
 def test_an_order_to_everyone_names_nobody() -> None:
@@ -172,7 +172,7 @@ def test_a_roster_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
-def test_an_answer_survives_the_wire(answer: Done | Aborted | Failed | FinalReport | LogRecord) -> None:
+def test_an_answer_survives_the_wire(answer: StepDone | Aborted | StepFailure | FinalReport | LogRecord) -> None:
     assert read_answer(over_the_wire(answer.to_message(RUN, 7))) == answer
 
 

@@ -17,7 +17,7 @@ from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
 from fedsvm.algorithms.optimisation import cutting_plane
 from fedsvm.algorithms.optimisation.cutting_plane import solve
 from fedsvm.algorithms.optimisation.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
-from fedsvm.algorithms.optimisation.solution import Solution, Stopping, relative_gap
+from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule, relative_gap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import sources
 from tests.pooled import PooledOracle, solve_pooled
@@ -106,7 +106,7 @@ def test_the_bound_never_falls_and_never_passes_the_optimum(tumours: tuple[Float
         dimensions=features.shape[1],
         groups=8,
         C=10.0,
-        stopping=Stopping(1e-7, 200),
+        stopping=StoppingRule(1e-7, 200),
         search=grid_search,
         on_iteration=lambda iteration, solutions: seen.extend(solutions),
     )

@@ -9,9 +9,9 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Claim, Prior
+from fedsvm.algorithms.attacks.contract import Prior, RowClaim
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.decision_tree import (
     LEAF,
     Tree,
@@ -138,15 +138,15 @@ def test_a_bad_setting_is_a_sentence(tmp_path: Path) -> None:
 # What tables give away.
 
 
-def categories(count: int, seed: int) -> Labelled:
+def categories(count: int, seed: int) -> LabeledRows:
     """Rows of six categorical columns of three values each, as 0/1 columns."""
     random = np.random.default_rng(seed)
     values: IntArray = random.integers(3, size=(count, 6))
     labels = np.where((values[:, 0] == values[:, 1]) ^ (random.random(count) < 0.1), 1.0, -1.0)
-    return Labelled(np.hstack([np.eye(3)[column] for column in values.T]), labels)
+    return LabeledRows(np.hstack([np.eye(3)[column] for column in values.T]), labels)
 
 
-def view_of(data: Labelled, settings: TreeSettings) -> WrittenDown:
+def view_of(data: LabeledRows, settings: TreeSettings) -> WrittenDown:
     """The tables of a tree of these rows, as the coordinator has them."""
     written = WrittenDown()
     rows = scaled(written, data.rows, [["a", "b", "c"]] * 6)
@@ -163,10 +163,10 @@ def view_of(data: Labelled, settings: TreeSettings) -> WrittenDown:
     return written
 
 
-def claimed(data: Labelled, settings: TreeSettings) -> Claim:
+def claimed(data: LabeledRows, settings: TreeSettings) -> RowClaim:
     """Return the claim of the coordinator alone."""
     (claim,) = CrossTables()(view_of(data, settings).view(), Prior())
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     return claim
 
 
@@ -190,7 +190,7 @@ def test_rows_of_several_classes_are_told_with_their_class() -> None:
     tables = cross_tables(root, np.array([0]), binned(rows, edges), of_class, 2)
     written.add("cross_tables", tables, nodes=np.array([0]), children=root.children)
     (claim,) = CrossTables()(written.view(), Prior(classes=3))
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     assert sorted(claim.labels.tolist()) == [0.0, 1.0, 2.0, 2.0]
     assert sorted(claim.rows.tolist()) == sorted(data.tolist())
 

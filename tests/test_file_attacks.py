@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior
+from fedsvm.algorithms.attacks.contract import Attack, Prior, RowClaim
 from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
 from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits, one_solution
 from fedsvm.algorithms.attacks.subset_sums import SubsetsOfMean
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features import k_means
 from fedsvm.algorithms.features.kernels import Kernel
@@ -25,7 +25,7 @@ from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, audited, file_au
 ATTACKS: list[Attack] = [LandmarkMeans(3), ScaleDigits()]
 
 
-def of_file(arrays: dict[str, Any], training: Labelled, source: Labelled) -> tuple[PartyAudit, PartyAudit]:
+def of_file(arrays: dict[str, Any], training: LabeledRows, source: LabeledRows) -> tuple[PartyAudit, PartyAudit]:
     """Return the audits of a file, without a list and with one."""
     without, listed = file_audits(arrays, ATTACKS, GroundTruth({"site-1": training}, {}, source=source))
     return without, listed
@@ -44,14 +44,16 @@ def file_of(rows: FloatArray, landmarks: int, noise: float = 0.0, names: list[st
 
 
 @pytest.fixture(scope="module")
-def patients() -> tuple[Labelled, Labelled]:
+def patients() -> tuple[LabeledRows, LabeledRows]:
     """Return 80 training rows of numbers with two decimals, and the 110 rows of the source."""
     random = np.random.default_rng(3)
     rows, labels = random.normal(50, 10, size=(110, 6)).round(2), random.choice([-1.0, 1.0], size=110)
-    return Labelled(rows[:80], labels[:80]), Labelled(rows, labels)
+    return LabeledRows(rows[:80], labels[:80]), LabeledRows(rows, labels)
 
 
-def test_exact_landmarks_and_digits_of_the_scale_name_every_row_of_a_list(patients: tuple[Labelled, Labelled]) -> None:
+def test_exact_landmarks_and_digits_of_the_scale_name_every_row_of_a_list(
+    patients: tuple[LabeledRows, LabeledRows],
+) -> None:
     training, source = patients
     without, listed = of_file(file_of(training.rows, 20), training, source)
     assert (without.attacks, without.parties) == ((), ("model file",))
@@ -65,7 +67,7 @@ def test_exact_landmarks_and_digits_of_the_scale_name_every_row_of_a_list(patien
 
 
 @pytest.mark.parametrize("noise", [1e-5, 0.1])
-def test_noise_beyond_the_check_leaves_no_row_to_name(patients: tuple[Labelled, Labelled], noise: float) -> None:
+def test_noise_beyond_the_check_leaves_no_row_to_name(patients: tuple[LabeledRows, LabeledRows], noise: float) -> None:
     training, source = patients
     _, listed = of_file(file_of(training.rows, 20, noise), training, source)
     assert (listed.recovered, listed.false_claims) == (0, 0)
@@ -78,8 +80,8 @@ def test_means_of_categories_name_only_rows_that_are_in_every_possible_cluster()
     codes = codes[random.permutation(len(codes))]
     rows = np.hstack([np.eye(3)[column] for column in codes.T])
     labels = random.choice([-1.0, 1.0], size=len(rows))
-    training, names = Labelled(rows[:100], labels[:100]), [f"c{j}={v}" for j in range(6) for v in "abc"]
-    _, listed = of_file(file_of(training.rows, 25, names=names), training, Labelled(rows, labels))
+    training, names = LabeledRows(rows[:100], labels[:100]), [f"c{j}={v}" for j in range(6) for v in "abc"]
+    _, listed = of_file(file_of(training.rows, 25, names=names), training, LabeledRows(rows, labels))
     assert listed.false_claims == 0
     assert listed.recovered > 30
 
@@ -98,7 +100,7 @@ def test_a_sum_that_two_subsets_have_decides_nothing() -> None:
     assert not one_solution(rows, rows[2]).any()  # the first two have this sum, too
 
 
-def test_two_folds_give_the_row_that_a_cluster_lost(patients: tuple[Labelled, Labelled]) -> None:
+def test_two_folds_give_the_row_that_a_cluster_lost(patients: tuple[LabeledRows, LabeledRows]) -> None:
     """Of a list those rows that are on it, without one a ranking of all differences, in which rows stand above."""
     training, source = patients
     scale = Scale.of(training.rows, "standard")
@@ -111,7 +113,7 @@ def test_two_folds_give_the_row_that_a_cluster_lost(patients: tuple[Labelled, La
             rounds.append(RoundView(len(rounds) + 1, step, told, {}))
     view = RunView(Coalition((), coordinator=True), tuple(rounds))
     (claim,) = FoldDifferences(3)(view, Prior(candidates=source))
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     np.testing.assert_allclose(np.sort(claim.rows, axis=0), np.sort(training.rows[held_out], axis=0))
     found = audited(view, [FoldDifferences(3)], GroundTruth({"site-1": training}, {}), None)
     (ranked,) = found.attacks

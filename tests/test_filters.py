@@ -12,7 +12,7 @@ from scipy import stats
 from sklearn.feature_selection import f_classif
 
 from fedsvm.algorithms.data.classes import members, one_against_rest
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.filter_selection import FilterSettings, _by_score
 from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.filters import ClassMoments
@@ -35,13 +35,13 @@ SETS = {
 }
 
 
-def standardised(name: str) -> Labelled:
+def standardised(name: str) -> LabeledRows:
     """Scaled rows and signs of a data set."""
     data = sources.load(name, label="label", ignore=[], missing="refuse", base_folder=Path())
     rows = np.column_stack([each.values.astype(float) for each in data.features])
     deviation = rows.std(axis=0)
     signs = np.where(data.labels == SETS[name], 1.0, -1.0)
-    return Labelled((rows - rows.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0), signs)
+    return LabeledRows((rows - rows.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0), signs)
 
 
 def moments_of(rows: np.ndarray, signs: np.ndarray, sites: int = 5) -> ClassMoments:

@@ -86,7 +86,7 @@ def test_a_site_on_another_host_reads_its_file_the_same_way(tmp_path: Path) -> N
         assert {each.name for each in held.columns} == {*rows.numeric_columns, *rows.categorical_columns}
 
 
-def _table(folder: Path, text: str, **keys: object) -> joining.Joined:
+def _table(folder: Path, text: str, **keys: object) -> joining.JoinedRows:
     (folder / "p.csv").write_text(text)
     return joining.join(DataSpec.model_validate({"source": "p.csv", **keys}), folder)
 

@@ -23,12 +23,12 @@ from sklearn.svm import SVC
 from fedsvm.federation.control import FinalReport
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.hosts.hub import Call, HubEndpoint
-from fedsvm.federation.hosts.lobby import Column
+from fedsvm.federation.hosts.hub import Call, ListeningEndpoint
+from fedsvm.federation.hosts.lobby import HeldColumn
 from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Join, is_tcp
 from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
-from fedsvm.federation.hosts.visit import Held, Place, Visit
+from fedsvm.federation.hosts.visit import SiteData, SiteLocation, Visit
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
@@ -212,7 +212,7 @@ def test_the_last_words_of_a_site_that_left_are_taken_in(tmp_path: Path) -> None
     keys, deadline = {name: KeyPair.generate() for name in (COORDINATOR, "north")}, Deadline(20)
     admitted = Roster([Party(name, "", pair.public) for name, pair in keys.items()])
     calls: list[Call] = []
-    with HubEndpoint("tcp://127.0.0.1:*", keys[COORDINATOR], admitted) as hub:
+    with ListeningEndpoint("tcp://127.0.0.1:*", keys[COORDINATOR], admitted) as hub:
         hub.on_call = calls.append
         place = Party(COORDINATOR, hub.address, keys[COORDINATOR].public)
         with SpokeEndpoint("north", OUTBOUND_ONLY, keys["north"], place) as spoke:
@@ -248,8 +248,8 @@ def test_the_last_words_of_a_site_that_left_are_taken_in(tmp_path: Path) -> None
 )
 def test_a_site_does_not_begin_what_it_is_no_part_of(begin: Begin, tmp_path: Path) -> None:
     certificates.create(tmp_path, "north")
-    place = Place(certificates.read_secret(tmp_path / "north.key_secret"), "tcp://127.0.0.1:1", bytes(32))
-    held = Held(3, (Column("size", False),), lambda order: pytest.fail("it must not come to that"))
+    place = SiteLocation(certificates.read_secret(tmp_path / "north.key_secret"), "tcp://127.0.0.1:1", bytes(32))
+    held = SiteData(3, (HeldColumn("size", False),), lambda order: pytest.fail("it must not come to that"))
     visit = Visit(place, Installation({}, {}), "1", lambda terms: held, lambda sentence: None)
     with pytest.raises(FederationError, match="The coordinator begins a run"):
         visit._check_begin(begin, held)

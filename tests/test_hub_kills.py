@@ -19,9 +19,9 @@ import sqlalchemy as sql
 
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.rules import ANYTHING
-from fedsvm.scenarios.hub.asking import Wish
+from fedsvm.scenarios.hub.asking import TaskForm
 from fedsvm.scenarios.hub.database import Letter, Mail, Participant, Task
-from fedsvm.scenarios.hub.joining import Joining, Link
+from fedsvm.scenarios.hub.joining import InvitationLink, TaskParticipation
 from fedsvm.scenarios.hub.mails import Files
 from fedsvm.scenarios.hub.service import Hub, Settings, application
 from fedsvm.scenarios.hub.tasks import Invited, NewTask
@@ -92,11 +92,11 @@ def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, l
         port = free.getsockname()[1]
     running = RunningHub(folder / "hub", port)
     hub = Hub(settings_of(running.folder, port), Files(running.folder / "mails"))
-    wish = Wish("dpp-svm", {"kernel": "linear"}, "diagnosis", "M", "B", test_fraction="0.0", label_site=SITES[0])
+    wish = TaskForm("dpp-svm", {"kernel": "linear"}, "diagnosis", "M", "B", test_fraction="0.0", label_site=SITES[0])
     invited = [Invited(site, f"{site}@example.org") for site in SITES]
     number = hub.tasks.create(CREATOR, NewTask("Cells", "", wish, invited, 3, 1, 1))
     asyncio.run(hub.send_mails())
-    links = {site: Link.read(link_of(running, site)) for site in SITES}
+    links = {site: InvitationLink.read(link_of(running, site)) for site in SITES}
     hub.close()
     killer = Killer(running.folder, port, kills, seed)
     killer.start()
@@ -105,7 +105,7 @@ def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, l
         for _ in range(_VISITS):
             for site in SITES:
                 kept = folder / f"visits-{site}"
-                joining = Joining(links[site], str(files[site]), ANYTHING, kept, lambda said: None, wait_s=60)
+                joining = TaskParticipation(links[site], str(files[site]), ANYTHING, kept, lambda said: None, wait_s=60)
                 if joining.visit():
                     over.add(site)
             if len(over) == len(SITES):
@@ -152,8 +152,8 @@ def test_a_hub_that_is_not_there_is_tried_and_then_said_so(tmp_path: Path) -> No
     files, _, _ = cells(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    link = Link(f"http://localhost:{port}", "token", bytes(range(32)))
-    joining = Joining(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0.2)
+    link = InvitationLink(f"http://localhost:{port}", "token", bytes(range(32)))
+    joining = TaskParticipation(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0.2)
     with pytest.raises(FederationError, match=r"cannot be reached .* Nothing is lost"):
         joining.visit()
 
@@ -162,7 +162,7 @@ def test_an_answer_that_is_cut_short_is_asked_for_again(tmp_path: Path) -> None:
     """As of a hub that is killed while it answers."""
     files, _, _ = cells(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as hub:
-        link = Link(f"http://127.0.0.1:{hub.getsockname()[1]}", "token", bytes(range(32)))
+        link = InvitationLink(f"http://127.0.0.1:{hub.getsockname()[1]}", "token", bytes(range(32)))
 
         def answer() -> None:
             connection, _ = hub.accept()
@@ -172,7 +172,7 @@ def test_an_answer_that_is_cut_short_is_asked_for_again(tmp_path: Path) -> None:
 
         answering = threading.Thread(target=answer)
         answering.start()
-        joining = Joining(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0)
+        joining = TaskParticipation(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0)
         with pytest.raises(FederationError, match=r"cannot be reached .* Nothing is lost"):
             joining.visit()
         answering.join()

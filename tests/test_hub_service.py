@@ -41,12 +41,12 @@ from fedsvm.federation.visits.sealing import Requests
 from fedsvm.scenarios.hub import asking, presentation
 from fedsvm.scenarios.hub import database as hub_database
 from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
-from fedsvm.scenarios.hub.joining import WORDS, Joining, Link
-from fedsvm.scenarios.hub.joining import Hub as AskedHub
+from fedsvm.scenarios.hub.joining import WORDS, InvitationLink, TaskParticipation
+from fedsvm.scenarios.hub.joining import HubClient as AskedHub
 from fedsvm.scenarios.hub.mails import Files
 from fedsvm.scenarios.hub.service import Hub, Settings, application
 from fedsvm.scenarios.hub.serving import serve
-from fedsvm.scenarios.hub.tasks import Refused, scenario_text
+from fedsvm.scenarios.hub.tasks import RequestRefused, scenario_text
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import Environment, RunResult, write_result
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -305,7 +305,7 @@ def test_all_clients_together_cannot_have_links_mailed_without_end(told: Told) -
             for number in range(499)
         )
     told.hub.tasks.send_sign_in(ANNA)
-    with pytest.raises(Refused, match="requested from this hub"):
+    with pytest.raises(RequestRefused, match="requested from this hub"):
         told.hub.tasks.send_sign_in("bert@clinic.example")
 
 
@@ -1201,7 +1201,7 @@ def test_link_without_its_key_is_refused() -> None:
         "nonsense",
     ):
         with pytest.raises(ScenarioError, match="link: must be the whole link of the invitation mail"):
-            Link.read(said)
+            InvitationLink.read(said)
 
 
 @contextmanager
@@ -1225,7 +1225,7 @@ class Begun:
     """A task, its participants' next visits, and what these said."""
 
     told: Told
-    visits: dict[str, Joining]
+    visits: dict[str, TaskParticipation]
     said: list[str]
 
 
@@ -1242,8 +1242,8 @@ def visitors(told: Told, files: dict[str, Path], **form: str) -> Iterator[Begun]
     said: list[str] = []
     with served(told) as url:
         visits = {
-            site: Joining(
-                Link(url, tokens[site], told.hub.keys.public),
+            site: TaskParticipation(
+                InvitationLink(url, tokens[site], told.hub.keys.public),
                 str(files[site]),
                 ANYTHING,
                 told.folder / f"visits-{site}",
@@ -1368,14 +1368,14 @@ def test_who_withdraws_forgets_what_its_masks_followed_from(begun: Begun) -> Non
 
 def test_another_hub_at_the_address_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, hub = KeyPair.generate(), KeyPair.generate()
-    asked = AskedHub(Link("http://hub.example", "t", hub.public), Requests(keys, hub.public), 0.1)
+    asked = AskedHub(InvitationLink("http://hub.example", "t", hub.public), Requests(keys, hub.public), 0.1)
     monkeypatch.setattr(asked, "_post", lambda request: bytes(100))
     with pytest.raises(FederationError, match="not sealed by the hub of this invitation"):
         asked.ask("take")
 
 
 def test_an_address_is_kept_in_small_letters(told: Told) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         told.hub.tasks.send_sign_in("x")
     told.hub.tasks.send_sign_in(" Anna@Clinic.example ")
     assert told.one(Mail).recipient == ANNA

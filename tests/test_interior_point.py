@@ -26,18 +26,18 @@ from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem, on_the_curve
 from fedsvm.algorithms.optimisation.interior_point import (
     LocalPath,
+    NewtonRequest,
     Opened,
     Outcome,
     RoundSums,
     Scales,
-    Terms,
     solve,
     solve_pooled,
 )
 from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, PathLostError, Release
-from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping, StoppingSettings
+from fedsvm.algorithms.optimisation.solution import Certificate, Solution, StoppingRule, StoppingSettings
 from fedsvm.algorithms.optimisation.weighting import RowWeights
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.contract import uniform_residues
@@ -122,7 +122,7 @@ def test_three_hundred_problems_of_all_kinds_are_certified(noise: float) -> None
     assert len(problems) == 300
     rounds = []
     for problem in problems:
-        (found,) = solve_pooled([problem], Stopping(1e-6, MOST), noise)
+        (found,) = solve_pooled([problem], StoppingRule(1e-6, MOST), noise)
         assert found.converged
         check_certificate(problem, found)
         rounds.append(found.iterations)
@@ -136,7 +136,7 @@ def test_a_problem_beyond_double_precision_ends_with_an_honest_gap(seed: int) ->
     """LIBSVM's point is above the bound, and the objective is that of the point which is returned."""
     problem = random_problem(seed)
     assert hardness(problem) > LIMIT
-    (found,) = solve_pooled([problem], Stopping(1e-6, 60))
+    (found,) = solve_pooled([problem], StoppingRule(1e-6, 60))
     assert not found.converged
     assert 1e-6 < found.gap < 1e-2
     check_certificate(problem, found)
@@ -172,7 +172,7 @@ def small_problems(draw: st.DrawFn) -> Problem:
 @settings(max_examples=120)
 @given(small_problems(), st.sampled_from([0.0, 0.1]))
 def test_any_small_problem_is_solved_and_its_certificate_is_true(problem: Problem, noise: float) -> None:
-    (found,) = solve_pooled([problem], Stopping(1e-6, MOST), noise)
+    (found,) = solve_pooled([problem], StoppingRule(1e-6, MOST), noise)
     assert found.converged
     check_certificate(problem, found)
     if problem.lever and len(set(problem.labels.tolist())) < 2:
@@ -195,9 +195,9 @@ def test_several_problems_at_once_are_the_same_as_one_at_a_time(several: int, se
     C = 10 ** random.uniform(-2, 2, size=several)
     lever = lever_of(features) if intercept else 0.0
     problems = [Problem.of(features, each, price, lever=lever) for each, price in zip(labels, C, strict=True)]
-    together = solve_pooled(problems, Stopping(1e-8, 200))
+    together = solve_pooled(problems, StoppingRule(1e-8, 200))
     for problem, found in zip(problems, together, strict=True):
-        (alone,) = solve_pooled([problem], Stopping(1e-8, 200))
+        (alone,) = solve_pooled([problem], StoppingRule(1e-8, 200))
         check_certificate(problem, found)
         assert found.converged
         assert found.objective == pytest.approx(alone.objective, rel=2e-8)
@@ -211,12 +211,12 @@ def test_rows_that_cost_nothing_are_as_good_as_left_out() -> None:
         problem.features, problem.labels, np.where(free, 0.0, problem.prices), lever=lever_of(problem.features)
     )
     left = Problem.of(problem.features[~free], problem.labels[~free], problem.prices[~free], lever=with_them.lever)
-    (one,), (other,) = solve_pooled([with_them], Stopping(1e-6, 100)), solve_pooled([left], Stopping(1e-6, 100))
+    (one,), (other,) = solve_pooled([with_them], StoppingRule(1e-6, 100)), solve_pooled([left], StoppingRule(1e-6, 100))
     assert (one.objective, one.b) == (other.objective, other.b)
 
 
 def test_running_out_of_iterations_is_said() -> None:
-    (found,) = solve_pooled([random_problem(1)], Stopping(1e-9, 3))
+    (found,) = solve_pooled([random_problem(1)], StoppingRule(1e-9, 3))
     assert (found.converged, found.iterations) == (False, 3)
     assert found.gap > 1e-9
     check_certificate(random_problem(1), found)
@@ -261,7 +261,7 @@ def test_the_optimum_is_that_of_libsvm(weighing: str) -> None:
     elif weighing == "row":
         prices *= random.choice([0.1, 1.0, 3.0], size=len(labels))
     problem = Problem.of(features, labels, prices, lever=lever_of(features))
-    (found,) = solve_pooled([problem], Stopping(1e-7, 100))
+    (found,) = solve_pooled([problem], StoppingRule(1e-7, 100))
     gram = features @ features.T
     if weighing == "class":
         svm = SVC(kernel="precomputed", C=10.0, tol=1e-6, class_weight={1: 0.5, -1: 3.0}).fit(gram, labels)
@@ -279,7 +279,7 @@ def test_the_optimum_without_an_intercept_is_that_of_liblinear() -> None:
     features, labels = boards(0.05)
     prices = np.random.default_rng(0).choice([0.1, 1.0, 10.0], size=len(labels))
     problem = Problem.of(features, labels, prices, lever=0.0)
-    (found,) = solve_pooled([problem], Stopping(1e-7, 100))
+    (found,) = solve_pooled([problem], StoppingRule(1e-7, 100))
     svm = LinearSVC(loss="hinge", fit_intercept=False, tol=1e-6, max_iter=200_000)
     svm.fit(features, labels, sample_weight=prices)
     theirs = primal(problem, svm.coef_[0], 0.0)
@@ -344,7 +344,7 @@ def test_step_noise_is_as_long_in_the_metric_of_the_sums_as_it_says() -> None:
     problem, share, seed = random_problem(6), 0.3, uniform_residues((1, 4))
 
     class Watched(LocalPath):
-        def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+        def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
             steps.append(terms[0].step)
             found = super().sums(iteration, terms, wide=wide)
             matrices.append(found.opened[0].matrix)  # type: ignore[union-attr]
@@ -358,7 +358,7 @@ def test_step_noise_is_as_long_in_the_metric_of_the_sums_as_it_says() -> None:
             problems=1,
             dimensions=problem.dimensions,
             intercept=problem.lever > 0,
-            stopping=Stopping(0.0, 2),
+            stopping=StoppingRule(0.0, 2),
             step_noise=noise,
             dither=Dither(seed),
         )
@@ -438,7 +438,7 @@ def train(
         problems=len(several),
         dimensions=path.dimensions,
         intercept=problem.lever > 0,
-        stopping=Stopping(tolerance, most),
+        stopping=StoppingRule(tolerance, most),
         on_iteration=lambda iteration, certificates: seen.extend(certificates),
         settle=path.settle,
         step_noise=noise,
@@ -456,7 +456,7 @@ def check_training(
     exact = primal(left, found.weights[0, :-1], float(found.weights[0, -1]))
     assert found.certificate.converged
     assert found.certificate.objective == pytest.approx(exact, rel=1e-9)
-    (alone,) = solve_pooled([left], Stopping(tolerance / 100, 200))
+    (alone,) = solve_pooled([left], StoppingRule(tolerance / 100, 200))
     assert found.certificate.lower_bound <= alone.objective
     assert exact <= alone.objective * (1 + tolerance)
 
@@ -475,7 +475,7 @@ def part_of(problem: Problem, rows: NDArray[np.bool_]) -> Problem:
 )
 def test_masks_and_rounding_cost_no_rounds(gamma: float, C: float, most: int) -> None:
     problem = game(gamma, C)
-    (alone,) = solve_pooled([problem], Stopping(1e-5, 100))
+    (alone,) = solve_pooled([problem], StoppingRule(1e-5, 100))
     found = train(problem, sites=2)
     assert abs(found.rounds - alone.iterations) <= 2
     assert found.rounds <= most
@@ -513,7 +513,7 @@ def test_what_the_coordinator_opens_is_what_masks_leave() -> None:
             steps = before.around.T @ params["steps"][0]
         seen = layout.unpack(total, params["scales"][0], params["rows"])
         assert seen is not None
-        terms = Terms(
+        terms = NewtonRequest(
             0, steps, float(params["mus"][0]), bool(params["keep"][0]), iteration == 1, Scales(*params["scales"][0])
         )
         clear = bare.opened(iteration, terms)
@@ -583,7 +583,7 @@ def test_certificates_count_what_rounding_may_add() -> None:
     labels = np.where(np.arange(60) % 2, 1.0, -1.0)
     features = random.normal(size=(60, 3)) + 6 * labels[:, None]
     problem = Problem.of(features, labels, 1e7, lever=lever_of(features))
-    (alone,) = solve_pooled([problem], Stopping(1e-9, 200))
+    (alone,) = solve_pooled([problem], StoppingRule(1e-9, 200))
     found = train(problem, tolerance=1e-7)
     assert found.certificate.lower_bound <= alone.objective
     assert found.certificate.objective >= alone.lower_bound

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from fedsvm import HybridSVC, PanSVC, PrivateErmClassifier, ScenarioError
-from fedsvm.algorithms.attacks.contract import Posed
+from fedsvm.algorithms.attacks.contract import BinaryTask
 from fedsvm.algorithms.attacks.every_problem import problems_of
 from fedsvm.algorithms.attacks.joint_blocks import JointCuts
 from fedsvm.algorithms.attacks.plain_cuts import lone_joint_rows
@@ -23,7 +23,7 @@ from fedsvm.algorithms.hybrid_svm import minimised_jointly, noise_of
 from fedsvm.algorithms.optimisation import cutting_plane
 from fedsvm.algorithms.optimisation.joint_hinge import JointSums, as_cuts
 from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RunView
@@ -52,7 +52,7 @@ def solved(sums: JointSums, C: float, tolerance: float = 1e-6) -> Solution:
         dimensions=len(sums.classes) * sums.features.shape[1],
         groups=len(sums.members),
         C=C,
-        stopping=Stopping(tolerance, 500),
+        stopping=StoppingRule(tolerance, 500),
         search=grid_search,
         on_iteration=lambda iteration, solutions: None,
         intercept=False,
@@ -346,7 +346,7 @@ def test_problems_are_posed_as_sites_were_told() -> None:
     empty = RunView(Coalition((), coordinator=True), ())
     against_rest = problems_of(empty, 3)
     np.testing.assert_array_equal([each.signs for each in against_rest], 2 * np.eye(3) - 1)
-    posed = Posed(1, np.array([1.0, 0.0, -1.0]))
+    posed = BinaryTask(1, np.array([1.0, 0.0, -1.0]))
     assert [posed.class_of(label, otherwise=3) for label in (1.0, -1.0, math.nan)] == [0, 2, 3]
     assert posed.factors([2.0, 5.0, 3.0]) == (3.0, 2.0)
 
@@ -364,7 +364,7 @@ def swapped() -> tuple[FloatArray, FloatArray]:
     point, prior = np.array([[1.0]]), np.zeros((KINDS, 1))
     prior[:2] = 1.0
     one, other = (
-        minimised_jointly(point, np.eye(KINDS)[[label]].T, prior, PRICE, Stopping(1e-12, 100)).w for label in (0, 1)
+        minimised_jointly(point, np.eye(KINDS)[[label]].T, prior, PRICE, StoppingRule(1e-12, 100)).w for label in (0, 1)
     )
     return one, other
 
@@ -373,7 +373,7 @@ def test_one_row_moves_the_joint_minimiser_by_what_noise_is_for() -> None:
     """2 sqrt(2) C / n whatever K, and no less: it is attained."""
     one, other = swapped()
     assert np.linalg.norm(one - other) == pytest.approx(2 * math.sqrt(2) * PRICE, rel=1e-4)
-    random, stopping = np.random.default_rng(0), Stopping(1e-10, 500)
+    random, stopping = np.random.default_rng(0), StoppingRule(1e-10, 500)
     for _ in range(20):
         rows = random.normal(size=(6, 3))
         rows /= np.linalg.norm(rows, axis=1)[:, None]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.attacks.contract import Claim, Prior
+from fedsvm.algorithms.attacks.contract import Prior, RowClaim
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.drawn import ENOUGH, RowDescription, drawn_landmarks
@@ -125,7 +125,7 @@ def test_nobody_claims_that_a_drawn_landmark_is_a_row() -> None:
     ]
     view: Any = SimpleNamespace(rounds=rounds)
     (claim,) = LandmarkCopies()(view, Prior())
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     assert len(claim.rows) == 2
     rounds.insert(2, SimpleNamespace(step="describe_rows", parameters={}))
     assert list(LandmarkCopies()(view, Prior())) == []

@@ -10,11 +10,11 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Claim, Prior
+from fedsvm.algorithms.attacks.contract import Prior, RowClaim
 from fedsvm.algorithms.attacks.every_problem import on_every_problem
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.data.classes import one_against_rest
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.least_squares import packed_moments, unpacked_moments, weights, with_ones
 from fedsvm.protocols.sums.ring import RING
@@ -79,7 +79,7 @@ def test_a_bad_setting_is_a_sentence(tmp_path: Path) -> None:
 # What the moments give away.
 
 
-def moments_of(data: Labelled, feature_map: FourierMap, *, intercept: bool) -> WrittenDown:
+def moments_of(data: LabeledRows, feature_map: FourierMap, *, intercept: bool) -> WrittenDown:
     """The rounds of a run over these rows, as the coordinator has them."""
     written = WrittenDown()
     rows = scaled(written, data.rows, [])
@@ -94,10 +94,10 @@ def test_possible_records_are_counted(intercept: bool) -> None:
     """Of 300 candidates the 200 that are there, three of them twice, by 1,300 numbers of one sum."""
     candidates = table(300, seed=5)
     there = np.r_[np.arange(200), 3, 4, 5]
-    data = Labelled(candidates.rows[there], candidates.labels[there])
+    data = LabeledRows(candidates.rows[there], candidates.labels[there])
     written = moments_of(data, FourierMap.drawn(0.3, 25, len(NAMES), seed=1), intercept=intercept)
     (claim,) = SecondMoments()(written.view(), Prior(candidates=candidates))
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     assert len(claim.rows) == 203
     claimed = {(*row, label) for row, label in zip(claim.rows.tolist(), claim.labels.tolist(), strict=True)}
     assert claimed == {(*row, label) for row, label in zip(data.rows.tolist(), data.labels.tolist(), strict=True)}
@@ -114,9 +114,9 @@ def test_possible_records_of_weighted_classes_are_counted(factors: tuple[float, 
     written.add("receive_map", **feature_map.to_fields())
     prices = np.array(factors)[classes[:80].astype(int)]
     written.add("moments", packed_moments(z, problems[:, :80], prices), intercept=False, factors=list(factors))
-    prior = Prior(candidates=Labelled(rows, classes), classes=3)
+    prior = Prior(candidates=LabeledRows(rows, classes), classes=3)
     (claim,) = on_every_problem(SecondMoments(), written.view(), prior)
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     told = sorted((*row, label) for row, label in zip(claim.rows.tolist(), claim.labels.tolist(), strict=True))
     assert told == sorted((*row, label) for row, label in zip(rows[:80].tolist(), classes[:80].tolist(), strict=True))
     assert claim.residual < 1e-6
@@ -126,7 +126,7 @@ def test_rows_that_are_no_candidates_are_not_claimed() -> None:
     """The candidates cannot make up the sum, and the attack knows."""
     written = moments_of(table(200, seed=6), FourierMap.drawn(0.3, 25, len(NAMES), seed=1), intercept=True)
     (claim,) = SecondMoments()(written.view(), Prior(candidates=table(300, seed=5)))
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     assert len(claim.rows) == 0
 
 
@@ -148,11 +148,11 @@ def test_nothing_is_tried_without_candidates_or_sums() -> None:
 # The papers' figures.
 
 
-def a9a(name: str, frequencies: FourierMap) -> Labelled:
+def a9a(name: str, frequencies: FourierMap) -> LabeledRows:
     """A file of a9a in the features of these frequencies."""
     columns = sources.read_columns(name, Path())
     rows = np.column_stack([columns[key] for key in columns if key != "label"]).astype(float)
-    return Labelled(frequencies(rows), np.where(columns["label"].astype(float) > 0, 1.0, -1.0))
+    return LabeledRows(frequencies(rows), np.where(columns["label"].astype(float) > 0, 1.0, -1.0))
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Claim, Prior
+from fedsvm.algorithms.attacks.contract import Prior, RowClaim
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.logistic_regression import newton_terms
@@ -89,6 +89,6 @@ def test_the_first_round_says_which_records_are_there() -> None:
     total = np.concatenate([[loss / scales[0]], gradient / scales[1], triangle / scales[2]])[None]
     written.add("newton_sums", total, points=np.zeros((1, 50)), scales=scales, intercept=False)
     (claim,) = SecondMoments()(written.view(), Prior(candidates=candidates))
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     assert {tuple(row) for row in claim.rows.tolist()} == {tuple(row) for row in rows.tolist()}
     assert len(claim.rows) == 200

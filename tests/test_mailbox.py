@@ -20,7 +20,7 @@ from fedsvm.federation.errors import NothingDue, PeerDropped, PeerLate, Protocol
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
-from fedsvm.federation.visits.endpoint import Arrived, StoredEndpoint
+from fedsvm.federation.visits.endpoint import StoredArrival, StoredEndpoint
 from tests.test_sealing import ARRAY, OTHER_RUN, ROUND, RUN, SITES, changed, message, sealers
 
 AGREEMENTS = {site: KeyAgreement(RUN) for site in SITES}
@@ -39,7 +39,7 @@ def mailbox_of(
 
     parties = (Party(site, "", site.encode().ljust(32), AGREEMENTS[site].public) for site in SITES)
     roster = Roster([Party(COORDINATOR, "", None), *parties])
-    stored = (Arrived(peer, arrived) for peer, arrived in arrivals)
+    stored = (StoredArrival(peer, arrived) for peer, arrived in arrivals)
     mailbox = Mailbox(StoredEndpoint(name, roster, stored, store), RUN)
     mailbox.sealer = sealer
     mailbox.enter(ROUND)
@@ -51,7 +51,7 @@ def mailbox_of(
 
 def take_in(mailbox: Mailbox, *arrivals: tuple[str, Message]) -> None:
     """Have a mailbox take in more messages."""
-    mailbox.endpoint._arrivals = iter([Arrived(*each) for each in arrivals])  # type: ignore[attr-defined]
+    mailbox.endpoint._arrivals = iter([StoredArrival(*each) for each in arrivals])  # type: ignore[attr-defined]
     for _ in arrivals:
         mailbox.wait(Deadline(1))
         assert mailbox.next_control() is None
@@ -210,7 +210,7 @@ def test_mailbox_refuses_arrays_with_fields() -> None:
 def channel_of(name: str, *arrivals: tuple[str, Message], round_number: int = ROUND, **options: Any) -> SocketChannel:
     """A party's channel of a round, whose mailbox takes in what arrives as the channel waits."""
     mailbox, _ = mailbox_of(name)
-    mailbox.endpoint._arrivals = iter([Arrived(peer, each) for peer, each in arrivals])  # type: ignore[attr-defined]
+    mailbox.endpoint._arrivals = iter([StoredArrival(peer, each) for peer, each in arrivals])  # type: ignore[attr-defined]
     mailbox.enter(round_number)
 
     def notice() -> None:

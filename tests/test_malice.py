@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fedsvm.federation.admission import Admission
-from fedsvm.federation.control import Missed
+from fedsvm.federation.control import MissedOrders
 from fedsvm.federation.errors import SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.rules import SiteRules
@@ -72,10 +72,10 @@ def test_a_masked_sum_that_two_parts_of_the_sites_could_open_is_refused() -> Non
 def test_a_restarted_site_that_is_told_other_orders_opens_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = Admission._missed
 
-    def lying(admission: Admission) -> Iterator[Missed]:
+    def lying(admission: Admission) -> Iterator[MissedOrders]:
         for missed in honest(admission):
             (number, first), *rest = missed.orders
-            yield Missed(((number, replace(first, parameters={"factor": 3.0})), *rest))
+            yield MissedOrders(((number, replace(first, parameters={"factor": 3.0})), *rest))
 
     with drill(5, rejoin=True) as federation:
         total(federation)

@@ -14,7 +14,7 @@ from fedsvm.algorithms.privacy import discrete_noise
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.discrete_noise import laplace_share_loss, spherical_distance, total_variation_bound
-from fedsvm.algorithms.privacy.ledger import DataIdentity, Ledger, Spent, require_room
+from fedsvm.algorithms.privacy.ledger import DataIdentity, PrivacyLedger, Spent, require_room
 from fedsvm.algorithms.privacy.mechanisms import (
     MechanismName,
     Noise,
@@ -227,7 +227,7 @@ def test_identities_of_data_depend_on_source_label_and_columns() -> None:
 @pytest.mark.parametrize("amount", [math.inf, math.nan, -0.5, 1, None])
 @pytest.mark.parametrize("key", ["epsilon", "delta"])
 def test_amounts_that_no_release_has_are_refused(key: str, amount: float | None, tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger", DATA)
+    ledger = PrivacyLedger(tmp_path / "ledger", DATA)
     ledger.charge(1.0, 0.5, "a model", (9.0, 9.0))
     entry, charged = json.loads(ledger.path.read_text().splitlines()[1]), ledger.path.read_bytes()
     without = {name: value for name, value in entry.items() if name != key}
@@ -240,14 +240,14 @@ def test_amounts_that_no_release_has_are_refused(key: str, amount: float | None,
 def test_budget_and_ledger_of_settings_are_those_of_the_accountant(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     limited = PrivacyAccountant.within(BudgetSettings(budget=2.0, budget_delta=1e-6, ledger=str(path)), DATA)
-    assert (limited.epsilon, limited.delta, limited.ledger) == (2.0, 1e-6, Ledger(path.resolve(), DATA))
+    assert (limited.epsilon, limited.delta, limited.ledger) == (2.0, 1e-6, PrivacyLedger(path.resolve(), DATA))
     for settings in (BudgetSettings(), object()):
         unlimited = PrivacyAccountant.within(settings, DATA)
         assert (unlimited.epsilon, unlimited.delta, unlimited.ledger) == (math.inf, math.inf, None)
 
 
 def test_a_report_says_how_the_last_release_was_made_and_what_all_spent(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "ledger", DATA)
+    ledger = PrivacyLedger(tmp_path / "ledger", DATA)
     accountant = PrivacyAccountant(3.0, 0.5, ledger=ledger)
     for number in (1, 2):
         accountant.check_budget(1.0, 0.1)

@@ -14,7 +14,7 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimisation.masking import Masking
 from fedsvm.protocols.analysis.views import RunView
 from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited
@@ -25,19 +25,19 @@ from tests.views import WrittenDown, two_classes, walked
 SQUARES = [["b", "o", "x"]] * 9
 
 
-def boards() -> tuple[Labelled, Labelled]:
+def boards() -> tuple[LabeledRows, LabeledRows]:
     """Some boards to train on, and all that there are to choose from: a third of the 958."""
     rows, labels = (each[::3] for each in tic_tac_toe())
     chosen = np.random.default_rng(0).permutation(len(rows))[:240]
-    return Labelled(rows[chosen], labels[chosen]), Labelled(rows, labels)
+    return LabeledRows(rows[chosen], labels[chosen]), LabeledRows(rows, labels)
 
 
-def against(data: Labelled, view: RunView, *attacks: Attack, candidates: Labelled | None = None) -> PartyAudit:
+def against(data: LabeledRows, view: RunView, *attacks: Attack, candidates: LabeledRows | None = None) -> PartyAudit:
     """Return the results of attacks on a view of some rows."""
     return audited(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
 
 
-def walk(masking: Masking = "congruence", step_noise: float = 0.0) -> tuple[Labelled, Labelled, WrittenDown]:
+def walk(masking: Masking = "congruence", step_noise: float = 0.0) -> tuple[LabeledRows, LabeledRows, WrittenDown]:
     data, candidates = boards()
     written = WrittenDown()
     walked(written, data, landmarks=60, masking=masking, step_noise=step_noise, categories=SQUARES)
@@ -55,7 +55,7 @@ def test_masks_keep_every_row_from_a_coordinator_and_without_them_it_has_all(mas
 
 def test_candidates_that_cannot_make_up_the_systems_are_not_claimed() -> None:
     data, candidates, written = walk("none")
-    lacking = Labelled(candidates.rows[20:], candidates.labels[20:])
+    lacking = LabeledRows(candidates.rows[20:], candidates.labels[20:])
     claim = against(data, written.view(), NewtonSystems(), candidates=lacking)
     assert claim.false_claims == 0
 
@@ -90,7 +90,7 @@ def test_a_site_tells_all_rows_from_exact_steps_and_most_through_the_noise() -> 
 
 def test_what_a_site_knows_of_its_own_is_not_claimed() -> None:
     data, candidates, written = walk()
-    ours, theirs = (Labelled(data.rows[part], data.labels[part]) for part in (slice(0, 40), slice(40, None)))
+    ours, theirs = (LabeledRows(data.rows[part], data.labels[part]) for part in (slice(0, 40), slice(40, None)))
     truth = GroundTruth({"site-4": ours, "site-1": theirs}, {}, candidates)
     found = audited(written.view(coordinator=False), [NewtonSteps(0.0), SupportRows(10.0)], truth, None)
     assert (found.recovered, found.false_claims) == (200, 0)

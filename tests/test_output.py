@@ -24,7 +24,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.console import console
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.report.chart import Axis, Series, Style, lines
+from fedsvm.scenarios.report.chart import ChartAxis, Series, Style, lines
 from fedsvm.scenarios.report.page import write_report
 from fedsvm.scenarios.report.summary import print_summary
 from fedsvm.scenarios.run import runner
@@ -312,7 +312,12 @@ def test_a_description_shows_names_and_obeys_none(tmp_path: Path) -> None:
 def test_pictures_obey_no_names() -> None:
     name = '<script>\x1b"&'
     chart = lines(
-        name, name, Axis(name), Axis(name), [Series(name, [(0.0, 1.0), (1.0, 2.0)], Style("red"))], names=[name, "b"]
+        name,
+        name,
+        ChartAxis(name),
+        ChartAxis(name),
+        [Series(name, [(0.0, 1.0), (1.0, 2.0)], Style("red"))],
+        names=[name, "b"],
     )
     for text in (chart.svg, chart.file()):
         ElementTree.fromstring(text)  # noqa: S314 - drawn by this very test

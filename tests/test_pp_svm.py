@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from sklearn.svm import SVC
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior
+from fedsvm.algorithms.attacks.contract import Attack, Prior, RowClaim
 from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.pp_svm import PpModel, sets_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
@@ -170,7 +170,7 @@ def labels_of(rows: dict[str, IntArray]) -> dict[str, FloatArray]:
 def claim_of(attack: Attack, view: RunView, prior: Prior) -> set[tuple[float, ...]]:
     """The rows claimed, with their labels; each was there once."""
     (claim,) = attack(view, prior)
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     return {(*row, label) for row, label in zip(claim.rows.tolist(), claim.labels.tolist(), strict=True)}
 
 
@@ -188,7 +188,7 @@ def test_a_site_with_a_canary_for_each_column_reads_every_bit() -> None:
     rows["site-1"] = np.eye(12, dtype=np.int64)
     labels = labels_of(rows)
     view = view_of(rows, labels, ("site-1",))
-    prior = Prior(own=Labelled(rows["site-1"].astype(float), labels["site-1"]))
+    prior = Prior(own=LabeledRows(rows["site-1"].astype(float), labels["site-1"]))
     assert claim_of(KnownItems(), view, prior) == there(rows, labels, "site-1")
 
 
@@ -196,7 +196,7 @@ def test_a_site_that_made_nothing_up_does_so_too() -> None:
     """Forty of its own rows are as good: no two columns are 1 in the same of them."""
     rows = binary_rows([40, 40, 40], 12, seed=3)
     labels = labels_of(rows)
-    own = Labelled(rows["site-2"].astype(float), labels["site-2"])
+    own = LabeledRows(rows["site-2"].astype(float), labels["site-2"])
     assert claim_of(KnownItems(), view_of(rows, labels, ("site-2",)), Prior(own=own)) == there(rows, labels, "site-2")
 
 
@@ -205,7 +205,7 @@ def test_columns_that_occur_differently_often_are_told_by_that() -> None:
     chances = np.array([0.1, 0.22, 0.35, 0.5, 0.65, 0.8])
     rows, others = (binary_rows([1000, 1000], 6, seed=seed, chances=chances) for seed in (4, 5))
     public = np.concatenate(list(others.values())).astype(float)
-    candidates = Labelled(public, np.where(public[:, 0] > 0, 1.0, -1.0))
+    candidates = LabeledRows(public, np.where(public[:, 0] > 0, 1.0, -1.0))
     labels = labels_of(rows)
     view = view_of(rows, labels, ())
     assert claim_of(ItemFrequencies(), view, Prior(candidates=candidates)) == there(rows, labels, "")
@@ -216,7 +216,7 @@ def test_columns_that_occur_as_often_are_not() -> None:
     rows = binary_rows([300, 300], 6, seed=6)
     labels = labels_of(rows)
     public = np.concatenate(list(binary_rows([600], 6, seed=7).values())).astype(float)
-    candidates = Labelled(public, np.where(public[:, 0] > 0, 1.0, -1.0))
+    candidates = LabeledRows(public, np.where(public[:, 0] > 0, 1.0, -1.0))
     claimed = claim_of(ItemFrequencies(), view_of(rows, labels, ()), Prior(candidates=candidates))
     assert claimed == {(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0), (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)}
 

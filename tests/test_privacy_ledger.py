@@ -15,7 +15,7 @@ import pytest
 from fedsvm.algorithms.estimators.public_rows import PrivateErmClassifier
 from fedsvm.algorithms.privacy import ledger
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
-from fedsvm.algorithms.privacy.ledger import DataIdentity, Ledger
+from fedsvm.algorithms.privacy.ledger import DataIdentity, PrivacyLedger
 from fedsvm.federation.errors import FederationError
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
@@ -31,11 +31,11 @@ RUNS, EACH = 4, 25
 
 def test_what_is_charged_adds_up_over_all_who_open_it(tmp_path: Path) -> None:
     path = tmp_path / "patients.ledger"
-    assert Ledger(path, DATA).spent().releases == 0
-    Ledger(path, DATA).charge(1.0, 1e-6, "a model", UNLIMITED)
-    spent = Ledger(path, DATA).charge(0.5, 0.0, "another", UNLIMITED)
+    assert PrivacyLedger(path, DATA).spent().releases == 0
+    PrivacyLedger(path, DATA).charge(1.0, 1e-6, "a model", UNLIMITED)
+    spent = PrivacyLedger(path, DATA).charge(0.5, 0.0, "another", UNLIMITED)
     assert (spent.epsilon, spent.delta, spent.releases) == (1.5, 1e-6, 2)
-    assert Ledger(path, DATA).spent() == spent
+    assert PrivacyLedger(path, DATA).spent() == spent
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     head, *entries = [json.loads(line) for line in path.read_text().splitlines()]
     assert head["source"] == "patients"
@@ -43,7 +43,7 @@ def test_what_is_charged_adds_up_over_all_who_open_it(tmp_path: Path) -> None:
 
 
 def test_a_budget_is_of_all_of_it(tmp_path: Path) -> None:
-    charged = Ledger(tmp_path / "ledger", DATA)
+    charged = PrivacyLedger(tmp_path / "ledger", DATA)
     charged.charge(1.5, 0.0, "a model", (2.0, 1.0))
     before = charged.path.read_bytes()
     with pytest.raises(
@@ -65,7 +65,7 @@ def test_a_charge_is_on_the_disk_before_anything_is_released(tmp_path: Path, mon
 
     monkeypatch.setattr(os, "fsync", record)
     for number in (1, 2):
-        Ledger(path, DATA).charge(1.0, 0.0, "a model", UNLIMITED)
+        PrivacyLedger(path, DATA).charge(1.0, 0.0, "a model", UNLIMITED)
         assert len(synced) == number
         assert synced[-1] == path.read_bytes()
         assert synced[-1].count(b"a model") == number
@@ -73,7 +73,7 @@ def test_a_charge_is_on_the_disk_before_anything_is_released(tmp_path: Path, mon
 
 def test_an_accountant_counts_what_others_spent(tmp_path: Path) -> None:
     def accountant() -> PrivacyAccountant:
-        return PrivacyAccountant(2.0, ledger=Ledger(tmp_path / "ledger", DATA))
+        return PrivacyAccountant(2.0, ledger=PrivacyLedger(tmp_path / "ledger", DATA))
 
     release = Release("weights", 1.0, 0.0, "laplace", 1.0, 1.0, ("everyone",), "the coordinator")
     first, second = accountant(), accountant()
@@ -96,7 +96,7 @@ def _spend(path: Path) -> int:
     done = 0
     for _ in range(EACH):
         try:
-            Ledger(path, DATA).charge(1.0, 0.0, "a model", (60.0, 1.0))
+            PrivacyLedger(path, DATA).charge(1.0, 0.0, "a model", (60.0, 1.0))
         except FederationError:
             continue
         done += 1
@@ -109,20 +109,20 @@ def test_runs_at_the_same_time_do_not_overspend_together(tmp_path: Path) -> None
     with multiprocessing.get_context("spawn").Pool(RUNS) as pool:
         done = pool.map(_spend, [path] * RUNS)
     assert sum(done) == 60
-    assert Ledger(path, DATA).spent().releases == 60
+    assert PrivacyLedger(path, DATA).spent().releases == 60
 
 
 def test_a_lock_that_is_never_given_up_is_no_wait_without_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger, "PATIENCE_S", 0.1)
-    held = Ledger(tmp_path / "ledger", DATA)
+    held = PrivacyLedger(tmp_path / "ledger", DATA)
     held.charge(1.0, 0.0, "a model", UNLIMITED)
     with (
         held._locked(os.O_RDONLY),
         pytest.raises(FederationError, match=r"locked by another process for 0\.1 s"),
     ):
-        Ledger(held.path, DATA).charge(1.0, 0.0, "a model", UNLIMITED)
+        PrivacyLedger(held.path, DATA).charge(1.0, 0.0, "a model", UNLIMITED)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_lock_that_is_never_given_up_is_no_wait_without_an_end(
     ],
 )
 def test_a_damaged_ledger_is_refused_and_left_as_it_is(damage: Any, line: int, tmp_path: Path) -> None:
-    kept = Ledger(tmp_path / "ledger", DATA)
+    kept = PrivacyLedger(tmp_path / "ledger", DATA)
     kept.charge(1.0, 0.0, "a model", UNLIMITED)
     kept.path.write_text(damage(kept.path.read_text()))
     before = kept.path.read_bytes()
@@ -149,16 +149,16 @@ def test_a_damaged_ledger_is_refused_and_left_as_it_is(damage: Any, line: int, t
 
 
 def test_a_ledger_of_other_data_is_refused(tmp_path: Path) -> None:
-    Ledger(tmp_path / "ledger", DATA).charge(1.0, 0.0, "a model", UNLIMITED)
+    PrivacyLedger(tmp_path / "ledger", DATA).charge(1.0, 0.0, "a model", UNLIMITED)
     for other, said in [
         (DataIdentity.of("citizens", "label", ["age", "sex"]), r"of the data set 'patients', and not of 'citizens'"),
         (DataIdentity.of("patients", "label", ["age"]), "of the data set 'patients' with other columns, and not of"),
         (DataIdentity.of("patients", "sex", ["age", "label"]), "with other columns"),
     ]:
         with pytest.raises(FederationError, match=said):
-            Ledger(tmp_path / "ledger", other).spent()
+            PrivacyLedger(tmp_path / "ledger", other).spent()
     with pytest.raises(FederationError, match="cannot be opened: No such file or directory; nothing is released"):
-        Ledger(tmp_path / "nowhere" / "ledger", DATA).charge(1.0, 0.0, "a model", UNLIMITED)
+        PrivacyLedger(tmp_path / "nowhere" / "ledger", DATA).charge(1.0, 0.0, "a model", UNLIMITED)
 
 
 # Runs.

@@ -18,7 +18,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.dp_erm import (
     ErmModel,
     ErmSettings,
@@ -40,7 +40,7 @@ from tests.tasks import partitions, public_task, table
 from tests.test_runs import run
 
 LOGISTIC, HUBER = Loss("logistic"), Loss("huber", 0.5)
-PUBLIC = Labelled(np.array([[4.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]), np.array([1.0, -1.0]))
+PUBLIC = LabeledRows(np.array([[4.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]), np.array([1.0, -1.0]))
 """Rows are divided by the length of the longer one."""
 
 
@@ -56,7 +56,7 @@ def test_losses_have_the_derivatives_that_the_proofs_need(loss: Loss) -> None:
     assert np.isfinite(np.concatenate(loss(np.array([-1e6, 1e6])))).all()
 
 
-def federated(settings: ErmSettings, private: Labelled, accountant: PrivacyAccountant | None = None) -> ErmModel:
+def federated(settings: ErmSettings, private: LabeledRows, accountant: PrivacyAccountant | None = None) -> ErmModel:
     task = public_task(PUBLIC, accountant)
     with drill(3, program="dp-erm", partitions=partitions(private, 3)) as federation:
         task.prepare(federation)

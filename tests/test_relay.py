@@ -23,11 +23,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedsvm.federation.errors import LaunchError
-from fedsvm.federation.relays.client import Conditions, Relays
+from fedsvm.federation.relays.client import LinkEffect, Relays
 from tests.conftest import ROOT, wait_until
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of other processes are Linux's")
-FREE = Conditions()
+FREE = LinkEffect()
 THERE, BACK = ("a", "b"), ("b", "a")
 LONG_S = 10.0
 
@@ -107,7 +107,7 @@ class Link:
 
 
 @contextlib.contextmanager
-def linked(there: Conditions = FREE, back: Conditions = FREE, seed: int = 7) -> Iterator[Link]:
+def linked(there: LinkEffect = FREE, back: LinkEffect = FREE, seed: int = 7) -> Iterator[Link]:
     with Relays(seed) as relays, listening() as server:
         address = relays.open({THERE: there, BACK: back})[THERE]
         relays.point("b", address_of(server))
@@ -170,7 +170,7 @@ def test_bytes_pass_both_ways_unchanged(link: Link) -> None:
 
 def test_megabytes_pass_both_ways_at_once() -> None:
     data, other = random.Random(1).randbytes(12 << 20), random.Random(2).randbytes(3 << 20)
-    with linked(Conditions(latency_ms=3), Conditions(latency_ms=1)) as link:
+    with linked(LinkEffect(latency_ms=3), LinkEffect(latency_ms=1)) as link:
         near, far = link.connect()
         with sending(near, data), sending(far, other):
             assert received(far, len(data)) == data
@@ -206,12 +206,12 @@ def test_any_chunks_arrive_unchanged_and_in_order(jittery: Link, sizes: list[int
 
 @pytest.fixture
 def jittery() -> Iterator[Link]:
-    with linked(Conditions(latency_ms=1, jitter_ms=2, bandwidth_mbit=2000), Conditions(jitter_ms=2)) as opened:
+    with linked(LinkEffect(latency_ms=1, jitter_ms=2, bandwidth_mbit=2000), LinkEffect(jitter_ms=2)) as opened:
         yield opened
 
 
 def test_the_end_of_one_direction_leaves_the_other_open() -> None:
-    with linked(Conditions(latency_ms=30)) as link:
+    with linked(LinkEffect(latency_ms=30)) as link:
         near, far = link.connect()
         near.sendall(b"last words")
         began = time.monotonic()
@@ -248,20 +248,20 @@ def test_connections_that_end_at_both_ends_at_once_do_no_harm(link: Link) -> Non
 
 
 def test_latency_is_what_was_asked_for() -> None:
-    with linked(Conditions(latency_ms=50)) as link:
+    with linked(LinkEffect(latency_ms=50)) as link:
         taken = one_way_ms(*link.connect())
     assert min(taken) >= 50
     assert min(taken) < 90
 
 
 def test_latency_is_not_rounded_to_milliseconds() -> None:
-    with linked(Conditions(latency_ms=20.2)) as link:
+    with linked(LinkEffect(latency_ms=20.2)) as link:
         taken = one_way_ms(*link.connect(), times=15)
     assert 20.2 <= min(taken) < 40
 
 
 def test_the_two_directions_have_conditions_of_their_own() -> None:
-    with linked(Conditions(latency_ms=5), Conditions(latency_ms=40)) as link:
+    with linked(LinkEffect(latency_ms=5), LinkEffect(latency_ms=40)) as link:
         near, far = link.connect()
         assert 5 <= min(one_way_ms(near, far)) < 25
         assert 40 <= min(one_way_ms(far, near)) < 60
@@ -270,14 +270,14 @@ def test_the_two_directions_have_conditions_of_their_own() -> None:
 def test_a_way_back_that_was_not_opened_is_free_of_conditions() -> None:
     with Relays(1) as relays, listening() as server:
         relays.point("b", address_of(server))
-        with dial(relays.open({THERE: Conditions(latency_ms=20)})[THERE]) as near, prepared(server.accept()[0]) as far:
+        with dial(relays.open({THERE: LinkEffect(latency_ms=20)})[THERE]) as near, prepared(server.accept()[0]) as far:
             assert min(one_way_ms(near, far)) >= 20
             assert min(one_way_ms(far, near)) < 10
 
 
 def test_bandwidth_limits_what_all_connections_of_a_link_share() -> None:
     data = bytes(500_000)
-    with linked(Conditions(bandwidth_mbit=20)) as link:
+    with linked(LinkEffect(bandwidth_mbit=20)) as link:
         (near, far), (other_near, other_far) = link.connect(), link.connect()
         began = time.monotonic()
         with sending(near, data), sending(other_near, data):
@@ -287,7 +287,7 @@ def test_bandwidth_limits_what_all_connections_of_a_link_share() -> None:
 
 
 def test_jitter_varies_the_latency_and_never_reorders() -> None:
-    with linked(Conditions(latency_ms=10, jitter_ms=10)) as link:
+    with linked(LinkEffect(latency_ms=10, jitter_ms=10)) as link:
         near, far = link.connect()
         taken = one_way_ms(near, far, times=20)
         for number in range(200):
@@ -303,7 +303,7 @@ def test_the_same_seed_gives_the_same_jitter() -> None:
     links: list[tuple[int, list[list[float]]]] = [(1, []), (1, []), (2, [])]
     for _ in range(4):
         for seed, looks in links:
-            with linked(Conditions(latency_ms=20, jitter_ms=20), seed=seed) as link:
+            with linked(LinkEffect(latency_ms=20, jitter_ms=20), seed=seed) as link:
                 looks.append(one_way_ms(*link.connect(), times=12))
         first, second, other = ([min(times) for times in zip(*looks, strict=True)] for _, looks in links)
         same, different = (
@@ -338,7 +338,7 @@ def test_a_silent_cut_holds_one_direction_until_it_heals(link: Link) -> None:
 
 def test_what_a_cut_held_goes_on_in_order_with_the_latency() -> None:
     data = random.Random(4).randbytes(9 << 20)
-    with linked(Conditions(latency_ms=60)) as link:
+    with linked(LinkEffect(latency_ms=60)) as link:
         near, far = link.connect()
         near.sendall(b"on its way")
         began = time.monotonic()
@@ -393,7 +393,7 @@ def test_a_reset_cut_resets_and_refuses_until_it_heals(link: Link) -> None:
 
 
 def test_a_delay_adds_to_the_latency_while_it_lasts() -> None:
-    with linked(Conditions(latency_ms=10)) as link:
+    with linked(LinkEffect(latency_ms=10)) as link:
         near, far = link.connect()
         number = link.relays.delay([THERE], extra_ms=50, for_s=0.2)
         assert 60 <= one_way_ms(near, far, times=1, size=30)[0] < 1000

@@ -328,7 +328,7 @@ def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:
 
 def test_a_diagonal_ends_within_its_plot() -> None:
     few = chart.Series("", [(0.05, 0.02), (0.8, 0.6)], chart.style(0))
-    drawn = chart.lines("", "", chart.Axis("x"), chart.Axis("y"), [few], has_diagonal=True)
+    drawn = chart.lines("", "", chart.ChartAxis("x"), chart.ChartAxis("y"), [few], has_diagonal=True)
     (line,) = re.findall(
         r'<line x1="([^"]*)" y1="([^"]*)" x2="([^"]*)" y2="([^"]*)" stroke="var\(--grey\)" stroke-d', drawn.svg
     )

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
-from fedsvm.scenarios.report.chart import Axis, boxes
+from fedsvm.scenarios.report.chart import ChartAxis, boxes
 from fedsvm.scenarios.reproduction import judge, measures, plan, provenance
-from fedsvm.scenarios.reproduction.chosen import Chosen
+from fedsvm.scenarios.reproduction.chosen import EntrySelection
 from fedsvm.scenarios.reproduction.entries import FOLDER, Claim, Entry, Paper, entries, papers, read
 from fedsvm.scenarios.reproduction.page import Reproduction
 from fedsvm.scenarios.reproduction.pictures import drawn
@@ -87,7 +87,7 @@ def wine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A folder of papers, and one where they were measured."""
     folder = tmp_path_factory.mktemp("papers")
     (folder / "a.toml").write_text(SMALL)
-    chosen = Chosen.of([], folder / "out", full=False, papers=folder)
+    chosen = EntrySelection.of([], folder / "out", full=False, papers=folder)
     assert chosen.reproduce(1)
     return folder, folder / "out"
 
@@ -103,7 +103,7 @@ def test_cells_of_one_content_share_a_run_and_a_second_time_nothing_runs(wine: t
     assert [path.name for path in (wine[1] / plan.RUNS).iterdir()] == [run.name]
     assert run.command.startswith("fedsvm run quickstart --set data.source=wine ")
     before = (run.folder(wine[1]) / "result.json").stat().st_mtime_ns
-    Chosen.of([], wine[1], full=False, papers=wine[0]).reproduce(1)
+    EntrySelection.of([], wine[1], full=False, papers=wine[0]).reproduce(1)
     assert (run.folder(wine[1]) / "result.json").stat().st_mtime_ns == before
 
 
@@ -212,7 +212,7 @@ def test_pictures_have_a_mark_for_what_is_measured_and_a_hollow_one_for_what_is_
 
 
 def test_a_box_is_of_quartiles_and_what_lies_far_out_is_a_mark() -> None:
-    chart = boxes("title", "caption", "x", Axis("y"), {"a": [1.0, 2.0, 3.0, 4.0, 90.0], "b": [5.0]})
+    chart = boxes("title", "caption", "x", ChartAxis("y"), {"a": [1.0, 2.0, 3.0, 4.0, 90.0], "b": [5.0]})
     assert "a: median 3, quartiles 2, and 4" in chart.body
     assert chart.body.count("data-mark") == 1
     assert "a: 90" in chart.body
@@ -237,7 +237,7 @@ def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, tempor
     assert process.wait(30) == 130
     process.stderr.close()
     wait_until(lambda: not site_processes(temporary_folder))
-    chosen = Chosen.of(["ours-sums"], tmp_path / "out", full=False)
+    chosen = EntrySelection.of(["ours-sums"], tmp_path / "out", full=False)
     runs = plan.needed(plan.cells(chosen.known["ours-sums"][1], full=False))
     finished = {run: _written_at(run, tmp_path / "out") for run in runs if plan.is_done(run, tmp_path / "out")}
     assert 1 <= len(finished) < 5
@@ -301,7 +301,7 @@ def test_a_run_that_cannot_be_started_is_a_failure_and_says_why(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.toml").write_text(SMALL.replace("data.positive=class_0", "data.positive=class_9"))
-    assert Chosen.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path).reproduce(1)
+    assert EntrySelection.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path).reproduce(1)
     assert re.search(r"failed: .*data\.positive.*class_9", capsys.readouterr().err)
     (found, _) = json.loads((tmp_path / "out" / "reproduction.json").read_text())["entries"][2]["cells"]
     assert found["verdict"] == "failed"
@@ -310,7 +310,7 @@ def test_a_run_that_cannot_be_started_is_a_failure_and_says_why(
 
 
 @pytest.fixture
-def of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chosen:
+def of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> EntrySelection:
     """An entry of a file, own.csv in FEDSVM_DATA's folder, whose runs have been carried out."""
     rows = "".join(f"{row},{row % 3},{'a' if row % 2 else 'b'}\n" for row in range(60))
     (tmp_path / "own.csv").write_text("one,two,label\n" + rows)
@@ -318,13 +318,13 @@ def of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chosen:
     (tmp_path / "a.toml").write_text(
         SMALL.replace("data.source=wine", "data.source=own").replace("data.positive=class_0", "data.positive=a")
     )
-    chosen = Chosen.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path)
+    chosen = EntrySelection.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path)
     chosen.reproduce(1)
     return chosen
 
 
 def test_a_data_file_that_has_changed_is_refused_and_another_state_of_the_code_is_told(
-    of_a_file: Chosen, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    of_a_file: EntrySelection, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = tmp_path / "out" / provenance.NAME
     made_with = json.loads(written.read_text())
@@ -352,7 +352,7 @@ def test_a_data_file_that_has_changed_is_refused_and_another_state_of_the_code_i
 
 
 def test_finished_runs_are_judged_where_their_file_is_gone_and_a_folder_that_is_none_is_refused(
-    of_a_file: Chosen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_a_file: EntrySelection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (tmp_path / "out" / "tables" / "a-3.csv").read_text()
     (tmp_path / "own.csv").unlink()
@@ -370,7 +370,7 @@ def test_a_page_of_the_other_mode_is_replaced_with_a_word(
     out = tmp_path / "out"
     shutil.copytree(wine[1], out)
     for full, said in ((False, False), (True, True), (True, False), (False, True)):
-        Chosen.of(["a-3"], out, full=full, papers=wine[0]).reproduce(1)
+        EntrySelection.of(["a-3"], out, full=full, papers=wine[0]).reproduce(1)
         assert ("the page there is of" in capsys.readouterr().err) == said
 
 
@@ -489,7 +489,7 @@ def invented(run: plan.PlannedRun, folder: Path, accuracy: float) -> None:
 
 def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count_once(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(DERIVED)
-    chosen = Chosen.of(["a-2"], tmp_path / "out", full=False, papers=tmp_path)
+    chosen = EntrySelection.of(["a-2"], tmp_path / "out", full=False, papers=tmp_path)
     paper, table = chosen.known["a-1"]
     before = judge.judge(paper, table, tmp_path / "out", full=False)
     assert {each.verdict for each in before.cells} == {"open"}
@@ -587,13 +587,13 @@ def test_a_file_that_is_wrong_is_said_where(old: str, new: str, said: str, tmp_p
 def test_a_scenario_that_is_wrong_is_said_with_its_cell(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(SMALL.replace("algorithm.landmarks=10", "federation.sights=3"))
     with pytest.raises(ScenarioError, match=r"a-1, one, ours: federation\.sights: unknown key"):
-        Chosen.of([], tmp_path / "out", full=False, papers=tmp_path).table()
+        EntrySelection.of([], tmp_path / "out", full=False, papers=tmp_path).table()
 
 
 def test_ids_are_taken_whole_or_by_their_beginning(tmp_path: Path) -> None:
-    assert Chosen.of(["lu-3.3"], tmp_path, full=False).ids == ["lu-3.3", "lu-3.3-printed"]
-    assert "que-fig-10" not in Chosen.of(["que-fig-1"], tmp_path, full=False).ids
-    assert len(Chosen.of([], tmp_path, full=False).ids) == len(entries())
+    assert EntrySelection.of(["lu-3.3"], tmp_path, full=False).ids == ["lu-3.3", "lu-3.3-printed"]
+    assert "que-fig-10" not in EntrySelection.of(["que-fig-1"], tmp_path, full=False).ids
+    assert len(EntrySelection.of([], tmp_path, full=False).ids) == len(entries())
     done = fedsvm("reproduce", "lu-3.33", "--out", tmp_path / "out", folder=tmp_path)
     assert done.returncode == 2
     assert "There is no entry 'lu-3.33'. Did you mean 'lu-3.3" in done.stderr

@@ -29,7 +29,7 @@ from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.run import resume, runner
-from fedsvm.scenarios.run.runner import Finished
+from fedsvm.scenarios.run.runner import FinishedRun
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
@@ -87,7 +87,7 @@ def scenario_of(case: str, folder: Path) -> tuple[str, ...]:
     return scenario, *changes
 
 
-def begin(folder: Path, name: str, *changes: str) -> Finished:
+def begin(folder: Path, name: str, *changes: str) -> FinishedRun:
     """A run that is written down, in a folder of its own."""
     scenario, base = spec.read(name, overrides=["compare.centralised=false", *changes])
     resume.require_replayable(scenario)
@@ -97,23 +97,23 @@ def begin(folder: Path, name: str, *changes: str) -> Finished:
         return completed(run(scenario, rows, folder, journal))
 
 
-def go_on(folder: Path) -> Finished:
+def go_on(folder: Path) -> FinishedRun:
     """The run in a folder, resumed to its end."""
     return completed(resumed(folder))
 
 
-def resumed(folder: Path) -> Finished:
+def resumed(folder: Path) -> FinishedRun:
     """The run in a folder, resumed."""
     with resume.resumed(folder) as (journal, scenario, base):
         rows = dataset.prepare(scenario, base)
         return run(scenario, rows, folder, journal)
 
 
-def run(scenario: Scenario, rows: FederatedDataset, folder: Path, journal: Journal) -> Finished:
+def run(scenario: Scenario, rows: FederatedDataset, folder: Path, journal: Journal) -> FinishedRun:
     return runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal, another_follows=True)
 
 
-def completed(finished: Finished) -> Finished:
+def completed(finished: FinishedRun) -> FinishedRun:
     assert finished.result.status == "completed", finished.result.error
     return finished
 

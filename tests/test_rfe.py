@@ -13,7 +13,7 @@ from fedsvm.algorithms.optimisation.cutting_plane import Bundle, Line, Penalty, 
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
-from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.selection.elimination import is_certain, lowest, removed_count
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.report.page import render
@@ -114,7 +114,7 @@ def test_cuts_that_survive_a_column_cost_a_third_of_new_ones(tmp_path: Path) -> 
         bundle = Bundle(len(left), 32, 1.0)
         start(oracle, [bundle])
         for tolerance in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7):
-            (found,) = improve(oracle, [bundle], Stopping(tolerance, 500), grid_search, done=bundle.iterations)
+            (found,) = improve(oracle, [bundle], StoppingRule(tolerance, 500), grid_search, done=bundle.iterations)
             if is_certain([found], lowest(np.abs(found.w), 1)):
                 break
         gone = left.pop(int(lowest(np.abs(found.w), 1)[0]))
@@ -150,7 +150,7 @@ def test_no_certain_step_departs_from_the_optimum() -> None:
             for tolerance in (1e-2, 1e-3, 1e-4, 1e-6):
                 bundle, oracle = Bundle(len(left), 32, 1.0), _Counting(train.rows[:, left], train.labels)
                 start(oracle, [bundle])
-                (found,) = improve(oracle, [bundle], Stopping(tolerance, 300), grid_search)
+                (found,) = improve(oracle, [bundle], StoppingRule(tolerance, 300), grid_search)
                 places = lowest(np.abs(found.w), 1)
                 if is_certain([found], places):
                     certain += 1
@@ -164,7 +164,7 @@ def test_a_bundle_loses_columns_and_takes_another_penalty() -> None:
     train, _ = standardised("wine")
     oracle, bundle = _Counting(train.rows, train.labels), Bundle(13, 32, 1.0)
     start(oracle, [bundle])
-    improve(oracle, [bundle], Stopping(1e-6, 300), grid_search)
+    improve(oracle, [bundle], StoppingRule(1e-6, 300), grid_search)
     kept = np.array([0, 3, 6, 9, 12])
     fewer = bundle.without(kept)
     svm = SVC(kernel="linear", C=1.0, tol=1e-8).fit(train.rows[:, kept], train.labels)

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import CutDifferences
 from fedsvm.algorithms.attacks.finite_domain import FiniteDomain
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import nystrom_map
@@ -35,7 +35,7 @@ from tests.test_runs import run
 from tests.views import WrittenDown, clustered, trained, two_classes
 
 
-def against(data: Labelled, view: RunView, *attacks: Attack, candidates: Labelled | None = None) -> PartyAudit:
+def against(data: LabeledRows, view: RunView, *attacks: Attack, candidates: LabeledRows | None = None) -> PartyAudit:
     """Return the results of attacks on a view of some rows."""
     return audited(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
 
@@ -77,11 +77,11 @@ def test_what_differences_of_cuts_claim_is_true(seed: int, groups: int, columns:
 
 def test_many_groups_give_rows_away_and_a_row_that_is_there_twice_twice() -> None:
     data = two_classes(60, 5, 3)
-    data = Labelled(np.vstack([data.rows, data.rows]), np.concatenate([data.labels, data.labels]))
+    data = LabeledRows(np.vstack([data.rows, data.rows]), np.concatenate([data.labels, data.labels]))
     written = WrittenDown()
     trained(written, data, landmarks=25, groups=24)
     (claim,) = CutDifferences()(written.view(), Prior())
-    assert isinstance(claim, Claim)
+    assert isinstance(claim, RowClaim)
     twice = Counter(Counter(map(bytes, np.round(claim.rows, 6))).values())
     assert twice[2] > 0
     found = against(data, written.view(), CutDifferences())
@@ -94,7 +94,7 @@ def test_folds_add_up_and_rows_of_one_are_used_in_the_others() -> None:
     alone, together = WrittenDown(), WrittenDown()
     for fold in range(3):
         held_out = np.arange(90) // 3 % 3 == fold
-        training = Labelled(data.rows[~held_out], data.labels[~held_out])
+        training = LabeledRows(data.rows[~held_out], data.labels[~held_out])
         if not fold:
             trained(alone, training, landmarks=20, groups=8, seed=fold)
         trained(together, training, landmarks=20, groups=8, seed=fold)
@@ -104,17 +104,17 @@ def test_folds_add_up_and_rows_of_one_are_used_in_the_others() -> None:
 
 
 @pytest.fixture(scope="module")
-def boards() -> tuple[Labelled, Labelled, RunView, RunView]:
+def boards() -> tuple[LabeledRows, LabeledRows, RunView, RunView]:
     """Some boards, all that there can be, and the coordinator's view and a site's of a training with one group."""
     rows, labels = (each[::2] for each in tic_tac_toe())
     chosen = np.random.default_rng(0).permutation(len(rows))[:300]
-    data, written = Labelled(rows[chosen], labels[chosen]), WrittenDown()
+    data, written = LabeledRows(rows[chosen], labels[chosen]), WrittenDown()
     trained(written, data, landmarks=120, groups=1, categories=[["b", "o", "x"]] * 9)
-    return data, Labelled(rows, labels), written.view(), written.view(coordinator=False)
+    return data, LabeledRows(rows, labels), written.view(), written.view(coordinator=False)
 
 
 def test_of_a_finite_domain_a_coordinator_counts_every_record(
-    boards: tuple[Labelled, Labelled, RunView, RunView],
+    boards: tuple[LabeledRows, LabeledRows, RunView, RunView],
 ) -> None:
     """With one group, the paper's algorithm, of which differences give nothing away."""
     data, candidates, coordinator, site = boards
@@ -124,19 +124,19 @@ def test_of_a_finite_domain_a_coordinator_counts_every_record(
     assert against(data, site, CutDifferences(), FiniteDomain(), candidates=candidates).recovered == 0
 
 
-def test_candidates_that_lack_records_are_found_out(boards: tuple[Labelled, Labelled, RunView, RunView]) -> None:
+def test_candidates_that_lack_records_are_found_out(boards: tuple[LabeledRows, LabeledRows, RunView, RunView]) -> None:
     """The attack's own check says that the cuts are not of these candidates."""
     data, candidates, coordinator, _ = boards
     held = {row.tobytes() for row in data.rows[:5]}
     kept = np.array([row.tobytes() not in held for row in candidates.rows])
-    lacking = Labelled(candidates.rows[kept], candidates.labels[kept])
+    lacking = LabeledRows(candidates.rows[kept], candidates.labels[kept])
     assert against(data, coordinator, FiniteDomain(), candidates=lacking).attacks[0].claimed == 0
 
 
 def test_without_a_list_all_combinations_of_few_categories_are_candidates() -> None:
     random = np.random.default_rng(5)
     codes, labels = random.integers(0, 3, size=(80, 3)), random.choice([-1.0, 1.0], size=80)
-    data = Labelled(np.hstack([np.eye(3)[column] for column in codes.T]), labels)
+    data = LabeledRows(np.hstack([np.eye(3)[column] for column in codes.T]), labels)
     written = WrittenDown()
     trained(written, data, landmarks=24, groups=1, categories=[["a", "b", "c"]] * 3)
     found = against(data, written.view(), FiniteDomain())
@@ -144,17 +144,17 @@ def test_without_a_list_all_combinations_of_few_categories_are_candidates() -> N
 
 
 def test_the_support_of_a_model_is_told_from_its_last_point(
-    boards: tuple[Labelled, Labelled, RunView, RunView],
+    boards: tuple[LabeledRows, LabeledRows, RunView, RunView],
 ) -> None:
     """By a site, which sees no sum at all, and its own rows are not among those that are ranked."""
     data, candidates, _, site = boards
-    ours, theirs = (Labelled(data.rows[part], data.labels[part]) for part in (slice(0, 60), slice(60, None)))
+    ours, theirs = (LabeledRows(data.rows[part], data.labels[part]) for part in (slice(0, 60), slice(60, None)))
     truth = GroundTruth({"site-4": ours, "site-1": theirs}, {}, candidates)
     (result,) = audited(site, [SupportRows(10.0)], truth, None).attacks
     assert result.auc is not None
     assert result.auc > 0.7
     (ranking,) = SupportRows(10.0)(site, Prior(own=ours, candidates=candidates))
-    assert isinstance(ranking, Ranking)
+    assert isinstance(ranking, CandidateScores)
     own = {row.tobytes() for row in ours.rows}
     assert not [row for row in ranking.candidates.rows if row.tobytes() in own]
 
@@ -181,7 +181,9 @@ def test_rows_from_clusters_and_from_cuts_add_up() -> None:
     assert both.recovered > max(attack.recovered for attack in both.attacks)
 
 
-def test_landmarks_that_are_records_are_told_from_means(boards: tuple[Labelled, Labelled, RunView, RunView]) -> None:
+def test_landmarks_that_are_records_are_told_from_means(
+    boards: tuple[LabeledRows, LabeledRows, RunView, RunView],
+) -> None:
     data, _, _, site = boards
     found = against(data, site, LandmarkCopies())
     assert found.false_claims == 0
@@ -198,9 +200,9 @@ def test_a_claim_that_is_not_true_counts_as_false() -> None:
 
         def __call__(self, view: RunView, prior: Prior):  # type: ignore[no-untyped-def]
             rows: FloatArray = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0], [9.0, 9.0]])
-            yield Claim(rows, np.array([1.0, 1.0, -1.0, np.nan]), 0.0)
+            yield RowClaim(rows, np.array([1.0, 1.0, -1.0, np.nan]), 0.0)
 
-    data = Labelled(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.ones(3))
+    data = LabeledRows(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.ones(3))
     (result,) = against(data, WrittenDown().view(), Boaster()).attacks
     assert result == AttackResult("boaster", 4, 1, 3, residual=0.0, max_error=0.0)
 

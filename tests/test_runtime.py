@@ -37,7 +37,7 @@ from fedsvm.federation.errors import (
 )
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.launcher import LocalLauncher
-from fedsvm.federation.relays.client import Conditions, Relays
+from fedsvm.federation.relays.client import LinkEffect, Relays
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport import wire
@@ -453,7 +453,7 @@ def test_a_connection_on_which_bytes_were_changed_is_closed_and_opened_again() -
     keys, other_keys = KeyPair.generate(), KeyPair.generate()
     with Relays(0) as relays, Endpoint("a", ANY_PORT, keys, 1) as a, Endpoint("b", ANY_PORT, other_keys, 1) as b:
         there, back = ("a", "b"), ("b", "a")
-        addresses = relays.open({there: Conditions(), back: Conditions()})
+        addresses = relays.open({there: LinkEffect(), back: LinkEffect()})
         relays.point("b", b.address)
         a.admit(Roster([Party("b", addresses[there], other_keys.public)]))
         b.admit(Roster([Party("a", addresses[back], keys.public)]))

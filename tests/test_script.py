@@ -18,8 +18,8 @@ from fedsvm.federation.site.program import NO_TERMS, SiteProgram, step, steps_of
 from fedsvm.federation.site.script import (
     END,
     MAX_REPEATS,
-    Place,
     Script,
+    ScriptPosition,
     any_order,
     either,
     maybe,
@@ -115,9 +115,9 @@ def test_steps_of_a_program_without_a_script_come_in_any_order() -> None:
 # Where a site is.
 
 
-def at(*steps: str, script: Script) -> Place:
+def at(*steps: str, script: Script) -> ScriptPosition:
     """Return where a site is after steps that each came once."""
-    place = Place(script)
+    place = ScriptPosition(script)
     for number, name in enumerate(steps, start=1):
         place.admit(name, name.encode(), ALL, number)
     return place
@@ -177,7 +177,7 @@ def test_a_stage_starts_again_when_the_order_after_it_failed() -> None:
 
 def test_a_site_moves_on_by_orders_that_it_missed_and_never_back() -> None:
     script = seq("a", stage("b", "c"), "d", "e")
-    place = Place(script)
+    place = ScriptPosition(script)
     place.miss([1, 2, 4, 5], ["a", "b", "b", "c"])
     place.admit_missed("a")
     place.admit_missed("b")
@@ -194,7 +194,7 @@ def test_a_site_moves_on_by_orders_that_it_missed_and_never_back() -> None:
 
 
 def test_a_site_that_missed_hundreds_of_rounds_moves_on_with_few_alternatives() -> None:
-    place, rounds = Place(stage("a", repeat("b", 1, 900), "c")), range(1, 800)
+    place, rounds = ScriptPosition(stage("a", repeat("b", 1, 900), "c")), range(1, 800)
     place.miss(rounds, ["a", *["b"] * 798])
     assert len(place._may) <= 2
     place.admit("b", b"b", ALL, 801)
@@ -227,7 +227,7 @@ def test_a_filter_by_mrmr_orders_as_many_products_as_columns_are_kept(size: obje
 
 
 def test_orders_that_could_not_have_been_missed_are_refused() -> None:
-    place = Place(seq("a", "b", "c"))
+    place = ScriptPosition(seq("a", "b", "c"))
     with pytest.raises(OrderRefused, match="step 'c' is out of place"):
         place.miss([1, 2], ["a", "c"])
     place.admit("a", b"", ALL, 1)
@@ -245,7 +245,7 @@ class Run:
 
     def __init__(self, script: Script, seed: int, faults: float) -> None:
         self.random, self.faults, self.script = random.Random(seed), faults, script
-        self.places = {f"site-{number}": Place(script) for number in range(6)}
+        self.places = {f"site-{number}": ScriptPosition(script) for number in range(6)}
         self.members = tuple(self.places)
         self.number = 0
         self.rounds: list[int] = []
@@ -289,7 +289,7 @@ class Run:
     def join(self, site: str, *, restarted: bool) -> None:
         """Let a site in, and tell it what it missed, and the others that it is there."""
         if restarted:
-            self.places[site] = Place(self.script)
+            self.places[site] = ScriptPosition(self.script)
         self.places[site].miss(self.rounds, self.steps)
         for name in self.state:
             self.places[site].admit_missed(name)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.hosts.hub import Call, HubEndpoint
+from fedsvm.federation.hosts.hub import Call, ListeningEndpoint
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from tests.hosts import NAMES, Hosts, Started, hosts
@@ -65,13 +65,13 @@ def test_a_site_asks_the_next_coordinator_if_one_ended_before_its_offer(tmp_path
         site = serving(there, "north", address)
         for _ in range(2):
             calls: list[Call] = []
-            with HubEndpoint(address, keys, admitted) as hub:
+            with ListeningEndpoint(address, keys, admitted) as hub:
                 hub.on_call = calls.append
                 wait_for_call(hub, calls)
             assert calls[0].join.name == "north", site.said
 
 
-def wait_for_call(hub: HubEndpoint, calls: list[Call]) -> None:
+def wait_for_call(hub: ListeningEndpoint, calls: list[Call]) -> None:
     """Serve until a site has asked to take part."""
     deadline = Deadline(60)
     while not calls:

@@ -34,13 +34,13 @@ from fedsvm.algorithms.data.classes import (
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.hybrid_svm import minimised, noise_of
-from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.predicted import Work
-from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
@@ -382,7 +382,7 @@ def test_a_row_of_label_0_is_in_no_sum() -> None:
     np.testing.assert_allclose(with_zeros.line(problem, line), without.line(problem, line))
     prices = np.where(apart == 0, 0.0, 2.0)
     one, other = (Problem.of(features, apart, prices), Problem.of(features[10:], labels[10:], 2.0))
-    found = [solve_pooled([each], Stopping(1e-9, 100))[0] for each in (one, other)]
+    found = [solve_pooled([each], StoppingRule(1e-9, 100))[0] for each in (one, other)]
     assert found[0].objective == pytest.approx(found[1].objective, rel=1e-8)
 
 
@@ -409,7 +409,7 @@ def test_at_the_first_point_all_problems_have_one_system() -> None:
     features, labels = np.random.default_rng(0).normal(size=(60, 5)), np.random.default_rng(1).integers(3, size=60)
     problems = [Problem.of(features, signs, 2.0) for signs in one_against_rest(labels.astype(float), 3)]
     origin = np.zeros(6)
-    matrices = [RowSums.of(each, Standing.at(each, 0, origin, origin)).matrix for each in problems]
+    matrices = [RowSums.of(each, DualState.at(each, 0, origin, origin)).matrix for each in problems]
     np.testing.assert_array_equal(matrices[1:], [matrices[0]] * 2)
 
 
@@ -720,7 +720,7 @@ def opposite_rows(classes: int) -> tuple[FloatArray, FloatArray]:
     """(K 2,) each: all classes' minimisers of one row, and of the row at the opposite point, of the same class."""
     point, labels = np.array([[math.sqrt(0.5), math.sqrt(0.5)]]), one_against_rest(np.zeros(1), classes)
     one, other = (
-        np.concatenate([minimised(at, signs, np.zeros(2), ONE_PRICE, Stopping(1e-12, 100)).w for signs in labels])
+        np.concatenate([minimised(at, signs, np.zeros(2), ONE_PRICE, StoppingRule(1e-12, 100)).w for signs in labels])
         for at in (point, -point)
     )
     return one, other

@@ -14,7 +14,7 @@ import pytest
 
 from fedsvm.federation.control import LogRecord
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.record import MAX_LOGGED, Logged
+from fedsvm.federation.record import MAX_LOGGED, LoggedMessage
 from fedsvm.federation.site.logs import MAX_RECORDS, RECORDS_PER_ROUND, LogForwarder
 from fedsvm.scenarios.report.page import write_report
 from tests.commands import FEDSVM
@@ -28,7 +28,7 @@ def texts(federation: Federation) -> list[str]:
 def test_a_record_comes_with_site_round_level_and_logger(caplog: pytest.LogCaptureFixture) -> None:
     with drill(3) as federation:
         federation.run("log", site="site-2", text="a column is constant")
-        expected = Logged("site-2", 1, "warning", "drill", "a column is constant, 0, <ndarray>")
+        expected = LoggedMessage("site-2", 1, "warning", "drill", "a column is constant, 0, <ndarray>")
         assert federation.record.logged == [expected]
         event = next(event for event in federation.record.log if event["event"] == "site_log")
         assert {**event, "at_s": 0} == {"event": "site_log", "at_s": 0, **vars(expected)}

@@ -18,7 +18,7 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
-from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.svm_admm import AdmmSettings, AdmmSite, Consensus, DualPoint, Residuals, local_model
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.sums.ring import RING
@@ -36,7 +36,7 @@ FEATURES = MAP(ROWS.rows)
 def closest(features: FloatArray, labels: FloatArray, centre: FloatArray, rho: float) -> FloatArray:
     """The same as `local_model`, by the interior point, whose certificate says how exact it is."""
     rows = np.column_stack([features, np.ones(len(features))])
-    (found,) = solve_pooled([Problem.of(rows, labels, 1 / rho, prior=centre, lever=0.0)], Stopping(1e-13, 200))
+    (found,) = solve_pooled([Problem.of(rows, labels, 1 / rho, prior=centre, lever=0.0)], StoppingRule(1e-13, 200))
     return centre + found.w
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.sweep.charts import Plot, draw, draw_curves
-from fedsvm.scenarios.sweep.grid import Axis, Point, Sweep, default_plots, read_plot
+from fedsvm.scenarios.sweep.grid import Point, Sweep, SweepAxis, default_plots, read_plot
 from fedsvm.scenarios.sweep.worker import Workers
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import site_processes, wait_until
@@ -27,7 +27,7 @@ PLOTS = ["payload_bytes:federation.sites:protocol.sum", "gap:round:protocol.sum"
 
 
 def grid(folder: Path, *axes: str, changes: tuple[str, ...] = SMALL) -> Sweep:
-    return Sweep("quickstart", changes, tuple(Axis.read(axis) for axis in axes), folder)
+    return Sweep("quickstart", changes, tuple(SweepAxis.read(axis) for axis in axes), folder)
 
 
 @pytest.mark.long
@@ -98,13 +98,13 @@ def test_a_run_that_fails_is_a_row_and_is_run_again(tmp_path: Path) -> None:
     ],
 )
 def test_values_are_separated_by_commas_outside_of_brackets(text: str, values: tuple[str, ...]) -> None:
-    assert Axis.read(text).values == values
+    assert SweepAxis.read(text).values == values
 
 
 @pytest.mark.parametrize("text", ["protocol.sum", "=a,b", "seed=", "seed=1,,2"])
 def test_what_varies_nothing_is_refused(text: str) -> None:
     with pytest.raises(ScenarioError, match="write it as key"):
-        Axis.read(text)
+        SweepAxis.read(text)
 
 
 def test_every_point_is_checked_before_the_first_starts(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_folder_is_of_one_scenario_and_a_grid_has_no_point_twice(tmp_path: Pat
 
 
 def test_a_plot_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    axes, measures = (Axis.read("seed=1,2"),), grid(tmp_path, "seed=1,2").measures
+    axes, measures = (SweepAxis.read("seed=1,2"),), grid(tmp_path, "seed=1,2").measures
     assert read_plot("landmarks:seed", axes, measures) == Plot("landmarks", "seed", None)
     assert read_plot("gap:seed", axes, measures) == Plot("gap", "seed", None)
     assert read_plot("gap:round:seed", axes, measures) == Plot("gap", "round", "seed")
@@ -203,7 +203,7 @@ def test_curves_of_runs_that_differ_can_be_told_apart() -> None:
 
 
 def test_by_default_numbers_go_across_and_seeds_are_spread() -> None:
-    axes = [Axis.read(text) for text in ("protocol.sum=plain,ring", "seed=1,2", "federation.sites=3,5")]
+    axes = [SweepAxis.read(text) for text in ("protocol.sum=plain,ring", "seed=1,2", "federation.sites=3,5")]
     assert {(plot.axis, plot.group) for plot in default_plots(axes)} == {("federation.sites", "protocol.sum")}
     assert {(plot.axis, plot.group) for plot in default_plots(axes[1:2])} == {("seed", None)}
 
@@ -219,7 +219,7 @@ def test_an_error_that_nobody_foresaw_is_told_and_the_worker_goes_on(tmp_path: P
 def test_what_a_run_that_failed_says_is_told(tmp_path: Path) -> None:
     told: dict[str, str] = {}
     changes = ("federation.round_timeout_s=0.001",)  # of the dozens of rounds one takes longer on any machine
-    sweep = Sweep("quickstart", changes, (Axis.read("algorithm.C=1.0"),), tmp_path)
+    sweep = Sweep("quickstart", changes, (SweepAxis.read("algorithm.C=1.0"),), tmp_path)
     sweep.prepare()
     sweep.run(1, lambda point, said: told.update({point.name: said}))
     ((_, said),) = told.items()

@@ -11,7 +11,7 @@ import pytest
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.federation.assemble import local_federation
-from fedsvm.federation.hosts.lobby import Guest
+from fedsvm.federation.hosts.lobby import JoinedSite
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.transport.keys import Party
 from fedsvm.scenarios.hosts import asking
@@ -30,7 +30,7 @@ def rows_at_hosts(folder: Path, *changes: str) -> tuple[RowsAtHosts, dict[str, P
     scenario = asking.read(folder / "hospitals.toml", changes, NAMES)
     source, terms = RowsAtHosts(scenario), terms_of(scenario)
     held = {name: hold(name, str(folder / f"{name}.csv"), terms) for name in NAMES}
-    source.describe([Guest(Party(name, "", None), each.columns) for name, each in held.items()])
+    source.describe([JoinedSite(Party(name, "", None), each.columns) for name, each in held.items()])
     order = [*source.schema.numeric, *source.schema.categorical]
     return source, {name: each.partition(order) for name, each in held.items()}
 

@@ -25,9 +25,9 @@ from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.federation.transport.wire import Message
 from fedsvm.federation.visits.coordinator import visited
-from fedsvm.federation.visits.diary import OVER, Diary
-from fedsvm.federation.visits.endpoint import Arrived, Left
-from fedsvm.federation.visits.visit import Visitor, agreement_of
+from fedsvm.federation.visits.diary import OVER, SiteStore
+from fedsvm.federation.visits.endpoint import Departure, StoredArrival
+from fedsvm.federation.visits.visit import OfflineSite, agreement_of
 from fedsvm.protocols.sums.registry import SUMS
 
 RUN = b"visits!!"
@@ -42,7 +42,7 @@ class Store:
     """The store of a hub in memory: what sites said, in order, and what each is told, by round and place."""
 
     folder: Path
-    said: list[tuple[str, bytes] | Left] = field(default_factory=list)
+    said: list[tuple[str, bytes] | Departure] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SITES, 0))
     told: dict[str, dict[tuple[int, int], bytes]] = field(default_factory=lambda: {site: {} for site in SITES})
     visits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SITES, 0))
@@ -63,12 +63,12 @@ class Store:
                 journal.begin({})
             last = journal.last_round
 
-            def arrivals() -> Iterator[Arrived | Left]:
+            def arrivals() -> Iterator[StoredArrival | Departure]:
                 for each in self.said:
-                    if isinstance(each, Left):
+                    if isinstance(each, Departure):
                         yield each
                     elif (message := wire.decode(each[1])).round in (0, *range(last + 1, last + 1000)):
-                        yield Arrived(each[0], message)
+                        yield StoredArrival(each[0], message)
 
             def store(site: str, number: int, place: int, message: Message) -> None:
                 known = self.told[site].setdefault((number, place), message.frame)
@@ -87,14 +87,14 @@ class Store:
     def visit(self, site: str, partition: Partition, most: int | None = None) -> bool:
         """One visit of a site, which ends after it sent `most` messages, as if it were killed."""
         self.visits[site] += 1
-        with Diary(self.folder / f"{site}.diary", b"k" * 32) as diary:
+        with SiteStore(self.folder / f"{site}.diary", b"k" * 32) as diary:
             if not diary.facts:
                 diary.note({"secret": self.secret(site), "run": RUN})
             for number in range(self.counts[site], len(diary.said)):
                 self.hear(site, number, diary.said[number])
             settings = asdict(DppSettings(kernel="linear", C=2.0))
             terms = Terms("dpp-svm", settings, SUM.name, dict(SUM.options), 2, needs_pairwise_keys=True)
-            visitor = Visitor(
+            visitor = OfflineSite(
                 site,
                 site.encode().ljust(32),
                 INSTALLATION,
@@ -192,18 +192,18 @@ def test_who_would_say_something_else_than_before_says_nothing(tmp_path: Path) -
 
 def test_a_diary_is_read_by_its_key_alone_and_by_one_visit_at_a_time(tmp_path: Path) -> None:
     keys = KeyPair.generate()
-    with Diary(tmp_path / "a.diary", keys.secret) as diary:
+    with SiteStore(tmp_path / "a.diary", keys.secret) as diary:
         diary.note({"run": RUN})
         with pytest.raises(FederationError, match="Another visit is under way"):
-            Diary(tmp_path / "a.diary", keys.secret)
+            SiteStore(tmp_path / "a.diary", keys.secret)
     assert RUN not in (tmp_path / "a.diary").read_bytes()
     with pytest.raises(FederationError, match="sealed with another key"):
-        Diary(tmp_path / "a.diary", bytes(32))
+        SiteStore(tmp_path / "a.diary", bytes(32))
     with (tmp_path / "a.diary").open("ab") as file:
         file.write(b"\x40cut short")
-    with Diary(tmp_path / "a.diary", keys.secret) as diary:
+    with SiteStore(tmp_path / "a.diary", keys.secret) as diary:
         assert diary.facts == {"run": RUN}
         diary.close_for_good({OVER: True})
     assert [path.name for path in tmp_path.iterdir()] == ["a.diary"]
-    with Diary(tmp_path / "a.diary", keys.secret) as diary:
+    with SiteStore(tmp_path / "a.diary", keys.secret) as diary:
         assert diary.facts == {OVER: True}

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Prior, Ranking
+from fedsvm.algorithms.attacks.contract import CandidateScores, Prior
 from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
-from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.voting_ensemble import EnsembleModel, votes
 from fedsvm.federation.errors import FederationError
 from tests.commands import fedsvm
@@ -110,16 +110,16 @@ def test_models_that_sites_keep_are_asked_for() -> None:
 def test_a_sites_own_model_tells_members_from_others() -> None:
     """Candidates at the margin of one model of 60 rows in 80 features: all who have a part are members."""
     candidates = table(120, seed=4)
-    there = Labelled(candidates.rows[:60], candidates.labels[:60])
+    there = LabeledRows(candidates.rows[:60], candidates.labels[:60])
     written, feature_map = WrittenDown(), FourierMap.drawn(0.3, 40, len(NAMES), seed=1)
     written.add("receive_map", **feature_map.to_fields())
     rows = scaled(written, there.rows, [])
     written.add("receive_map", **feature_map.to_fields())
-    (found,) = solve_pooled([Problem.of(feature_map(rows), there.labels, 1.0)], Stopping(1e-8, 100))
+    (found,) = solve_pooled([Problem.of(feature_map(rows), there.labels, 1.0)], StoppingRule(1e-8, 100))
     taken = np.append(found.w, [found.b, 1.0])
     written.add("model_table", np.stack([np.zeros_like(taken), taken]))
     (ranking,) = SiteSupportRows(1.0)(written.view(), Prior(candidates=candidates))
-    assert isinstance(ranking, Ranking)
+    assert isinstance(ranking, CandidateScores)
     member = (ranking.candidates.rows[:, None] == there.rows).all(axis=2).any(axis=1)
     assert member.any()
     assert not member.all()

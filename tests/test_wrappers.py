@@ -12,7 +12,7 @@ import pytest
 from sklearn.svm import SVC
 
 from fedsvm.algorithms.data.classes import members
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.selection import filters
@@ -21,7 +21,7 @@ from fedsvm.algorithms.selection.held_out import removal_of
 from fedsvm.algorithms.selection.subsets import Subset
 from fedsvm.algorithms.selection.support_sums import SupportSums
 from fedsvm.algorithms.selection.training import SubsetTraining
-from fedsvm.algorithms.voted_wrappers import Lists, SupportSite, VotedSettings
+from fedsvm.algorithms.voted_wrappers import CriterionScores, SupportSite, VotedSettings
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.program import SiteProgram
 from fedsvm.scenarios.report.page import render
@@ -192,7 +192,7 @@ def test_support_sums_are_released_where_three_rows_have_changed(tmp_path: Path)
 
 def test_a_score_without_bound_makes_others_no_ties() -> None:
     """Of support rows that are all alike within their classes in one column, t is infinite there."""
-    lists = Lists({"svm-t": np.array([0.3, np.inf, 0.1, 0.1 + 1e-12])})
+    lists = CriterionScores({"svm-t": np.array([0.3, np.inf, 0.1, 0.1 + 1e-12])})
     assert lists.order("svm-t").tolist() == [3, 2, 0, 1]
 
 
@@ -295,7 +295,7 @@ def test_a_gap_that_does_not_tell_support_rows_is_refused(tmp_path: Path) -> Non
 
 
 def support_federation(
-    train: Labelled, names: list[str], losses: dict[tuple[str, int], Loss] | None = None
+    train: LabeledRows, names: list[str], losses: dict[tuple[str, int], Loss] | None = None
 ) -> InProcessFederation:
     """Three sites with scaled rows."""
     programs: dict[str, SiteProgram] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features import k_means
 from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
@@ -17,11 +17,11 @@ from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, solve
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
-from fedsvm.algorithms.optimisation.interior_point import LocalPath, RoundSums, Terms
+from fedsvm.algorithms.optimisation.interior_point import LocalPath, NewtonRequest, RoundSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
-from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.contract import uniform_residues
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
@@ -78,7 +78,7 @@ def scaled(written: WrittenDown, rows: FloatArray, categories: list[list[str]]) 
 
 def trained(
     written: WrittenDown,
-    data: Labelled,
+    data: LabeledRows,
     *,
     landmarks: int,
     groups: int,
@@ -100,7 +100,7 @@ def trained(
         dimensions=feature_map.dimensions,
         groups=groups,
         C=C,
-        stopping=Stopping(1e-3, 100),
+        stopping=StoppingRule(1e-3, 100),
         search=grid_search,
         on_iteration=lambda iteration, solutions: None,
     )
@@ -117,7 +117,7 @@ class _BlindPath(LocalPath):
         written.add("begin_path", **_begun(problem), masking=masking)
         written.add("share_path", heard=(np.hstack([self.seed, np.zeros((1, 5), np.uint64)]),), holders=list(HONEST))
 
-    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         (each,), rows = terms, self.extent().rows
         step = each.step if self.mask is None else self.mask.around.T @ each.step
         opened = self.opened(iteration, replace(each, step=step))
@@ -146,7 +146,7 @@ def _begun(problem: Problem) -> dict[str, Any]:
 
 def walked(
     written: WrittenDown,
-    data: Labelled,
+    data: LabeledRows,
     *,
     landmarks: int,
     masking: Masking = "congruence",
@@ -167,7 +167,7 @@ def walked(
         problems=1,
         dimensions=feature_map.dimensions + 1,
         intercept=True,
-        stopping=Stopping(tolerance, 100),
+        stopping=StoppingRule(tolerance, 100),
         settle=lambda outcomes: False,
         step_noise=step_noise,
     )
@@ -186,8 +186,8 @@ def clustered(written: WrittenDown, data: FloatArray, *, clusters: int, seed: in
         written.add("cluster_sums", sums, number=plan.number, slots=plan.slots)
 
 
-def two_classes(rows: int, columns: int, seed: int) -> Labelled:
+def two_classes(rows: int, columns: int, seed: int) -> LabeledRows:
     """Rows of two classes that overlap."""
     random = np.random.default_rng(seed)
     labels = np.where(np.arange(rows) % 3 == 0, -1.0, 1.0)
-    return Labelled(random.normal(size=(rows, columns)) * 5 + 3 * labels[:, None] + 40, labels)
+    return LabeledRows(random.normal(size=(rows, columns)) * 5 + 3 * labels[:, None] + 40, labels)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
@@ -26,7 +26,7 @@ from fedsvm.algorithms.attacks.finite_domain import (
     least_squares,
 )
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.random_bins import RandomBins, to_matrix, values
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -41,7 +41,7 @@ class BinSums(Attack):
     name = "sums of bins"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every training separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
@@ -60,10 +60,10 @@ class BinSums(Attack):
                     counts.take(candidates.rows[rows], candidates.labels[rows], resolution)
                     residual = max(residual, solved.residual)
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)
 
 
-def _alike(places: IntArray, candidates: Labelled) -> BoolArray:
+def _alike(places: IntArray, candidates: LabeledRows) -> BoolArray:
     """Return (n,) the candidates in the same bins as others with their label, which no sum distinguishes."""
     _, groups = np.unique(np.column_stack([places, candidates.labels]), axis=0, return_inverse=True)
     _, rows = np.unique(candidates.rows, axis=0, return_inverse=True)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 
@@ -64,7 +64,7 @@ class OnChosenColumns(Attack):
         self.name = attack.name  # type: ignore[misc]  # what a result calls it is the wrapped one's
         self.is_of_problems = attack.is_of_problems  # type: ignore[misc]
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack each fold separately, in the columns that it kept. Rows found in one are unknown in the next."""
         for rounds in between_scalings(view):
             kept = [place for place, each in enumerate(rounds) if each.step == "keep_columns"]
@@ -76,14 +76,14 @@ class OnChosenColumns(Attack):
             narrow = {**scaling, "offset": scaling["offset"][columns], "scale": scaling["scale"][columns]}
             part = replace(view, rounds=(replace(rounds[0], parameters=narrow), *rounds[kept[-1] + 1 :]))
             for outcome in self._attack(part, _narrowed(prior, columns)):
-                if isinstance(outcome, Ranking):
+                if isinstance(outcome, CandidateScores):
                     continue  # candidates that agree in the kept columns are one to it
                 yield replace(outcome, rows=spread(outcome.rows, columns, width))
 
 
 def _narrowed(prior: Prior, columns: IntArray) -> Prior:
-    def cut(rows: Labelled | None) -> Labelled | None:
-        return None if rows is None else Labelled(rows.rows[:, columns], rows.labels)
+    def cut(rows: LabeledRows | None) -> LabeledRows | None:
+        return None if rows is None else LabeledRows(rows.rows[:, columns], rows.labels)
 
     return replace(prior, own=cut(prior.own), candidates=cut(prior.candidates), found=None)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.features import k_means
@@ -29,7 +29,7 @@ class ClusterRounds(Attack):
 
     name = "rounds of k-means"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every clustering separately; folds and repetitions add up."""
         counts: RowCounts | None = None
         residual = 0.0
@@ -41,7 +41,7 @@ class ClusterRounds(Attack):
                 counts.take(epoch.unscaled(rows), np.full(len(rows), np.nan), SAME_WITHIN * epoch.scale.scale)
                 residual = max(residual, float(np.abs(rows - on_grid(rows)).max(initial=0.0)))
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)
 
 
 def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterMoments]]:
@@ -53,7 +53,7 @@ def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterMoments]]:
     found: list[list[ClusterMoments]] = []
     total: FloatArray | None = None
     for plan, opened in zip(epoch.of("take_centres"), epoch.of("cluster_sums"), strict=False):
-        round_ = k_means.Round(**plan.parameters["plan"])
+        round_ = k_means.ClusterRound(**plan.parameters["plan"])
         if round_.number == 0:
             found.append([])
             centres = np.zeros((1, epoch.columns))

@@ -3,9 +3,9 @@
 An attack reads what a coalition has (`RunView`) and what it knew before (`Prior`), and nothing else: no site's rows but
 its own members'. What it gives is one of two things:
 
-- a `Claim`: rows that it says are in the training data, each of which passed a check of its own, such as that sums
+- a `RowClaim`: rows that it says are in the training data, each of which passed a check of its own, such as that sums
   computed again from the rows are those that were seen. A claim that is not true is a false claim, and the attack's;
-- a `Ranking`: of rows that the coalition can imagine, which are likelier to be in the training data.
+- a `CandidateScores`: of rows that the coalition can imagine, which are likelier to be in the training data.
 
 Rows are in the columns as sites encode them (numeric ones, then a 0/1 column for each value of a categorical one), not
 scaled, since the scale is another in each fold. How much of it is true only a simulation can say; see
@@ -21,7 +21,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
 
@@ -52,7 +52,7 @@ class KnownRecords:
 
 
 @dataclass(frozen=True)
-class Posed:
+class BinaryTask:
     """One of several binary problems: its number, and the label that rows of each class have in it.
 
     signs: (K,) of +1, -1, and 0 of a class that is not part of it.
@@ -61,11 +61,11 @@ class Posed:
     number: int
     signs: FloatArray
 
-    def of(self, rows: Labelled) -> Labelled:
+    def of(self, rows: LabeledRows) -> LabeledRows:
         """Return rows with class numbers, or NaN, with their labels in this problem."""
         unknown = np.isnan(rows.labels)
         labels = np.where(unknown, np.nan, self.signs[np.where(unknown, 0, rows.labels).astype(np.int64)])
-        return Labelled(rows.rows[labels != 0], labels[labels != 0])
+        return LabeledRows(rows.rows[labels != 0], labels[labels != 0])
 
     def class_of(self, label: float, otherwise: int) -> int:
         """Return the only class whose rows have this label; `otherwise` if there are several, or it is unknown."""
@@ -78,7 +78,7 @@ class Posed:
         return float(each[self.signs < 0].mean()), float(each[self.signs > 0].mean())
 
 
-TWO_CLASSES = Posed(0, np.array([-1.0, 1.0]))
+TWO_CLASSES = BinaryTask(0, np.array([-1.0, 1.0]))
 """The problem of the second class against the first, which is the only one of two."""
 
 
@@ -90,41 +90,41 @@ class Prior:
 
     Parameters
     ----------
-    own : Labelled, optional
+    own : LabeledRows, optional
         The rows of its own sites.
-    candidates : Labelled, optional
+    candidates : LabeledRows, optional
         All records that there can be, or that it has reason to think of. Without it, an attack may take all
         combinations of categories.
-    found : Labelled, optional
+    found : LabeledRows, optional
         Rows that attacks before this one recovered; a label that is not known is nan.
     known_records : KnownRecords, optional
         Of vertical partitions.
     classes : int
         How many there are.
-    posed : Posed
+    posed : BinaryTask
         The binary problem that is attacked.
     """
 
-    own: Labelled | None = None
-    candidates: Labelled | None = None
-    found: Labelled | None = None
+    own: LabeledRows | None = None
+    candidates: LabeledRows | None = None
+    found: LabeledRows | None = None
     known_records: KnownRecords | None = None
     classes: int = 2
-    posed: Posed = TWO_CLASSES
+    posed: BinaryTask = TWO_CLASSES
 
-    def of_problem(self, posed: Posed) -> Prior:
+    def of_problem(self, posed: BinaryTask) -> Prior:
         """Return the knowledge for an attack on one of several problems."""
         own, candidates, found = (
             None if rows is None else posed.of(rows) for rows in (self.own, self.candidates, self.found)
         )
         return replace(self, own=own, candidates=candidates, found=found, posed=posed)
 
-    def with_found(self, claim: Claim) -> Prior:
+    def with_found(self, claim: RowClaim) -> Prior:
         """Return the knowledge extended by a claim."""
         if self.found is None:
-            return replace(self, found=Labelled(claim.rows, claim.labels))
+            return replace(self, found=LabeledRows(claim.rows, claim.labels))
         rows = np.vstack([self.found.rows, claim.rows])
-        return replace(self, found=Labelled(rows, np.concatenate([self.found.labels, claim.labels])))
+        return replace(self, found=LabeledRows(rows, np.concatenate([self.found.labels, claim.labels])))
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class AlignedRecords:
 
 
 @dataclass(frozen=True)
-class Claim:
+class RowClaim:
     """Rows of the training data, as an attack has them.
 
     Parameters
@@ -165,10 +165,10 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Ranking:
+class CandidateScores:
     """Candidates (n, p) with labels (n,), and scores (n,): the higher, the likelier they are in the training data."""
 
-    candidates: Labelled
+    candidates: LabeledRows
     scores: FloatArray
 
 
@@ -190,5 +190,5 @@ class Attack(ABC):
     uses_found: ClassVar[bool] = False
 
     @abstractmethod
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Yield what the view reveals; nothing if the view does not contain the target of the attack."""

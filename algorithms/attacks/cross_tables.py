@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.federation.arrays import FloatArray
@@ -26,7 +26,7 @@ class CrossTables(Attack):
 
     name = "cross tables"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the tree of each fold, at all its nodes."""
         counts: RowCounts | None = None
         for epoch in epochs(view):
@@ -42,7 +42,7 @@ class CrossTables(Attack):
                     of_kinds = np.repeat(labels, [len(rows) for rows in alike])
                     counts.take(np.vstack(alike), of_kinds, np.full(epoch.columns, SAME_WITHIN))
         if counts is not None:
-            yield Claim(*counts.repeated, residual=0.0)
+            yield RowClaim(*counts.repeated, residual=0.0)
 
 
 def _bins_of_0_and_1(epoch: Epoch) -> tuple[FloatArray, FloatArray]:

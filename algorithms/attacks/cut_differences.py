@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, BinaryTask, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.optimisation.cutting_plane import Points
 from fedsvm.algorithms.optimisation.hinge_sums import cuts_at_zero
@@ -50,7 +50,7 @@ class GroupedCuts:
     sums: FloatArray
 
 
-def series(rounds: Sequence[RoundView], posed: Posed) -> list[GroupedCuts]:
+def series(rounds: Sequence[RoundView], posed: BinaryTask) -> list[GroupedCuts]:
     """Return the cuts of a problem in some rounds, grouped by rows.
 
     Sums of each class are those at 0, on either side.
@@ -75,7 +75,7 @@ def series(rounds: Sequence[RoundView], posed: Posed) -> list[GroupedCuts]:
 
 
 @dataclass(frozen=True)
-class Singles:
+class SingleRows:
     """Single rows among differences: features (k, m), labels (k,), and rows (k, p), scaled.
 
     residuals: (k,) by how much features computed again from the rows differ from those that were seen.
@@ -86,18 +86,18 @@ class Singles:
     rows: FloatArray
     residuals: FloatArray
 
-    def __getitem__(self, which: IntArray) -> Singles:
-        return Singles(self.features[which], self.labels[which], self.rows[which], self.residuals[which])
+    def __getitem__(self, which: IntArray) -> SingleRows:
+        return SingleRows(self.features[which], self.labels[which], self.rows[which], self.residuals[which])
 
-    def __add__(self, other: Singles) -> Singles:
-        return Singles(
+    def __add__(self, other: SingleRows) -> SingleRows:
+        return SingleRows(
             np.vstack([self.features, other.features]),
             np.concatenate([self.labels, other.labels]),
             np.vstack([self.rows, other.rows]),
             np.concatenate([self.residuals, other.residuals]),
         )
 
-    def distinct(self) -> Singles:
+    def distinct(self) -> SingleRows:
         """Return each row once."""
         new: list[int] = []
         for place, (row, label) in enumerate(zip(self.rows, self.labels, strict=True)):
@@ -123,7 +123,7 @@ class Combinations:
         return Combinations(self.left[which], plus, minus)
 
 
-def single_rows(points: Points, combinations: Combinations, features: NystromInverse) -> Singles:
+def single_rows(points: Points, combinations: Combinations, features: NystromInverse) -> SingleRows:
     """Return the rows of those combinations of a group's cuts that are a single row; each row once.
 
     Of one row's are those whose features are a row's, and whose row is active, by the points, in just the cuts that it
@@ -145,7 +145,7 @@ def single_rows(points: Points, combinations: Combinations, features: NystromInv
     times = times - sum((active[cut, rows] for cut in combinations.minus), start=np.zeros(len(rows)))
     right = times == m[found.of]
     which = found.of[right]
-    return Singles(of_row[which], labels[which], found.rows[right], found.residuals[right]).distinct()
+    return SingleRows(of_row[which], labels[which], found.rows[right], found.residuals[right]).distinct()
 
 
 def distinct(rows: FloatArray) -> IntArray:
@@ -190,7 +190,7 @@ class KnownRows:
     labels: FloatArray
 
     @classmethod
-    def of(cls, known: Labelled, epoch: Epoch, features: NystromInverse) -> KnownRows:
+    def of(cls, known: LabeledRows, epoch: Epoch, features: NystromInverse) -> KnownRows:
         """Return known rows from unscaled ones. A row with unknown label (NaN) is tried with both labels."""
         mapped = features(epoch.scale(known.rows))
         unknown = np.isnan(known.labels)
@@ -228,7 +228,7 @@ class CutDifferences(Attack):
     name = "differences of cuts"
     is_of_problems = uses_found = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every series of cuts separately. Results of folds and repetitions over the same rows add up.
 
         Rows that are known from others are then tried in all series: of differences of two they leave single rows.
@@ -246,13 +246,13 @@ class CutDifferences(Attack):
                     counts.take(epoch.unscaled(found.rows), found.labels, resolution)
                     residual = max(residual, float(found.residuals.max(initial=0.0)))
             known = counts.repeated
-        yield Claim(*counts.repeated, residual)
+        yield RowClaim(*counts.repeated, residual)
 
 
-def peel(cuts: GroupedCuts, features: NystromInverse, known: KnownRows | None = None) -> Singles:
+def peel(cuts: GroupedCuts, features: NystromInverse, known: KnownRows | None = None) -> SingleRows:
     """Return all rows that follow from a series of cuts; a row that occurs twice is returned twice."""
     nothing = cuts.points.b[:0]
-    found = Singles(cuts.points.w[:0], nothing, features.landmarks[:0], nothing)
+    found = SingleRows(cuts.points.w[:0], nothing, features.landmarks[:0], nothing)
     for group in range(cuts.sums.shape[1]):
         rest = cuts.sums[:, group].copy()
         while len((new := _peeled(cuts.points, rest, features, known)).labels):
@@ -260,7 +260,7 @@ def peel(cuts: GroupedCuts, features: NystromInverse, known: KnownRows | None = 
     return found
 
 
-def _peeled(points: Points, rest: FloatArray, inverse: NystromInverse, known: KnownRows | None) -> Singles:
+def _peeled(points: Points, rest: FloatArray, inverse: NystromInverse, known: KnownRows | None) -> SingleRows:
     """Return rows that differences of a group's remaining cuts (T, m + 2) show, and subtract them in place."""
     ways: list[Callable[[FloatArray], Combinations]] = [lone_rows, pair_differences, triple_differences]
     if known is not None:

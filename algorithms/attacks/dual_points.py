@@ -15,11 +15,11 @@ from typing import Self
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations, distinct, least_squares
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
 
@@ -44,7 +44,7 @@ class DualPoints(Attack):
 
     name = "dual points"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every certificate separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
@@ -58,18 +58,18 @@ class DualPoints(Attack):
                     vector, alphas = each.sums[sites][0] * each.parameters["scale"], before.sums[sites][0, 1:]
                     seen = np.concatenate([vector, alphas * before.parameters["scales"][1]])
                     point = np.append(before.parameters["w"][0], before.parameters["b"][0])
-                    terms = _Terms.of(candidates, epoch.features(epoch.scale(candidates.rows)), point)
+                    terms = _DistinctCandidates.of(candidates, epoch.features(epoch.scale(candidates.rows)), point)
                     if (solved := solve(terms, each.parameters["theta"][0], seen)) is not None:
                         rows = terms.places[solved[0] > _THERE]
                         resolution = SAME_WITHIN * epoch.scale.scale
                         counts.take(candidates.rows[rows], candidates.labels[rows], resolution)
                         residual = max(residual, solved[1])
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)
 
 
 @dataclass(frozen=True)
-class _Terms:
+class _DistinctCandidates:
     """Different candidates: features (n, m), labels and margins (n,), and their places in the list (n,)."""
 
     features: FloatArray
@@ -78,14 +78,14 @@ class _Terms:
     places: IntArray
 
     @classmethod
-    def of(cls, candidates: Labelled, features: FloatArray, point: FloatArray) -> Self:
+    def of(cls, candidates: LabeledRows, features: FloatArray, point: FloatArray) -> Self:
         """Return the terms of a list at w and b (m + 1,)."""
         places = distinct(np.column_stack([features, candidates.labels]))
         features, labels = features[places], candidates.labels[places]
         return cls(features, labels, labels * (features @ point[:-1] + point[-1]), places)
 
 
-def solve(terms: _Terms, theta: FloatArray, seen: FloatArray) -> tuple[FloatArray, float] | None:
+def solve(terms: _DistinctCandidates, theta: FloatArray, seen: FloatArray) -> tuple[FloatArray, float] | None:
     """Return lambda (n,) of candidates that make up the observed sums (m + 2,), and the largest relative residual.
 
     theta (2,), of the classes +1 and -1. None where no set of candidates near the margin does, or too many to be sure.

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 from fedsvm.protocols.sets.records import incidence
@@ -29,7 +29,7 @@ _NEAR = 4.0
 
 
 @dataclass(frozen=True)
-class _Table:
+class _CipherTable:
     """The ciphertexts of rows, (n, k) of 0 and 1, labels (n,), and which rows are the coalition's own (n,)."""
 
     items: IntArray
@@ -37,7 +37,7 @@ class _Table:
     is_own: BoolArray
 
 
-def _tables(view: RunView, epoch: Epoch) -> Iterator[_Table]:
+def _tables(view: RunView, epoch: Epoch) -> Iterator[_CipherTable]:
     """Yield the table of each comparison that the coordinator received."""
     labels: dict[str, FloatArray] = {}
     for each in epoch.rounds:
@@ -47,7 +47,7 @@ def _tables(view: RunView, epoch: Epoch) -> Iterator[_Table]:
             yield _table(view, each, labels)
 
 
-def _table(view: RunView, each: RoundView, labels: dict[str, FloatArray]) -> _Table:
+def _table(view: RunView, each: RoundView, labels: dict[str, FloatArray]) -> _CipherTable:
     records, items = each.parameters["records"], each.parameters["items"]
     sites = list(records)
     last = each.heard[-2 * len(sites) :]  # the coordinator's come behind those of sites
@@ -56,10 +56,10 @@ def _table(view: RunView, each: RoundView, labels: dict[str, FloatArray]) -> _Ta
     points = np.concatenate([arrived[site].reshape(items[site], -1) for site in sites])
     known = [labels.get(site, np.full(records[site], np.nan))[: records[site]] for site in sites]
     own = np.concatenate([np.full(records[site], site in view.coalition.sites) for site in sites])
-    return _Table(incidence(np.concatenate(of_sizes), points), np.concatenate(known), own)
+    return _CipherTable(incidence(np.concatenate(of_sizes), points), np.concatenate(known), own)
 
 
-def _claimed(table: _Table, column_of: IntArray, epoch: Epoch, counts: RowCounts) -> None:
+def _claimed(table: _CipherTable, column_of: IntArray, epoch: Epoch, counts: RowCounts) -> None:
     """Take in the rows of others whose ciphertexts are all known. column_of (k,): -1 where it is not."""
     known = column_of >= 0
     whole = ~table.is_own & ~table.items[:, ~known].any(axis=1)
@@ -73,7 +73,7 @@ class KnownItems(Attack):
 
     name = "known items"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack each comparison separately. Folds have other rows and yield nothing if own rows cannot be
         identified."""
         counts: RowCounts | None = None
@@ -83,10 +83,10 @@ class KnownItems(Attack):
                 if (own := _binary(prior.own)) is not None and table.is_own.sum() == len(own.rows):
                     _claimed(table, _same_rows(table.items[table.is_own], own.rows), epoch, counts)
         if counts is not None:
-            yield Claim(*counts.repeated, residual=0.0)
+            yield RowClaim(*counts.repeated, residual=0.0)
 
 
-def _binary(rows: Labelled | None) -> Labelled | None:
+def _binary(rows: LabeledRows | None) -> LabeledRows | None:
     """Return rows of 0 and 1; None for others, which sets do not determine."""
     return rows if rows is not None and np.isin(rows.rows, (0.0, 1.0)).all() else None
 
@@ -108,7 +108,7 @@ class ItemFrequencies(Attack):
 
     name = "item frequencies"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack each comparison separately, with the candidates' frequencies."""
         counts: RowCounts | None = None
         if (public := _binary(prior.candidates)) is None:
@@ -118,10 +118,10 @@ class ItemFrequencies(Attack):
                 counts = counts or RowCounts(epoch.columns)
                 _claimed(table, _near_frequencies(table, public), epoch, counts)
         if counts is not None:
-            yield Claim(*counts.repeated, residual=0.0)
+            yield RowClaim(*counts.repeated, residual=0.0)
 
 
-def _near_frequencies(table: _Table, public: Labelled) -> IntArray:
+def _near_frequencies(table: _CipherTable, public: LabeledRows) -> IntArray:
     """Return (k,) the column whose share of ones in every class is near a ciphertext's, if it is the only one."""
     may_be = np.ones((table.items.shape[1], public.rows.shape[1]), dtype=np.bool_)
     for label in np.unique(public.labels):

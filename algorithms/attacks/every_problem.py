@@ -16,16 +16,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, BinaryTask, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
 from fedsvm.algorithms.data.classes import signs_of
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
 
-def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
     """Yield the results of an attack on a view of two or more classes, with labels as in `prior`."""
     if prior.classes == 2 or not attack.is_of_problems:
         yield from attack(view, prior)
@@ -40,22 +40,22 @@ def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[Cl
         yield claim
 
 
-def problems_of(view: RunView, classes: int) -> list[Posed]:
+def problems_of(view: RunView, classes: int) -> list[BinaryTask]:
     """Return the binary problems of K classes, as sites were asked to pose them."""
     every_two = any(each.parameters.get("scheme") == "ovo" for each in view.rounds)
-    return [Posed(number, each) for number, each in enumerate(signs_of(classes, "ovo" if every_two else "ovr"))]
+    return [BinaryTask(number, each) for number, each in enumerate(signs_of(classes, "ovo" if every_two else "ovr"))]
 
 
 def _tried(
-    attack: Attack, view: RunView, prior: Prior, posed: Sequence[Posed]
-) -> tuple[Claim | None, list[tuple[Posed, Ranking]]]:
+    attack: Attack, view: RunView, prior: Prior, posed: Sequence[BinaryTask]
+) -> tuple[RowClaim | None, list[tuple[BinaryTask, CandidateScores]]]:
     """Return the claims on all problems as one, if there are any, and the rankings."""
     unit = next((SAME_WITHIN * epoch.scale.scale for epoch in epochs(view)), None)
-    claims = list[tuple[Posed, Claim]]()
-    rankings = list[tuple[Posed, Ranking]]()
+    claims = list[tuple[BinaryTask, RowClaim]]()
+    rankings = list[tuple[BinaryTask, CandidateScores]]()
     for each in posed:
         for outcome in attack(view, prior.of_problem(each)):
-            if isinstance(outcome, Ranking):
+            if isinstance(outcome, CandidateScores):
                 rankings.append((each, outcome))
             else:
                 claims.append((each, outcome))
@@ -63,23 +63,23 @@ def _tried(
 
 
 @dataclass
-class _Shown:
+class _ClassCounts:
     """Of one row: how often each class of it is there (K,), and how often it is, whatever its class, at least."""
 
     of_class: FloatArray
     often: int = 0
 
 
-def _together(claims: Sequence[tuple[Posed, Claim]], unit: FloatArray) -> Claim:
+def _together(claims: Sequence[tuple[BinaryTask, RowClaim]], unit: FloatArray) -> RowClaim:
     """Return rows claimed in any problem, with their class if it is known, otherwise NaN."""
-    classes, rows, shown = len(claims[0][0].signs), list[FloatArray](), list[_Shown]()
+    classes, rows, shown = len(claims[0][0].signs), list[FloatArray](), list[_ClassCounts]()
     for posed, claim in claims:
         counts: dict[int, FloatArray] = {}
         for row, label in zip(claim.rows, claim.labels, strict=True):
             place = _place(row, rows, unit)
             if place == len(rows):
                 rows.append(row)
-                shown.append(_Shown(np.zeros(classes)))
+                shown.append(_ClassCounts(np.zeros(classes)))
             elif np.isnan(row).sum() < np.isnan(rows[place]).sum():
                 rows[place] = row
             of_class = counts.setdefault(place, np.zeros(classes + 1))
@@ -94,7 +94,7 @@ def _together(claims: Sequence[tuple[Posed, Claim]], unit: FloatArray) -> Claim:
         labels += told + [np.nan] * (known.often - len(told))
         places += [place] * known.often
     found = np.array(rows).reshape(-1, len(unit))[places]
-    return Claim(found, np.array(labels), max(claim.residual for _, claim in claims))
+    return RowClaim(found, np.array(labels), max(claim.residual for _, claim in claims))
 
 
 def _place(row: FloatArray, rows: Sequence[FloatArray], unit: FloatArray) -> int:
@@ -106,7 +106,9 @@ def _place(row: FloatArray, rows: Sequence[FloatArray], unit: FloatArray) -> int
     return int(same.argmax()) if same.any() else len(rows)
 
 
-def _ranked(candidates: Labelled, rankings: Sequence[tuple[Posed, Ranking]]) -> Iterator[Ranking]:
+def _ranked(
+    candidates: LabeledRows, rankings: Sequence[tuple[BinaryTask, CandidateScores]]
+) -> Iterator[CandidateScores]:
     """Yield candidates by their mean score, without those that no problem ranks."""
     places: dict[bytes, list[int]] = {}
     for place, row in enumerate(candidates.rows):
@@ -122,4 +124,4 @@ def _ranked(candidates: Labelled, rankings: Sequence[tuple[Posed, Ranking]]) -> 
             scores[place] += score
             times[place] += 1
     some = times > 0
-    yield Ranking(Labelled(candidates.rows[some], candidates.labels[some]), scores[some] / times[some])
+    yield CandidateScores(LabeledRows(candidates.rows[some], candidates.labels[some]), scores[some] / times[some])

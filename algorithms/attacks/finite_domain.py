@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import GroupedCuts, series
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import CHECKED_WITHIN
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -49,7 +49,7 @@ class FiniteDomain(Attack):
     name = "finite domain"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every series of cuts separately."""
         counts: RowCounts | None = None
         residual = 0.0
@@ -65,7 +65,7 @@ class FiniteDomain(Attack):
                     counts.take(candidates.rows[places], candidates.labels[places], resolution)
                     residual = max(residual, solved.residual)
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Counts:
     residual: float
 
 
-def combinations(epoch: Epoch, labels: Sequence[float] = (1.0, -1.0)) -> Labelled | None:
+def combinations(epoch: Epoch, labels: Sequence[float] = (1.0, -1.0)) -> LabeledRows | None:
     """Return all combinations of categories with every label, if there are no other columns and not too many."""
     sizes = [len(values) for values in epoch.categories]
     many = len(labels) * float(np.prod(sizes, dtype=float))
@@ -84,7 +84,7 @@ def combinations(epoch: Epoch, labels: Sequence[float] = (1.0, -1.0)) -> Labelle
         return None
     chosen = np.array(list(itertools.product(*map(range, sizes))))
     rows = np.hstack([np.eye(size)[column] for size, column in zip(sizes, chosen.T, strict=True)])
-    return Labelled(np.vstack([rows] * len(labels)), np.repeat(labels, len(rows)))
+    return LabeledRows(np.vstack([rows] * len(labels)), np.repeat(labels, len(rows)))
 
 
 def solve(cuts: GroupedCuts, features: FloatArray, labels: FloatArray) -> Counts | None:

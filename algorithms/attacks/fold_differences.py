@@ -11,10 +11,10 @@ from itertools import permutations
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.subset_sums import MOST_ROWS, SAME_SUM
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
@@ -34,7 +34,7 @@ class FoldDifferences(Attack):
     def __init__(self, smallest: int) -> None:
         self._smallest = smallest
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Yield the listed rows among the differences, or without a list all differences, the likeliest first."""
         folds = [each for each in epochs(view) if each.inverse is not None][:_MOST_FOLDS]
         if len(folds) < 2:
@@ -45,7 +45,7 @@ class FoldDifferences(Attack):
             yield self._listed(folds[0], rows, prior.candidates, prior.own)
         elif len(rows):
             unscaled = folds[0].unscaled(rows)
-            yield Ranking(Labelled(unscaled, np.full(len(rows), np.nan)), -away)
+            yield CandidateScores(LabeledRows(unscaled, np.full(len(rows), np.nan)), -away)
 
     def _differences(self, landmarks: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
         """Return scaled rows (n, p), and their distances (n,) from the cluster that they may have left."""
@@ -66,7 +66,7 @@ class FoldDifferences(Attack):
         _, first = np.unique(np.round(rows / SAME_SUM), axis=0, return_index=True)
         return rows[first], away[first]
 
-    def _listed(self, epoch: Epoch, rows: FloatArray, candidates: Labelled, own: Labelled | None) -> Claim:
+    def _listed(self, epoch: Epoch, rows: FloatArray, candidates: LabeledRows, own: LabeledRows | None) -> RowClaim:
         from scipy.spatial import cKDTree
 
         scaled = epoch.scale(candidates.rows)
@@ -74,7 +74,7 @@ class FoldDifferences(Attack):
         named = near < SAME_SUM
         if own is not None and len(own.rows):
             named &= cKDTree(epoch.scale(own.rows)).query(scaled, p=np.inf)[0] > SAME_SUM
-        return Claim(candidates.rows[named], candidates.labels[named], float(near[named].max(initial=0.0)))
+        return RowClaim(candidates.rows[named], candidates.labels[named], float(near[named].max(initial=0.0)))
 
 
 def landmarks_of(epoch: Epoch) -> FloatArray:

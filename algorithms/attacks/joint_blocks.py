@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, least_squares
 from fedsvm.algorithms.attacks.finite_domain import distinct as distinct_terms
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.attacks.support_rows import MAX_SUPPORT, NEAR_THE_MARGIN, SupportRows, among
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
@@ -175,7 +175,7 @@ class JointBlocks(Attack):
 
     name = "blocks of joint cuts"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every series of cuts separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
@@ -190,7 +190,7 @@ class JointBlocks(Attack):
                 counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
                 residual = max([residual, *(each.residual for each in found)])
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)
 
 
 def series(rounds: Sequence[RoundView], classes: int) -> list[list[JointCuts]]:
@@ -215,7 +215,7 @@ class JointCounts(Attack):
 
     name = "finite domain, jointly"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every series of cuts separately; folds add up. A candidate has the class of its label."""
         counts: RowCounts | None = None
         residual = 0.0
@@ -233,7 +233,7 @@ class JointCounts(Attack):
                     counts.take(candidates.rows[places], candidates.labels[places], resolution)
                     residual = max(residual, solved.residual)
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)
 
 
 def solve(cuts: JointCuts, features: FloatArray, labels: FloatArray) -> Counts | None:
@@ -263,7 +263,7 @@ class JointSupportRows(SupportRows):
     name = "support rows, jointly"
     is_of_problems = False
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last trained model. The coalition's own rows may contribute, and are not ranked."""
         if prior.candidates is None or not (parts := epochs(view)):
             return
@@ -271,8 +271,8 @@ class JointSupportRows(SupportRows):
         points = [each.parameters["w"] for each in epoch.of("joint_cuts") + epoch.of("joint_line")]
         if not points or epoch.features is None:
             return
-        own = prior.own or Labelled(prior.candidates.rows[:0], prior.candidates.labels[:0])
-        others = Labelled(*(each[~among(prior.candidates, own, epoch)] for each in prior.candidates))
+        own = prior.own or LabeledRows(prior.candidates.rows[:0], prior.candidates.labels[:0])
+        others = LabeledRows(*(each[~among(prior.candidates, own, epoch)] for each in prior.candidates))
         rows = np.vstack([others.rows, own.rows])
         shares = self._shares(
             points[-1].reshape(prior.classes, -1),
@@ -280,7 +280,7 @@ class JointSupportRows(SupportRows):
             np.concatenate([others.labels, own.labels]).astype(np.int64),
         )[: len(others.rows)]
         if len(near := np.flatnonzero(~np.isnan(shares))):
-            yield Ranking(Labelled(others.rows[near], others.labels[near]), shares[near])
+            yield CandidateScores(LabeledRows(others.rows[near], others.labels[near]), shares[near])
 
     def _shares(self, point: FloatArray, features: FloatArray, labels: IntArray) -> FloatArray:
         """Return (n,) the share of each row with features (n, m) and classes (n,) in a point (K, m'); NaN beyond the

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.features.kernels import squared_distances
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
@@ -44,7 +44,7 @@ class KernelMatrix(Attack):
     ) -> None:
         self._step, self._distances, self._matrix = step, distances, matrix
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack each set of sites whose values the coalition has: their columns together, and each site's alone."""
         if (known := prior.known_records) is None:
             return
@@ -65,7 +65,7 @@ class KernelMatrix(Attack):
         known: FloatArray,
         columns_of: tuple[str, ...],
         sites: tuple[str, ...],
-    ) -> Claim:
+    ) -> RowClaim:
         others = np.setdiff1d(np.arange(len(matrix)), indices)
         solve = _from_distances if self._distances else _from_inner_products
         rows = solve(matrix[np.ix_(others, indices)], known)
@@ -77,7 +77,7 @@ class KernelMatrix(Attack):
             known[1:] - known[0] if self._distances else known
         )
         aligned = AlignedRecords(others[kept], columns_of, sites, len(indices), len(others))
-        return Claim(rows[kept], np.full(kept.sum(), np.nan), float(apart[kept].max(initial=0.0)), aligned)
+        return RowClaim(rows[kept], np.full(kept.sum(), np.nan), float(apart[kept].max(initial=0.0)), aligned)
 
 
 def _inner(squared: FloatArray) -> FloatArray:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.protocols.analysis.views import RunView
@@ -24,7 +24,7 @@ class LandmarkCopies(Attack):
 
     name = "landmarks"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the landmarks of all folds together."""
         if any(each.step == "describe_rows" for each in view.rounds):
             return
@@ -48,4 +48,4 @@ class LandmarkCopies(Attack):
             counts.take(rows, np.full(len(rows), np.nan), np.full(epoch.columns, SAME_WITHIN))
             residual = max(residual, float(apart[copies].max(initial=0.0)))
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.row_counts import RowCounts
 from fedsvm.algorithms.attacks.subset_sums import SAME_SUM, SubsetsOfMean
@@ -23,7 +23,7 @@ class LandmarkMeans(Attack):
     def __init__(self, smallest: int) -> None:
         self._smallest = smallest
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Yield the rows that the landmarks of each fold name, together."""
         if prior.candidates is None or not len(prior.candidates.rows):
             return
@@ -37,7 +37,7 @@ class LandmarkMeans(Attack):
             named = sorted(named_rows(search, epoch.inverse.landmarks, self._smallest))
             counts.take(rows[named], labels[named], SAME_SUM * epoch.scale.scale)
         if counts is not None:
-            yield Claim(*counts.repeated, SAME_SUM)
+            yield RowClaim(*counts.repeated, SAME_SUM)
 
 
 def named_rows(search: SubsetsOfMean, landmarks: FloatArray, smallest: int) -> set[int]:

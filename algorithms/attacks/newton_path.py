@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import TWO_CLASSES, Posed
+from fedsvm.algorithms.attacks.contract import TWO_CLASSES, BinaryTask
 from fedsvm.algorithms.attacks.epochs import Epoch
-from fedsvm.algorithms.data.columns import Labelled
-from fedsvm.algorithms.optimisation.barrier import Problem, Standing
+from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.optimisation.barrier import DualState, Problem
 from fedsvm.algorithms.optimisation.interior_point import Opened
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
@@ -80,7 +80,7 @@ class ViewedPath:
         """(d,): what 1/2 |w|^2 adds to the diagonal of Newton's system."""
         return np.append(np.ones(len(self.prior)), np.zeros(1 if self.lever else 0))
 
-    def problem(self, epoch: Epoch, rows: Labelled) -> Problem | None:
+    def problem(self, epoch: Epoch, rows: LabeledRows) -> Problem | None:
         """Return the problem of unscaled rows, as they would be trained on; None if the map is unknown."""
         if epoch.features is None:
             return None
@@ -88,10 +88,10 @@ class ViewedPath:
         prices = row_prices(self.price, (rows.labels > 0).astype(np.int64), self.factors, None)
         return Problem.of(features, rows.labels, prices, prior=self.prior, lever=self.lever)
 
-    def standings(self, problem: Problem) -> list[Standing]:
+    def standings(self, problem: Problem) -> list[DualState]:
         """Return the state after each round of rows that were present from the beginning."""
         at = np.zeros(problem.dimensions)
-        standing, found = Standing.at(problem, 0, at, at), list[Standing]()
+        standing, found = DualState.at(problem, 0, at, at), list[DualState]()
         for number, each in enumerate(self.rounds, start=1):
             standing = standing.moved(problem, number, each.step, each.mu, keep=each.keep, still=each.still)
             found.append(standing)
@@ -104,7 +104,7 @@ def signed(problem: Problem) -> FloatArray:
     return np.column_stack([rows, problem.lever * problem.labels]) if problem.lever else rows
 
 
-def newton_paths(epoch: Epoch, posed: Posed = TWO_CLASSES) -> list[ViewedPath]:
+def newton_paths(epoch: Epoch, posed: BinaryTask = TWO_CLASSES) -> list[ViewedPath]:
     """Return every training of one problem in an epoch.
 
     Masks that are not known are taken for none, which no sum then agrees with.
@@ -125,7 +125,7 @@ def newton_paths(epoch: Epoch, posed: Posed = TWO_CLASSES) -> list[ViewedPath]:
 
 
 def _path(
-    begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView], posed: Posed
+    begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView], posed: BinaryTask
 ) -> list[ViewedPath]:
     if begun is None or not rounds:
         return []

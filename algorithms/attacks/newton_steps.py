@@ -23,12 +23,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsvm.algorithms.attacks.binary_counts import posterior
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
 from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed
 from fedsvm.algorithms.attacks.support_rows import among
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
@@ -73,7 +73,7 @@ class NewtonSteps(Attack):
     def __init__(self, step_noise: float) -> None:
         self._step_noise = step_noise
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last training. For those who know the sums there is a better attack."""
         parts = [(epoch, path) for epoch in epochs(view) for path in newton_paths(epoch, prior.posed)]
         if not view.coalition.sites or not parts or any(each.sums for each in parts[-1][1].rounds):
@@ -82,13 +82,13 @@ class NewtonSteps(Attack):
         candidates = prior.candidates or combinations(epoch)
         if candidates is None or epoch.features is None or len(candidates.rows) > MAX_CANDIDATES:
             return
-        own = prior.own or Labelled(candidates.rows[:0], candidates.labels[:0])
+        own = prior.own or LabeledRows(candidates.rows[:0], candidates.labels[:0])
         theirs = ~among(candidates, own, epoch)
-        others = Labelled(candidates.rows[theirs], candidates.labels[theirs])
+        others = LabeledRows(candidates.rows[theirs], candidates.labels[theirs])
         found = members(path, epoch, others, own, max(self._step_noise, _LEAST_NOISE))
-        yield Ranking(others, found.chances)
+        yield CandidateScores(others, found.chances)
         sure = (found.chances > SURE) & (found.left < _CONSISTENT)
-        yield Claim(others.rows[sure], others.labels[sure], float((1 - found.chances[sure]).max(initial=0.0)))
+        yield RowClaim(others.rows[sure], others.labels[sure], float((1 - found.chances[sure]).max(initial=0.0)))
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ class Members:
     left: float
 
 
-def members(path: ViewedPath, epoch: Epoch, others: Labelled, own: Labelled, step_noise: float) -> Members:
+def members(path: ViewedPath, epoch: Epoch, others: LabeledRows, own: LabeledRows, step_noise: float) -> Members:
     """Return the members among candidates that are not the coalition's own; the faster way, unless its check fails."""
     problem = path.problem(
-        epoch, Labelled(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
+        epoch, LabeledRows(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
     )
     if problem is None:
         raise AssertionError("there is a map")

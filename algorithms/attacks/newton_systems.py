@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
@@ -37,9 +37,9 @@ from fedsvm.algorithms.attacks.finite_domain import (
 )
 from fedsvm.algorithms.attacks.newton_path import RowTotals, ViewedPath, newton_paths, signed
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
-from fedsvm.algorithms.optimisation.barrier import Problem, Standing
+from fedsvm.algorithms.optimisation.barrier import DualState, Problem
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
@@ -68,7 +68,7 @@ class NewtonSystems(Attack):
     name = "Newton systems"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every training separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
@@ -80,24 +80,24 @@ class NewtonSystems(Attack):
                 counts.take(found.rows, found.labels, SAME_WITHIN * epoch.scale.scale)
                 residual = max(residual, left)
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)
 
 
 def _sites(path: ViewedPath) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(sites for each in path.rounds for sites in each.sums))
 
 
-def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) -> tuple[Labelled, float]:
+def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) -> tuple[LabeledRows, float]:
     """Return rows of some sites, and the residual of the attack's own check."""
     candidates = prior.candidates or combinations(epoch)
     if candidates is not None and len(candidates.rows) <= MAX_CANDIDATES:
         problem = path.problem(epoch, candidates)
         if problem is not None and (solved := solve(path, sites, problem)) is not None:
             places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
-            return Labelled(candidates.rows[places], candidates.labels[places]), solved.residual
+            return LabeledRows(candidates.rows[places], candidates.labels[places]), solved.residual
     if epoch.inverse is not None and path.lever:
         return at_the_margin(epoch, epoch.inverse, path, sites)
-    return Labelled(np.zeros((0, epoch.columns)), np.zeros(0)), 0.0
+    return LabeledRows(np.zeros((0, epoch.columns)), np.zeros(0)), 0.0
 
 
 # Of candidates.
@@ -118,7 +118,7 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
 
 
 def _equations(
-    total: RowTotals, standing: Standing, terms: FloatArray, forms: FloatArray
+    total: RowTotals, standing: DualState, terms: FloatArray, forms: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return (e, n) the contributions of candidates with terms (n, d) to the numbers (e,) of a round, of order 1."""
     steepest, star = float(standing.slopes.max()), standing.alpha + standing.lag
@@ -133,7 +133,7 @@ def _equations(
 
 def at_the_margin(
     epoch: Epoch, inverse: NystromInverse, path: ViewedPath, sites: tuple[str, ...]
-) -> tuple[Labelled, float]:
+) -> tuple[LabeledRows, float]:
     """Return rows of some sites found in their last rounds' matrices, and the largest distance of a leverage from 1."""
     late = [number for number, each in enumerate(path.rounds) if sites in each.sums][-_LAST_ROUNDS:]
     matrices = {number: path.rounds[number].sums[sites].matrix for number in late}
@@ -151,9 +151,9 @@ def at_the_margin(
     rows = rows[_first(rows)]
     v = np.sum([each.step for each in path.rounds], axis=0)
     labels = np.sign(inverse(rows) @ v[:-1] + path.lever * v[-1])
-    found = Labelled(epoch.unscaled(rows), labels)
+    found = LabeledRows(epoch.unscaled(rows), labels)
     if not len(rows) or (problem := path.problem(epoch, found)) is None:
-        return Labelled(found.rows[:0], labels[:0]), 0.0
+        return LabeledRows(found.rows[:0], labels[:0]), 0.0
     standings = path.standings(problem)
     leverages = [
         standings[number].slopes * (np.linalg.solve(factor, signed(problem).T) ** 2).sum(axis=0)
@@ -161,7 +161,7 @@ def at_the_margin(
     ]
     off = np.abs(np.array(leverages) - 1).max(axis=0)
     true = off < _LEVERAGE_WITHIN
-    return Labelled(found.rows[true], labels[true]), float(off[true].max(initial=0.0))
+    return LabeledRows(found.rows[true], labels[true]), float(off[true].max(initial=0.0))
 
 
 def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import AT_THE_MARGIN, COUNT_ROUNDING, GroupedCuts, series, take_off
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.joint_blocks import JointCuts, JointRow
 from fedsvm.algorithms.attacks.joint_blocks import series as joint_series
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -29,7 +29,7 @@ class PlainCuts(Attack):
     name = "cuts of plain columns"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every series of cuts separately; folds add up."""
         counts: RowCounts | None = None
         for epoch in _plain(view):
@@ -38,7 +38,7 @@ class PlainCuts(Attack):
                 rows, labels = lone_rows(cuts)
                 counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
         if counts is not None:
-            yield Claim(*counts.repeated, 0.0)
+            yield RowClaim(*counts.repeated, 0.0)
 
 
 class JointPlainCuts(Attack):
@@ -46,7 +46,7 @@ class JointPlainCuts(Attack):
 
     name = "joint cuts of plain columns"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every series of cuts separately; folds add up."""
         counts: RowCounts | None = None
         for epoch in _plain(view):
@@ -58,7 +58,7 @@ class JointPlainCuts(Attack):
                 labels = np.array([each.label for each in found], dtype=np.float64)
                 counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
         if counts is not None:
-            yield Claim(*counts.repeated, 0.0)
+            yield RowClaim(*counts.repeated, 0.0)
 
 
 def _plain(view: RunView) -> Iterator[Epoch]:
@@ -66,7 +66,7 @@ def _plain(view: RunView) -> Iterator[Epoch]:
     return (epoch for epoch in epochs(view) if isinstance(epoch.features, IdentityMap))
 
 
-def lone_rows(cuts: GroupedCuts) -> Labelled:
+def lone_rows(cuts: GroupedCuts) -> LabeledRows:
     """Return rows (k, m) with labels (k,) that follow from a series of cuts; a row that occurs twice is returned
     twice."""
     rows, labels = [cuts.points.w[:0]], list[float]()
@@ -80,7 +80,7 @@ def lone_rows(cuts: GroupedCuts) -> Labelled:
                 rows.append(row[None])
                 labels.append(y)
             rest[alone[0]] = np.nan
-    return Labelled(np.vstack(rows), np.array(labels))
+    return LabeledRows(np.vstack(rows), np.array(labels))
 
 
 def lone_joint_rows(cuts: JointCuts, *, intercept: bool) -> list[JointRow]:

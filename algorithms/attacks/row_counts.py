@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 SAME_WITHIN = 1e-4
@@ -51,7 +51,7 @@ class RowCounts:
         return int(self._counts.sum())
 
     @property
-    def repeated(self) -> Labelled:
+    def repeated(self) -> LabeledRows:
         """Every row as often as it is there."""
         places: IntArray = np.repeat(np.arange(len(self._counts)), self._counts)
-        return Labelled(self._rows[places], self._labels[places])
+        return LabeledRows(self._rows[places], self._labels[places])

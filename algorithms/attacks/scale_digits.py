@@ -11,10 +11,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
@@ -35,7 +35,7 @@ class ScaleDigits(Attack):
 
     name = "digits of the scale"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Yield what the last scale says."""
         parts = epochs(view)
         if not parts or prior.candidates is None or not np.any(parts[-1].scale.offset):
@@ -52,7 +52,7 @@ class ScaleDigits(Attack):
             return
         chosen = one_solution(equations[~known], -equations[known].sum(axis=0))
         found = np.flatnonzero(~known)[chosen]
-        yield Claim(*Labelled(rows[found], labels[found]), _WITHIN)
+        yield RowClaim(*LabeledRows(rows[found], labels[found]), _WITHIN)
 
 
 def _among(rows: FloatArray, others: FloatArray) -> NDArray[np.bool_]:

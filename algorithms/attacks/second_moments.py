@@ -21,7 +21,7 @@ from typing import Self
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, BinaryTask, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
@@ -53,7 +53,7 @@ class SecondMoments(Attack):
     name = "second moments"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every sum of moments separately; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
@@ -75,7 +75,7 @@ class SecondMoments(Attack):
                         counts.take(candidates.rows[places], candidates.labels[places], resolution)
                         residual = max(residual, solved.residual)
         if counts is not None:
-            yield Claim(*counts.repeated, residual)
+            yield RowClaim(*counts.repeated, residual)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class _Prices:
     others: tuple[float, ...] = (1.0,)
 
     @classmethod
-    def of(cls, factors: Sequence[float] | None, posed: Posed) -> Self:
+    def of(cls, factors: Sequence[float] | None, posed: BinaryTask) -> Self:
         """Return the weights of the classes, if there are any."""
         if factors is None:
             return cls()

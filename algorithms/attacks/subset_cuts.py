@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.optimisation.cutting_plane import Points
 from fedsvm.algorithms.optimisation.single_rows import rows_of_cuts
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -27,7 +27,7 @@ class SubsetCuts(Attack):
     name = "cuts of columns"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack all folds together, each row once."""
         found, unit = [], np.ones(0)
         for rounds in between_scalings(view):
@@ -40,7 +40,7 @@ class SubsetCuts(Attack):
                     found.append(PartialRows(known, labels))
         if found:
             every = joined(found, len(unit)).distinct(unit)
-            yield Claim(every.rows, every.labels, 0.0)
+            yield RowClaim(every.rows, every.labels, 0.0)
 
 
 def _posed(rounds: tuple[RoundView, ...], kind: int) -> Iterator[tuple[list[IntArray], Series]]:

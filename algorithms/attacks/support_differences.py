@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 
@@ -24,7 +24,7 @@ class SupportDifferences(Attack):
 
     name = "differences of support sums"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack all folds together, each row once."""
         found, residual, unit = [], 0.0, np.ones(0)
         for rounds in between_scalings(view):
@@ -35,7 +35,7 @@ class SupportDifferences(Attack):
                 found.append(PartialRows(rows * unit + offset, np.full(len(rows), label)))
         if found:
             every = joined(found, len(unit)).distinct(unit)
-            yield Claim(every.rows, every.labels, residual)
+            yield RowClaim(every.rows, every.labels, residual)
 
 
 def _releases(rounds: tuple[RoundView, ...], kind: int) -> list[tuple[IntArray, FloatArray]]:

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import Attack, BinaryTask, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.newton_path import newton_paths
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
 
@@ -46,19 +46,19 @@ class SupportRows(Attack):
     def __init__(self, C: float) -> None:
         self._C = C
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last trained model. The coalition's own rows may contribute, and are not ranked."""
         if prior.candidates is None or not (parts := epochs(view)):
             return
-        own = prior.own or Labelled(prior.candidates.rows[:0], prior.candidates.labels[:0])
-        others = Labelled(*(each[~among(prior.candidates, own, parts[-1])] for each in prior.candidates))
+        own = prior.own or LabeledRows(prior.candidates.rows[:0], prior.candidates.labels[:0])
+        others = LabeledRows(*(each[~among(prior.candidates, own, parts[-1])] for each in prior.candidates))
         found = [parts_in(point, self._C, parts[-1], others, own) for point in self._points(parts[-1], prior.posed)]
         if ranked := [each for each in found if each is not None]:
             shares = np.fmax.reduce(ranked)
             near = np.flatnonzero(~np.isnan(shares))
-            yield Ranking(Labelled(others.rows[near], others.labels[near]), shares[near])
+            yield CandidateScores(LabeledRows(others.rows[near], others.labels[near]), shares[near])
 
-    def _points(self, epoch: Epoch, posed: Posed) -> list[FloatArray]:
+    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[FloatArray]:
         """Return w and b of each point, (m + 1,)."""
         return [] if (point := last_point(epoch, posed)) is None else [point]
 
@@ -68,14 +68,14 @@ class SiteSupportRows(SupportRows):
 
     name = "support rows of sites"
 
-    def _points(self, epoch: Epoch, posed: Posed) -> list[FloatArray]:
+    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[FloatArray]:
         tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
         own = slice(posed.number * length, (posed.number + 1) * length)
         return [row[own] for table in tables[-1:] for row in table if row[-1]]
 
 
-def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: Labelled) -> FloatArray | None:
+def parts_in(point: FloatArray, C: float, epoch: Epoch, others: LabeledRows, own: LabeledRows) -> FloatArray | None:
     """Return (n,) the share of each candidate in a point (m + 1,), to which own rows may contribute too.
 
     nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
@@ -96,7 +96,7 @@ def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: L
     return parts[: len(others.rows)]
 
 
-def last_point(epoch: Epoch, posed: Posed) -> FloatArray | None:
+def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:
     """Return (m + 1,) w and b of a problem: the last point sent (cutting planes) or released (interior point)."""
     sent = [each.parameters for each in epoch.rounds if {"w", "b"} <= each.parameters.keys()]
     points = [(each, int(place)) for each in sent for place in np.flatnonzero(_problems(each) == posed.number)]
@@ -115,7 +115,7 @@ def _problems(told: Mapping[str, Any]) -> IntArray:
     return np.asarray(told.get("problems", np.zeros(len(np.atleast_2d(told["w"])), dtype=np.int64)))
 
 
-def among(candidates: Labelled, own: Labelled, epoch: Epoch) -> BoolArray:
+def among(candidates: LabeledRows, own: LabeledRows, epoch: Epoch) -> BoolArray:
     """Return (n,) which candidates are rows of the coalition's own."""
     same = np.zeros(len(candidates.rows), dtype=np.bool_)
     for row, label in zip(*own, strict=True):

@@ -14,7 +14,7 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 
-class Labelled(NamedTuple):
+class LabeledRows(NamedTuple):
     """Rows (n, p) on the common scale, and their labels (n,): +1 and -1, or numbers of more than two classes."""
 
     rows: FloatArray

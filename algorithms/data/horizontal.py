@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.data import encoding
 from fedsvm.algorithms.data.classes import Scheme, one_against_one
-from fedsvm.algorithms.data.columns import Columns, Filling, Labelled, Schema
+from fedsvm.algorithms.data.columns import Columns, Filling, LabeledRows, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
@@ -194,7 +194,10 @@ class Evaluation(SitePart):
         site = self._site
         every = site.partition.arrays["labels"]
         labels = every[0] if len(every) == 1 else every.argmax(axis=0).astype(np.float64)
-        train, test = Labelled(site.scaled, labels[site.training]), Labelled(site.rows_tested, labels[site.tested])
+        train, test = (
+            LabeledRows(site.scaled, labels[site.training]),
+            LabeledRows(site.rows_tested, labels[site.tested]),
+        )
         names = tuple(map(str, site.terms.reading.get("classes") or range(max(2, len(every)))))
         federated = self._decisions(model, kept=kept) if len(test.rows) else np.zeros(0)
         settings = site.settings_type(**site.terms.settings)
@@ -432,7 +435,7 @@ class _Agreement:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRows:
     """The public facts on the rows that sites hold ready: columns after encoding, and training rows at each site.
 
     Parameters
@@ -525,7 +528,7 @@ class HorizontalTask:
         """The number of binary problems of one class against the rest: one for two classes."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
-    def prepare(self, federation: Federation) -> Prepared:
+    def prepare(self, federation: Federation) -> PreparedRows:
         """Encode and scale the rows at the sites, by what they agree on in sums. The rounds are of phase "setup".
 
         Rounds that follow build on it: run it within `federation.until_stable`.
@@ -544,7 +547,7 @@ class HorizontalTask:
         self.columns = Columns(self.schema.numeric, vocabulary, scale, filling)
         self.site_rows = site_rows
         indicated = filling.indicated if filling else ()
-        return Prepared(len(scale.offset), site_rows, scale, statistics, indicated, kept=self.agreed.kept)
+        return PreparedRows(len(scale.offset), site_rows, scale, statistics, indicated, kept=self.agreed.kept)
 
     def _exactly(self, federation: Federation, vocabulary: Vocabulary, rows: int) -> tuple[Filling | None, Scale]:
         """Return means for gaps and the scale, from exact sums over so many training rows."""

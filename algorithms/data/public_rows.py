@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.data.columns import Columns, Labelled, Schema
+from fedsvm.algorithms.data.columns import Columns, LabeledRows, Schema
 from fedsvm.algorithms.data.encoding import Vocabulary, one_hot
 from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
@@ -58,7 +58,7 @@ class PublicTask:
     ----------
     columns : Columns
         What rows become, chosen from public rows or declared.
-    public : Labelled
+    public : LabeledRows
         The public rows, scaled, with their labels.
     accountant : PrivacyAccountant
         What was released so far, and the budget; one for all models of a run.
@@ -73,7 +73,7 @@ class PublicTask:
     """
 
     columns: Columns
-    public: Labelled
+    public: LabeledRows
     accountant: PrivacyAccountant
     noise_shares: int
     seed: int

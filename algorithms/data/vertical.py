@@ -194,7 +194,7 @@ class VerticalTask:
 
 @dataclass(frozen=True)
 class Records:
-    """Records that all sites hold: labels (n,) of those to train on, see `Labelled`, and how many are held out."""
+    """Records that all sites hold: labels (n,) of those to train on, see `LabeledRows`, and how many are held out."""
 
     labels: FloatArray
     held_out: int

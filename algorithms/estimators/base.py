@@ -29,7 +29,7 @@ from fedsvm.algorithms.contract import Algorithm, Model, Outline
 from fedsvm.algorithms.data.classes import called
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.estimators.frames import Frame, read
-from fedsvm.algorithms.estimators.narration import Narrator
+from fedsvm.algorithms.estimators.narration import ProgressPrinter
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.algorithms.registry import ALGORITHMS
@@ -182,7 +182,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             settings={"seed": seed},
             terms=terms,
             round_timeout_s=patience_s,
-            observer=Narrator(type(self).__name__) if self._parameter("verbose") else None,
+            observer=ProgressPrinter(type(self).__name__) if self._parameter("verbose") else None,
         ) as federation:
             learned = learn(federation)
         self.result_ = {

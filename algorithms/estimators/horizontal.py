@@ -63,7 +63,7 @@ class RowsEstimator(FederatedEstimator):
 
     @abstractmethod
     def _train(self, rows: Frame, labels: FloatArray, groups: Any, seed: int) -> None:
-        """Train on checked rows and labels (n,), see `Labelled`, and keep the result."""
+        """Train on checked rows and labels (n,), see `LabeledRows`, and keep the result."""
 
     def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
         """Return which of the rows `indices`, of `rows` in all, each site holds."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedsvm.federation.federation import Federation, RunObserver
 
 
-class Narrator(RunObserver):
+class ProgressPrinter(RunObserver):
     """An observer that prints the progress of a run. name: what lines begin with."""
 
     def __init__(self, name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from fedsvm.algorithms.data.columns import Columns, Labelled
+from fedsvm.algorithms.data.columns import Columns, LabeledRows
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
@@ -49,7 +49,7 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         held = self._dealt(private, groups, len(rows), seed)
         task = PublicTask(
             columns=Columns(names, Vocabulary({}), scale),
-            public=Labelled(scale(numbers[public]), labels[public]),
+            public=LabeledRows(scale(numbers[public]), labels[public]),
             accountant=PrivacyAccountant.within(chosen, DataIdentity.of("an estimator's rows", "y", names)),
             noise_shares=max(1, len(held) - _CURIOUS_SITES),
             seed=seed,
@@ -122,7 +122,7 @@ class PrivateErmClassifier(PublicClassifier, ErmSettings):
         Of P problems, one of two classes and of more each against the others: the decision value of a point is
         point · coef_, and `feature_map_(rows)` makes points of scaled rows. With multiclass="joint" exp(point · coef_)
         are what classes are proportionally likely, and decision values the log odds of each against all others.
-    feature_map_ : FeatureMap
+    feature_map_ : UnitBallMap
     result_ : dict
         As of HybridSVC.
     """

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedsvm.algorithms.data.horizontal import Prepared
+from fedsvm.algorithms.data.horizontal import PreparedRows
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.features.drawn import ENOUGH, smallest_enough
 from fedsvm.algorithms.features.drawn_sums import describe_rows, drawn_points, open_shares, tried_counts
@@ -191,7 +191,7 @@ def read_map(fields: Mapping[str, Any]) -> FeatureMap:
     return FEATURE_MAPS[values["features"]].of_parts(values)
 
 
-def choose_features(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:
+def choose_features(federation: Federation, settings: FeatureSettings, prepared: PreparedRows, seed: int) -> Features:
     """Choose the map of the scaled rows that sites hold ready. Only landmarks take rounds."""
     kernel = settings.kernel_of(prepared.columns)
     if settings.features == "identity":
@@ -214,7 +214,7 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
     return features if landmarks.explained is None else features.explained(landmarks.explained)
 
 
-def _landmarks(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Landmarks:
+def _landmarks(federation: Federation, settings: FeatureSettings, prepared: PreparedRows, seed: int) -> Landmarks:
     """Return landmarks by the agreed method; with noisy statistics they are chosen once for all models of a run."""
     statistics, method = prepared.statistics, settings.landmark_method
     if statistics is None or method == "global" or (method == "local" and not settings.landmark_noise):
@@ -230,7 +230,7 @@ def _landmarks(federation: Federation, settings: FeatureSettings, prepared: Prep
 
 
 def _by_statistics(
-    federation: Federation, settings: FeatureSettings, prepared: Prepared, statistics: NoisyStatistics, seed: int
+    federation: Federation, settings: FeatureSettings, prepared: PreparedRows, statistics: NoisyStatistics, seed: int
 ) -> Landmarks:
     """Return landmarks that are drawn, or local ones with noise where these are agreed or drawn ones do not reach."""
     described = describe_rows(federation, prepared, statistics)
@@ -251,7 +251,7 @@ def _by_statistics(
 
 
 def _clustered(
-    federation: Federation, settings: FeatureSettings, prepared: Prepared, asked: int, seed: int
+    federation: Federation, settings: FeatureSettings, prepared: PreparedRows, asked: int, seed: int
 ) -> Landmarks:
     """Return means of clusters by the settings."""
     return choose_landmarks(

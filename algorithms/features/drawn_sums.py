@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.data.horizontal import HorizontalSite, Prepared
+from fedsvm.algorithms.data.horizontal import HorizontalSite, PreparedRows
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.features.drawn import (
@@ -150,7 +150,7 @@ class DrawnLandmarks(SitePart):
 # The coordinator.
 
 
-def describe_rows(federation: Federation, prepared: Prepared, statistics: NoisyStatistics) -> RowDescription:
+def describe_rows(federation: Federation, prepared: PreparedRows, statistics: NoisyStatistics) -> RowDescription:
     """Tell the sites the noisy description of all rows, and return it."""
     described = RowDescription.of(statistics, prepared.indicated)
     fields = {**vars(described), "frequencies": [each.tolist() for each in described.frequencies]}
@@ -158,7 +158,7 @@ def describe_rows(federation: Federation, prepared: Prepared, statistics: NoisyS
     return described
 
 
-def drawn_points(prepared: Prepared, described: RowDescription, count: int, seed: int) -> FloatArray:
+def drawn_points(prepared: PreparedRows, described: RowDescription, count: int, seed: int) -> FloatArray:
     """Return landmarks (count, p) on the common scale, in the columns that are trained on."""
     drawn = prepared.scale(drawn_landmarks(described, count, seed))
     return drawn if prepared.selected is None else drawn[:, prepared.selected]

@@ -44,7 +44,7 @@ _NEGLIGIBLE = 1e-8
 _BATCH_ELEMENTS = 4_000_000
 
 
-class Inverted(NamedTuple):
+class InvertedRows(NamedTuple):
     """Rows (k, p), which of the features that were given they are of, indices (k,), and how well these come out again.
 
     residuals: (k,), the largest difference of an entry.
@@ -59,7 +59,7 @@ class Inverted(NamedTuple):
 class NystromInverse(NystromMap):
     """The map by landmarks, and back."""
 
-    def invert(self, features: FloatArray) -> Inverted:
+    def invert(self, features: FloatArray) -> InvertedRows:
         """Return the rows of features (n, m), for those that belong to a single row.
 
         The check needs no truth: features computed again differ by less than 1e-7, and by so little that they determine
@@ -67,7 +67,7 @@ class NystromInverse(NystromMap):
         is orthogonal to them leaves no trace.
         """
         found = [self._inverted(features[part], part) for part in self._batches(self._plausible(features))]
-        return Inverted(
+        return InvertedRows(
             np.concatenate([self.landmarks[:0], *(each.rows for each in found)]),
             np.concatenate([np.zeros(0, dtype=np.intp), *(each.of for each in found)]),
             np.concatenate([np.zeros(0), *(each.residuals for each in found)]),
@@ -97,13 +97,13 @@ class NystromInverse(NystromMap):
             residuals[near] = self._differ(rows[near], features[near])
         return rows, residuals
 
-    def _inverted(self, features: FloatArray, of: NDArray[np.intp]) -> Inverted:
+    def _inverted(self, features: FloatArray, of: NDArray[np.intp]) -> InvertedRows:
         rows, residuals = self.nearest(features)
         kept = np.flatnonzero(residuals < CHECKED_WITHIN)
         if len(kept):
             weakest = np.linalg.svd(self.jacobian(rows[kept]), compute_uv=False)[:, -1]
             kept = kept[residuals[kept] < DETERMINED_WITHIN * weakest]
-        return Inverted(rows[kept], of[kept], residuals[kept])
+        return InvertedRows(rows[kept], of[kept], residuals[kept])
 
     def _differ(self, rows: FloatArray, features: FloatArray) -> FloatArray:
         """Return (n,) the differences between features computed from rows and given ones."""

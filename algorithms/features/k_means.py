@@ -1,7 +1,7 @@
 """k-means by sums over rows, wherever these are: what each step does, and nothing of who asks.
 
 It grows by binary splitting (Linde, Buzo and Gray 1980), which needs no row to start from: `rounds` says how many
-centres there may be when, `cluster_sums` is what the rows add up to, and `Round.centres` what follows from that. Where
+centres there may be when, `cluster_sums` adds up the rows, and `ClusterRound.centres` computes the centres. Where
 clusters must not be small, splitting those that are large comes to nearly as many centres as are asked for; seeds
 that are rows would leave many of them to be merged.
 """
@@ -32,7 +32,7 @@ _SEEDS = 2**32
 
 
 @dataclass(frozen=True)
-class Round:
+class ClusterRound:
     """A round of k-means. number: from 0. slots: how many centres it may have. splits: clusters are split before it."""
 
     number: int
@@ -47,13 +47,13 @@ class Round:
         return clusters.split(self.slots, 2 * min_cluster_size, np.random.default_rng([seed, self.number]))
 
 
-def rounds(count: int) -> list[Round]:
+def rounds(count: int) -> list[ClusterRound]:
     """Return the rounds on the way to at most `count` centers. Their number does not depend on any row."""
     splits = math.ceil(math.log2(count)) + SPARE_SPLITS
     grown = [min(count, 2 ** (1 + number // SPLIT_ITERATIONS)) for number in range(splits * SPLIT_ITERATIONS)]
-    growing = [Round(1 + number, slots, number % SPLIT_ITERATIONS == 0) for number, slots in enumerate(grown)]
-    final = [Round(1 + len(grown) + number, count, False) for number in range(FINAL_ITERATIONS)]
-    return [Round(0, 1, False), *growing, *final]
+    growing = [ClusterRound(1 + number, slots, number % SPLIT_ITERATIONS == 0) for number, slots in enumerate(grown)]
+    final = [ClusterRound(1 + len(grown) + number, count, False) for number in range(FINAL_ITERATIONS)]
+    return [ClusterRound(0, 1, False), *growing, *final]
 
 
 def cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:

@@ -208,7 +208,7 @@ class LandmarkSums(SitePart):
     )
     def take_centres(self, opener: str, plan: dict[str, Any], min_cluster_size: int, seed: int) -> None:
         """Take the centres of a round of k-means from the site that opened the sums of the one before."""
-        round_ = k_means.Round(**plan)
+        round_ = k_means.ClusterRound(**plan)
         shape = (round_.slots, self._site.rows.shape[1] + 1)
         if round_.number == 0:
             self._centres, self._lone_rows = np.zeros((1, self._site.rows.shape[1])), {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.data.horizontal import HorizontalSite, Prepared
+from fedsvm.algorithms.data.horizontal import HorizontalSite, PreparedRows
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
 from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks, draws
 from fedsvm.algorithms.features.feature_map import FeatureMap
@@ -124,7 +124,7 @@ def landmark_script(terms: Terms) -> Script:
     return maybe("describe_rows", cluster_script(terms))
 
 
-def map_rows(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:
+def map_rows(federation: Federation, settings: FeatureSettings, prepared: PreparedRows, seed: int) -> Features:
     """Choose the features of the scaled rows that the sites hold ready, and have the sites map their rows.
 
     The rounds are of phase "landmarks".

@@ -110,7 +110,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Standing:
+class DualState:
     """The state of the rows of a problem after a round, each (n,): residuals, alpha and its distance from the price, d,
     and alpha* - alpha. iteration: the round. v, best: (d,), the point of the round, and the best so far."""
 
@@ -124,14 +124,14 @@ class Standing:
     lag: FloatArray
 
     @classmethod
-    def at(cls, problem: Problem, iteration: int, v: FloatArray, best: FloatArray) -> Standing:
+    def at(cls, problem: Problem, iteration: int, v: FloatArray, best: FloatArray) -> DualState:
         """Return the state of new rows at a point: alpha is half the price, and has no step to take."""
         half, nothing = problem.prices / 2, np.zeros(len(problem.labels))
         return cls(iteration, v, best, problem.targets - problem.margins(v), half, half, nothing, nothing)
 
     def moved(
         self, problem: Problem, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
-    ) -> Standing:
+    ) -> DualState:
         """Return the state after a step of v (d,), for a barrier parameter mu. keep: the point before the step is the
         best so far.
 
@@ -149,7 +149,7 @@ class Standing:
         star, rest_star = on_the_curve(residuals, problem.prices, mu)
         slopes = alpha * rest / (mu * (rest / star + alpha / rest_star))
         best = self.v if keep else self.best
-        return Standing(iteration, v, best, residuals, alpha, rest, slopes, star - alpha)
+        return DualState(iteration, v, best, residuals, alpha, rest, slopes, star - alpha)
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class RowSums:
     rows: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, standing: Standing) -> RowSums:
+    def of(cls, problem: Problem, standing: DualState) -> RowSums:
         """Return the sums for rows in a state."""
         alpha, classes = standing.alpha, problem.classes
         signed = alpha * problem.labels

@@ -32,7 +32,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 
 from fedsvm.algorithms.optimisation.line_search import LineSearch, Parabola
-from fedsvm.algorithms.optimisation.solution import Solution, Stopping, StoppingSettings, relative_gap
+from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule, StoppingSettings, relative_gap
 from fedsvm.algorithms.settings import Dimension, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
@@ -158,7 +158,7 @@ def solve(
     dimensions: int,
     groups: int,
     C: float,
-    stopping: Stopping,
+    stopping: StoppingRule,
     search: LineSearch,
     on_iteration: Callable[[int, Sequence[Solution]], None],
     resume: Sequence[Solution] = (),
@@ -182,7 +182,7 @@ def solve(
 def improve(
     oracle: Oracle,
     bundles: list[Bundle],
-    stopping: Stopping,
+    stopping: StoppingRule,
     search: LineSearch,
     on_iteration: Callable[[int, Sequence[Solution]], None] = lambda iteration, solutions: None,
     done: int = 0,
@@ -203,7 +203,7 @@ def improve(
     return [bundle.solution(stopping.tolerance) for bundle in bundles]
 
 
-def _unfinished(bundles: list[Bundle], stopping: Stopping) -> list[int]:
+def _unfinished(bundles: list[Bundle], stopping: StoppingRule) -> list[int]:
     return [k for k, bundle in enumerate(bundles) if bundle.gap > stopping.tolerance]
 
 

@@ -33,9 +33,9 @@ from typing import Protocol
 
 import numpy as np
 
-from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Mask
-from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping, relative_gap
+from fedsvm.algorithms.optimisation.solution import Certificate, Solution, StoppingRule, relative_gap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 
@@ -82,7 +82,7 @@ class Scales:
 
 
 @dataclass(frozen=True)
-class Terms:
+class NewtonRequest:
     """The order of one problem in a round, as sites receive it.
 
     step (d,): y of the last round, zeros where there is none. mu: the barrier parameter. keep: whether the point before
@@ -154,7 +154,7 @@ class Path(Protocol):
     def extent(self) -> Extent:
         """Return bounds on the present rows."""
 
-    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         """Take a step, and sum. wide: with two limbs a number."""
 
 
@@ -164,7 +164,7 @@ def solve(
     problems: int,
     dimensions: int | Sequence[int],
     intercept: bool,
-    stopping: Stopping,
+    stopping: StoppingRule,
     on_iteration: Callable[[int, Sequence[Certificate]], None] = lambda iteration, certificates: None,
     settle: Callable[[Sequence[Outcome]], bool] = lambda outcomes: False,
     step_noise: float = 0.0,
@@ -183,7 +183,9 @@ def solve(
     extent = path.extent()
     dither = dither if dither is not None else Dither()
     sizes = [dimensions] * problems if isinstance(dimensions, int) else dimensions
-    trails = [_Trail(k, size, intercept, extent, stopping.tolerance, step_noise) for k, size in enumerate(sizes)]
+    trails = [
+        _ProblemProgress(k, size, intercept, extent, stopping.tolerance, step_noise) for k, size in enumerate(sizes)
+    ]
     for trail, mu in zip(trails, mus, strict=False):
         trail.resume(mu)
     wide = False
@@ -229,7 +231,7 @@ class Outcome:
 
 
 @dataclass
-class _Trail:
+class _ProblemProgress:
     """One problem, as far as the coordinator knows it."""
 
     problem: int
@@ -299,9 +301,9 @@ class _Trail:
     def _stay(self) -> None:
         self.step, self._is_still = np.zeros(self.dimensions), True
 
-    def terms(self) -> Terms:
+    def terms(self) -> NewtonRequest:
         self._sent = self._scales()
-        return Terms(self.problem, self.step, self.mu, self.keep, self._is_still, self._sent)
+        return NewtonRequest(self.problem, self.step, self.mu, self.keep, self._is_still, self._sent)
 
     def _scales(self) -> Scales:
         """Return bounds on each part of the next sum at every site: powers of two, which reveal little of the last
@@ -430,7 +432,7 @@ class LocalPath:
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = problems
-        self.standings = [Standing.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
+        self.standings = [DualState.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
 
     def extent(self) -> Extent:
         """Return the bounds of these rows."""
@@ -441,11 +443,11 @@ class LocalPath:
             target=max(float(np.abs(problem.targets).max(initial=1.0)) for problem in self.problems),
         )
 
-    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         """Run a round without rounding."""
         return RoundSums([self.opened(iteration, each) for each in terms])
 
-    def opened(self, iteration: int, terms: Terms, *, regulariser: bool = True) -> Opened:
+    def opened(self, iteration: int, terms: NewtonRequest, *, regulariser: bool = True) -> Opened:
         """Return the sums after a step of one problem, with or without the terms of 1/2 |w|^2."""
         problem = self.problems[terms.problem]
         before = self.standings[terms.problem]
@@ -476,7 +478,7 @@ def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: boo
     )
 
 
-def solve_pooled(problems: Sequence[Problem], stopping: Stopping, step_noise: float = 0.0) -> list[Solution]:
+def solve_pooled(problems: Sequence[Problem], stopping: StoppingRule, step_noise: float = 0.0) -> list[Solution]:
     """Solve problems whose rows are all here."""
     path, first = LocalPath(problems), problems[0]
     outcomes = solve(

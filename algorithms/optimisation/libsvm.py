@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsvm.algorithms.data.classes import one_against_rest
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.federation.arrays import FloatArray
@@ -52,7 +52,7 @@ def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: Prices) -> S
 def against_others(fit: Callable[[FloatArray], SVC], labels: FloatArray, classes: int, test: FloatArray) -> FloatArray:
     """Return decision values of test rows (k, p) by one SVM for each class against the rest, trained by `fit`.
 
-    labels (n,): as `Labelled` has them. (k,) of two classes, (k, K) of more; a class without rows, or with all, is
+    labels (n,): as `LabeledRows` has them. (k,) of two classes, (k, K) of more; a class without rows, or with all, is
     +1 or -1 throughout.
     """
     if classes == 2:
@@ -70,7 +70,7 @@ def _split(C: Prices) -> tuple[float, FloatArray | None]:
 
 
 def exact_scores(
-    feature_map: FeatureMap, C: Prices, train: Labelled, test: FloatArray, classes: int = 2
+    feature_map: FeatureMap, C: Prices, train: LabeledRows, test: FloatArray, classes: int = 2
 ) -> FloatArray | None:
     """Return decision values of test rows (k, p) by the kernel that a map approximates; None for an exact map.
 

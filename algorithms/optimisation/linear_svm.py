@@ -27,7 +27,7 @@ from fedsvm.algorithms.optimisation.line_search import MAX_STEPS, line_search
 from fedsvm.algorithms.optimisation.masking import Dither, Masking, dither_seed
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, Release, newton_path
 from fedsvm.algorithms.optimisation.predicted import Work
-from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
+from fedsvm.algorithms.optimisation.solution import Certificate, Solution, StoppingRule
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Weighting
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import MAX_COUNT, Count, Portion, Positive, doc
@@ -179,7 +179,7 @@ def _cutting_planes(terms: Terms) -> Script:
 
 
 @dataclass(frozen=True)
-class Trained:
+class LinearTraining:
     """The result of training: certificates, one for each problem, and weights and intercepts (P, m + 1).
 
     weights: None where the sites keep them. figures and remarks: what a result says of it beside the certificates.
@@ -219,7 +219,7 @@ def train_linear(
     weighting: Weighting | None = None,
     classes: int = 2,
     conditions: Conditions | None = None,
-) -> Trained:
+) -> LinearTraining:
     """Train on the live sites' rows of so many features, to the certified gap. weighting: of the interior point only.
 
     classes: how many there are. All binary problems are in the same rounds, which each leaves when it is done.
@@ -275,7 +275,7 @@ def _note(federation: Federation, iteration: int, certificates: Sequence[Certifi
 
 def _by_interior_point(
     federation: Federation, settings: LinearSvmSettings, features: int, weighting: Weighting, classes: int
-) -> Trained:
+) -> LinearTraining:
     """Train by the interior point. Leaving sites take their rows with them; returning ones receive the path.
 
     Training begins anew only where no site is left that knows it, as after all were started again.
@@ -287,7 +287,7 @@ def _by_interior_point(
 
 def _along_one_path(
     federation: Federation, settings: LinearSvmSettings, features: int, weighting: Weighting, classes: int
-) -> Trained:
+) -> LinearTraining:
     problems = problems_of(classes, settings.multiclass)
     path = FederatedPath(
         federation,
@@ -306,7 +306,7 @@ def _along_one_path(
         problems=problems,
         dimensions=path.dimensions,
         intercept=settings.intercept,
-        stopping=Stopping(settings.tolerance, settings.max_iterations),
+        stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         step_noise=settings.step_noise_among(federation.sites),
         dither=Dither(federation.drawn("dither", dither_seed)),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
@@ -315,12 +315,12 @@ def _along_one_path(
     constant = sum(outcome.constant != 0 for outcome in outcomes)
     remark = Remark("one class", _ONE_CLASS if classes == 2 else _CONSTANT.format(constant, problems))
     certificates = tuple(outcome.certificate for outcome in outcomes)
-    return Trained(certificates, path.weights, {}, (remark,) if constant else (), path.mean_square)
+    return LinearTraining(certificates, path.weights, {}, (remark,) if constant else (), path.mean_square)
 
 
 def _by_cutting_planes(
     federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold, classes: int
-) -> Trained:
+) -> LinearTraining:
     """Train by cutting planes. Cuts bound the loss over the rows that they were summed over.
 
     When sites leave or join, a new bundle starts from the best point so far.
@@ -345,7 +345,7 @@ def _by_cutting_planes(
                 dimensions=posed.dimensions,
                 groups=groups,
                 C=settings.C,
-                stopping=Stopping(settings.tolerance, settings.max_iterations),
+                stopping=StoppingRule(settings.tolerance, settings.max_iterations),
                 search=line_search(settings.line_search, settings.line_search_step),
                 on_iteration=note,
                 resume=tuple(latest),
@@ -361,7 +361,7 @@ def _by_cutting_planes(
     remarks = []
     if bundles > 1:
         remarks.append(Remark("bundles", f"{bundles} of cuts, a new one with each change of who takes part"))
-    return Trained(tuple(solutions), posed.weights(solutions), {"bundles": bundles}, tuple(remarks))
+    return LinearTraining(tuple(solutions), posed.weights(solutions), {"bundles": bundles}, tuple(remarks))
 
 
 @dataclass(frozen=True)
@@ -519,5 +519,5 @@ def pooled_solution(
         svm = libsvm.linear(features, labels, prices)
         return svm.coef_[0], float(svm.intercept_[0]), libsvm.objective(svm, features, labels, prices)
     rows = Problem.of(features, labels, prices, lever=0.0)
-    (found,) = interior_point.solve_pooled([rows], Stopping(libsvm.POOLED_TOLERANCE, settings.max_iterations))
+    (found,) = interior_point.solve_pooled([rows], StoppingRule(libsvm.POOLED_TOLERANCE, settings.max_iterations))
     return found.w, 0.0, found.objective

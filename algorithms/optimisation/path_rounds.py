@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
-from fedsvm.algorithms.optimisation.interior_point import Opened, RoundSums, Terms, opened_by
+from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
+from fedsvm.algorithms.optimisation.interior_point import NewtonRequest, Opened, RoundSums, opened_by
 from fedsvm.algorithms.optimisation.masking import Mask
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
@@ -117,7 +117,7 @@ class RoundOrder:
     rows: int
 
     @classmethod
-    def of(cls, iteration: int, terms: Sequence[Terms], rows: int) -> Self:
+    def of(cls, iteration: int, terms: Sequence[NewtonRequest], rows: int) -> Self:
         """Pack what the solver asks of each problem."""
         return cls(
             iteration,
@@ -154,18 +154,18 @@ DrawMasks = Callable[[Sequence[int], int, Sequence[tuple[int, int]]], Sequence[M
 class RowPaths:
     """The paths of a site's rows: the current point of each problem, and the masks of the last two rounds."""
 
-    def __init__(self, problems: Sequence[Problem], points: Sequence[Standing], draw: DrawMasks) -> None:
+    def __init__(self, problems: Sequence[Problem], points: Sequence[DualState], draw: DrawMasks) -> None:
         self.problems = tuple(problems)
         self._standings = [[point] for point in points]
         self._draw = draw
         self._masks: dict[tuple[int, int], Mask | None] = {}
 
     @property
-    def latest(self) -> list[Standing]:
+    def latest(self) -> list[DualState]:
         """The last standing of each problem."""
         return [standings[-1] for standings in self._standings]
 
-    def hand_over(self, points: Sequence[Standing]) -> None:
+    def hand_over(self, points: Sequence[DualState]) -> None:
         """Continue from these points, except for problems that are there already."""
         for place, point in enumerate(points):
             if self._standings[place][-1].iteration != point.iteration:
@@ -224,7 +224,7 @@ class RowPaths:
         pairs = [_without(*pair, kept) for pair in zip(self.problems, self.latest, strict=True)]
         return RowPaths([problem for problem, _ in pairs], [standing for _, standing in pairs], draw)
 
-    def _before(self, problem: int, iteration: int) -> Standing:
+    def _before(self, problem: int, iteration: int) -> DualState:
         return next(each for each in reversed(self._standings[problem]) if each.iteration < iteration)
 
     def _mask(self, problem: int, iteration: int) -> Mask | None:
@@ -232,7 +232,7 @@ class RowPaths:
         return self._masks[problem, iteration]
 
 
-def _without(problem: Problem, standing: Standing, kept: IntArray) -> tuple[Problem, Standing]:
+def _without(problem: Problem, standing: DualState, kept: IntArray) -> tuple[Problem, DualState]:
     fewer = replace(problem, features=problem.features[:, kept])
     v = standing.v[np.append(kept, problem.features.shape[1]) if problem.lever else kept]
     still, residuals = np.zeros(len(standing.alpha)), fewer.targets - fewer.margins(v)

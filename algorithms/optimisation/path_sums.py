@@ -18,8 +18,8 @@ import numpy as np
 from fedsvm.algorithms.data.classes import Scheme
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
-from fedsvm.algorithms.optimisation.barrier import Problem, Standing
-from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
+from fedsvm.algorithms.optimisation.barrier import DualState, Problem
+from fedsvm.algorithms.optimisation.interior_point import Extent, NewtonRequest, Outcome, RoundSums
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
 from fedsvm.algorithms.optimisation.weighting import Factors, RowWeights, Weighting, agreement_on_factors
@@ -142,7 +142,7 @@ class NewtonPath(SitePart):
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
         problems = start.problems(self._rows.features) if self.paths is None else self.paths.problems
         points = [
-            Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
+            DualState.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
             for problem, path in zip(problems, rest.reshape(count, -1), strict=True)
         ]
         if self.paths is None:
@@ -308,7 +308,7 @@ class FederatedPath:
         """Return bounds on the present rows; rows that left do not change them."""
         return self._extent
 
-    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         """Run one secure sum."""
         round_ = RoundOrder.of(iteration, terms, self._extent.rows)
         in_rows = replace(round_, steps=round_.steps.reshape(len(terms), -1))

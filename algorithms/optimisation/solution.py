@@ -19,7 +19,7 @@ class StoppingSettings:
 
 
 @dataclass(frozen=True)
-class Stopping:
+class StoppingRule:
     """When to stop: the relative gap that is enough, and the iterations that are too many."""
 
     tolerance: float

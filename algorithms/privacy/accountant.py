@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from fedsvm.algorithms.privacy.ledger import DataIdentity, Ledger, Spent, require_room
+from fedsvm.algorithms.privacy.ledger import DataIdentity, PrivacyLedger, Spent, require_room
 
 Once = Callable[[str, Callable[[], Any]], Any]
 """Given what for, does something now, or gives what came of it in an earlier process of the run: `Federation.drawn`."""
@@ -37,7 +37,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Budget:
+class PrivacyBudget:
     """Of epsilon and delta for all releases together; None is without limit."""
 
     epsilon: float | None
@@ -70,7 +70,7 @@ class PrivacyReport:
     protects_against: tuple[str, ...]
     drawn_by: str
     lattice: float | None
-    budget: Budget
+    budget: PrivacyBudget
     releases: tuple[Release, ...]
     ledger: LedgerReport | None = None
     not_covered: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class PrivacyAccountant:
     epsilon: float = math.inf
     delta: float = math.inf
     releases: list[Release] = field(default_factory=list)
-    ledger: Ledger | None = None
+    ledger: PrivacyLedger | None = None
     charged: Spent = field(default_factory=Spent)
 
     @classmethod
@@ -100,7 +100,7 @@ class PrivacyAccountant:
         return cls(
             math.inf if of_epsilon is None else of_epsilon,
             math.inf if of_delta is None else of_delta,
-            ledger=None if path is None else Ledger(Path(path).resolve(), data),
+            ledger=None if path is None else PrivacyLedger(Path(path).resolve(), data),
         )
 
     @property
@@ -145,7 +145,7 @@ class PrivacyAccountant:
             protects_against=last.protects_against,
             drawn_by=last.drawn_by,
             lattice=last.lattice,
-            budget=Budget(_finite(self.epsilon), _finite(self.delta)),
+            budget=PrivacyBudget(_finite(self.epsilon), _finite(self.delta)),
             releases=tuple(self.releases),
             ledger=None if self.ledger is None else LedgerReport(str(self.ledger.path), **vars(self.charged)),
         )

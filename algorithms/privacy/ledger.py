@@ -62,7 +62,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class PrivacyLedger:
     """The ledger in a file, of one data set."""
 
     path: Path

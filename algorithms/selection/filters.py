@@ -99,14 +99,14 @@ def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Tested:
+class ColumnTests:
     """A statistic of each column, and how probable a larger one is by chance, each (p,)."""
 
     statistic: FloatArray
     p_value: FloatArray
 
 
-def welch(moments: ClassMoments) -> Tested:
+def welch(moments: ClassMoments) -> ColumnTests:
     """Return the absolute value of Welch's t for two classes."""
     from scipy import stats  # sites share this file, and need none of it
 
@@ -117,10 +117,10 @@ def welch(moments: ClassMoments) -> Tested:
     freedom = _ratio(parts.sum(axis=0) ** 2, parts[0] ** 2 / (negative - 1) + parts[1] ** 2 / (positive - 1))
     with np.errstate(invalid="ignore"):
         p = np.where(np.isfinite(t), 2 * stats.t.sf(t, np.maximum(freedom, 1.0)), 0.0)
-    return Tested(t, p)
+    return ColumnTests(t, p)
 
 
-def f_statistic(moments: ClassMoments) -> Tested:
+def f_statistic(moments: ClassMoments) -> ColumnTests:
     """Return F of the analysis of variance, for any number of classes."""
     from scipy import stats
 
@@ -129,7 +129,7 @@ def f_statistic(moments: ClassMoments) -> Tested:
     between = (moments.counts[:, None] * (moments.means - overall) ** 2).sum(axis=0) / (classes - 1)
     within = moments.scatter.sum(axis=0) / (rows - classes)
     f = _ratio(np.where(moments.constant, 0.0, between), within)
-    return Tested(f, np.where(np.isfinite(f), stats.f.sf(f, classes - 1, rows - classes), 0.0))
+    return ColumnTests(f, np.where(np.isfinite(f), stats.f.sf(f, classes - 1, rows - classes), 0.0))
 
 
 def squared_fisher(moments: ClassMoments) -> FloatArray:

@@ -27,8 +27,8 @@ from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
 from fedsvm.algorithms.calibration import Calibration
 from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
-from fedsvm.algorithms.data.columns import Labelled
-from fedsvm.algorithms.data.horizontal import HorizontalTask, Prepared
+from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.data.horizontal import HorizontalTask, PreparedRows
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import WholeRunLeakage
@@ -36,7 +36,7 @@ from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.optimisation.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.ranking import CurvePoint, Ranking, RankingStep
+from fedsvm.algorithms.ranking import CurvePoint, FeatureRanking, RankingStep
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.selection.elimination import MANY_COLUMNS
 from fedsvm.algorithms.selection.filters import membership_auc
@@ -112,7 +112,7 @@ class Choice:
 
     order: the best first. scores (p,): of each column. score: what they are. ranks (p,): of the ordered columns.
     most: how many are ranked, where it is not all. size, size_rule: how many are kept, where the method says so. curve,
-    by_size: accuracy against size, where it measured that. stability (p,): see `Ranking`. figures: numbers of its own.
+    by_size: accuracy against size, where it measured that. stability (p,): see `FeatureRanking`. figures: own numbers.
     """
 
     order: IntArray
@@ -133,11 +133,11 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Selecting:
+class SelectionInput:
     """The input of a choice: sites whose rows are on the common scale, the number of classes, and weights of rows."""
 
     federation: Federation
-    prepared: Prepared
+    prepared: PreparedRows
     names: Sequence[str]
     seed: int
     classes: int = 2
@@ -145,15 +145,15 @@ class Selecting:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectionOutcome:
     """The result of a choice: the ranking, the kept columns (k,), in rising order, and models by size.
 
     prepared: the rows as sites hold them ready, of all columns. rounds: that the choice took.
     """
 
-    prepared: Prepared
+    prepared: PreparedRows
     choice: Choice
-    ranking: Ranking
+    ranking: FeatureRanking
     columns: IntArray
     by_size: tuple[SizeModel, ...]
     rounds: int
@@ -169,7 +169,7 @@ class SelectedModel(Model):
 
     inner: PanModel
     selected: IntArray
-    ranking: Ranking | None = None
+    ranking: FeatureRanking | None = None
     by_size: tuple[SizeModel, ...] = ()
     training: TrainingReport | None = None
 
@@ -194,7 +194,7 @@ class SelectedModel(Model):
         return self.selected
 
     @property
-    def ranked(self) -> Ranking | None:
+    def ranked(self) -> FeatureRanking | None:
         """As it was found; None of a model that was read from a file."""
         return self.ranking
 
@@ -247,22 +247,22 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
     }
 
     @abstractmethod
-    def choose(self, selecting: Selecting, settings: S) -> Choice:
+    def choose(self, selecting: SelectionInput, settings: S) -> Choice:
         """Order the columns. The rounds are of phase "select"."""
 
-    def select(self, federation: Federation, task: HorizontalTask, settings: S) -> Selected:
+    def select(self, federation: Federation, task: HorizontalTask, settings: S) -> SelectionOutcome:
         """Choose columns, and how many, and have the sites keep these."""
         prepared = federation.until_stable(lambda: task.prepare(federation))
         began, names = federation.progress.round, task.columns.names
         weighting = settings.weighting(task.classes, by_row=task.weighted)
-        selecting = Selecting(federation, prepared, names, task.seed, len(task.classes), weighting)
+        selecting = SelectionInput(federation, prepared, names, task.seed, len(task.classes), weighting)
         with federation.phase("select"):
             choice = self.choose(selecting, settings)
             ranking, by_size = _sized(choice, settings, names)
             columns = np.sort([names.index(name) for name in ranking.selected])
             federation.run("keep_columns", remember=True, columns=columns)
         federation.disclose("sites", "keep_columns", SHOWN_COLUMNS, columns.shape)
-        return Selected(prepared, choice, ranking, columns, by_size, federation.progress.round - began)
+        return SelectionOutcome(prepared, choice, ranking, columns, by_size, federation.progress.round - began)
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: S) -> SelectedModel:
         """Choose columns, then features of them from the sites' rows, then training."""
@@ -323,11 +323,11 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
 
 def _only(rows: EvaluationRows, columns: IntArray) -> EvaluationRows:
     """Return the same rows in some columns."""
-    train, test = (Labelled(each.rows[:, columns], each.labels) for each in (rows.train, rows.test))
+    train, test = (LabeledRows(each.rows[:, columns], each.labels) for each in (rows.train, rows.test))
     return replace(rows, train=train, test=test)
 
 
-def _reported(inner: PanModel, chosen: Selected) -> TrainingReport:
+def _reported(inner: PanModel, chosen: SelectionOutcome) -> TrainingReport:
     """Return the training report, with the number of columns."""
     training = inner.training
     if training is None:
@@ -363,7 +363,9 @@ def _memberships(rows: EvaluationRows) -> Iterator[str]:
 # How many are kept.
 
 
-def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) -> tuple[Ranking, tuple[SizeModel, ...]]:
+def _sized(
+    choice: Choice, settings: SelectionSettings, names: Sequence[str]
+) -> tuple[FeatureRanking, tuple[SizeModel, ...]]:
     """Return the ranking with the selected columns, and the models of the curve, if one was measured."""
     curve, by_size, most = choice.curve, choice.by_size, choice.most or len(names)
     if choice.size is not None:
@@ -373,7 +375,7 @@ def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) ->
         size, rule = size_of(curve, settings.size)
     else:
         size, rule = min(most, chosen_count(settings.size, len(names))), f"{settings.size:g}, as told"
-    ranking = Ranking(
+    ranking = FeatureRanking(
         columns=tuple(names[column] for column in choice.order),
         ranks=tuple(choice.ranks.tolist()),
         scores=tuple(float(s) if np.isfinite(s) else None for s in choice.scores[choice.order]),

@@ -21,13 +21,13 @@ import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimisation import interior_point
-from fedsvm.algorithms.optimisation.barrier import Problem, Standing
-from fedsvm.algorithms.optimisation.interior_point import Extent, RoundSums, Terms
+from fedsvm.algorithms.optimisation.barrier import DualState, Problem
+from fedsvm.algorithms.optimisation.interior_point import Extent, NewtonRequest, RoundSums
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_masks
 from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
 from fedsvm.algorithms.optimisation.path_sums import chosen
-from fedsvm.algorithms.optimisation.solution import Solution, Stopping
-from fedsvm.algorithms.selection.subsets import ColumnSubsets, Posed, Subset
+from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
+from fedsvm.algorithms.selection.subsets import ColumnSubsets, Subset, SubsetProblems
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import CHECKED, SitePart, free, step
@@ -108,7 +108,7 @@ class SubsetPath(SitePart):
             self._subsets.pose(**posed)
             self._masking = masking
             problems = [self._problem(subset, price, lever) for subset in self._subsets.posed]
-            points = [Standing.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
+            points = [DualState.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
             self._paths = RowPaths(problems, points, draw)
         else:
             self._ended = self._paths if epoch != self._epoch else self._ended
@@ -152,13 +152,13 @@ class SubsetPaths:
     def _lever(self) -> float:
         return math.sqrt(self.squares / self.rows) or 1.0
 
-    def solve(self, posed: Posed, stopping: Stopping) -> list[Solution]:
+    def solve(self, posed: SubsetProblems, stopping: StoppingRule) -> list[Solution]:
         """Solve new problems. Raises MembershipChanged where sites leave or join."""
         self._lengths = [len(each.columns) for each in posed.subsets]
         self._begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
         return self._solved(stopping, ())
 
-    def solve_without(self, kept: IntArray, stopping: Stopping) -> list[Solution]:
+    def solve_without(self, kept: IntArray, stopping: StoppingRule) -> list[Solution]:
         """Continue all problems with only these places of their columns, from their current state."""
         self._lengths, self._begun = [len(kept)] * len(self._mus), {"kept": kept}
         return self._solved(stopping, self._mus)
@@ -168,7 +168,7 @@ class SubsetPaths:
         squares = (self.squares + self.rows * self._lever**2) * (1 + 1e-9) + 1e-9
         return Extent(self.rows, squares, self.C)
 
-    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         """Order the round as one secure sum; see `interior_point.Path`."""
         layouts = [Layout(length + 1, length) for length in (self._lengths[each.problem] for each in terms)]
         round_, shape = RoundOrder.of(iteration, terms, self.rows), (sum(each.length for each in layouts),)
@@ -179,7 +179,7 @@ class SubsetPaths:
             self.federation.disclose(COORDINATOR, "subset_newton", shows, ())
         return found
 
-    def _solved(self, stopping: Stopping, mus: Sequence[float]) -> list[Solution]:
+    def _solved(self, stopping: StoppingRule, mus: Sequence[float]) -> list[Solution]:
         federation, changes = self.federation, len(self.federation.membership.changes)
         if self.masking != "none" and self._has_seed_for != changes:
             federation.run("agree_secret")

@@ -62,7 +62,7 @@ class Subset:
 
 
 @dataclass(frozen=True)
-class Posed:
+class SubsetProblems:
     """Problems, in how many groups of cuts their rows are, and of how many inner folds."""
 
     subsets: Sequence[Subset]
@@ -288,7 +288,7 @@ class SubsetOracle(FederatedOracle):
     Points and cuts have zeros where a problem has fewer columns than others.
     """
 
-    posed: Posed
+    posed: SubsetProblems
     opened: dict[int, list[tuple[FloatArray, float, FloatArray]]] = field(default_factory=dict)
     _is_posed: bool = False
 

@@ -17,12 +17,12 @@ from annotated_types import Ge, Le
 
 from fedsvm.algorithms.optimisation.cutting_plane import RIDGE, Bundle, Penalty, improve, start
 from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.subset_path import SubsetPaths
-from fedsvm.algorithms.selection.subsets import Posed, Subset, SubsetOracle
+from fedsvm.algorithms.selection.subsets import Subset, SubsetOracle, SubsetProblems
 from fedsvm.algorithms.settings import Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
@@ -63,7 +63,7 @@ class TrainingSettings(PanSettings):
 
 
 @dataclass(frozen=True)
-class Judged:
+class ScoredModels:
     """Models, how many of the rows that each left out are right (q,), their loss (q,) and number (q,).
 
     models: of each its SVM, or of K > 2 classes the K that tell each from the rest.
@@ -125,9 +125,9 @@ class SubsetTraining:
         """True if the interior point trains."""
         return self.settings.select_solver == "interior-point"
 
-    def posed(self, subsets: Sequence[Subset]) -> Posed:
+    def posed(self, subsets: Sequence[Subset]) -> SubsetProblems:
         """Return problems as sites receive them."""
-        return Posed(subsets, self.settings.select_groups, self.settings.inner_folds)
+        return SubsetProblems(subsets, self.settings.select_groups, self.settings.inner_folds)
 
     def oracle(self, subsets: Sequence[Subset]) -> SubsetOracle:
         """Return the sums for cutting planes; bounds by Cauchy and Schwarz."""
@@ -159,7 +159,7 @@ class SubsetTraining:
     def train(self, subsets: Sequence[Subset], tolerance: float, penalty: Penalty = RIDGE) -> list[Solution]:
         """Train all problems in the same rounds. Raises MembershipChanged where sites leave or join."""
         self.refresh()
-        stopping = Stopping(tolerance, self.settings.max_iterations)
+        stopping = StoppingRule(tolerance, self.settings.max_iterations)
         if self.is_blind and penalty == RIDGE:
             self.require_few(subsets)
             return self.paths.solve(self.posed(subsets), stopping)
@@ -171,13 +171,13 @@ class SubsetTraining:
         finally:
             oracle.disclose()
 
-    def judged(self, subsets: Sequence[Subset], tolerance: float) -> Judged:
+    def judged(self, subsets: Sequence[Subset], tolerance: float) -> ScoredModels:
         """Train on subsets, and count on the rows that each leaves out, anew where sites leave or join."""
         self.require_folds()
         posed = [replace(each, label=label) for each in subsets for label in range(self.problems)]
         return self.federation.until_stable(lambda: self.counted(self.train(posed, tolerance)))
 
-    def counted(self, solutions: Sequence[Solution]) -> Judged:
+    def counted(self, solutions: Sequence[Solution]) -> ScoredModels:
         """Judge models of all problems posed last, by the rows that each leaves out. Takes one round."""
         w, b, together = [each.w for each in solutions], np.array([each.b for each in solutions]), self.problems
         longest = max(float(np.linalg.norm(each)) for each in w)
@@ -190,7 +190,7 @@ class SubsetTraining:
             b=b,
         ).T
         models = [solutions[first : first + together] for first in range(0, len(solutions), together)]
-        return Judged(models, np.rint(right), loss, np.rint(rows))
+        return ScoredModels(models, np.rint(right), loss, np.rint(rows))
 
 
 Enough = Callable[[Sequence[Solution]], bool]
@@ -249,7 +249,7 @@ class ShrinkingSvm:
                 start(oracle, self._bundles)
             for tolerance in tolerances:
                 done = max(bundle.iterations for bundle in self._bundles)
-                stopping = Stopping(tolerance, done + settings.max_iterations)
+                stopping = StoppingRule(tolerance, done + settings.max_iterations)
                 solutions = improve(oracle, self._bundles, stopping, grid_search, done=done)
                 if enough(solutions) or not all(solution.converged for solution in solutions):
                     break
@@ -264,7 +264,7 @@ class ShrinkingSvm:
         paths = training.paths
         kept = None if self._has_changed() else self._kept
         for tolerance in tolerances:
-            stopping = Stopping(tolerance, training.settings.max_iterations)
+            stopping = StoppingRule(tolerance, training.settings.max_iterations)
             if kept is None:
                 solutions = paths.solve(training.posed(self._subsets), stopping)
             else:

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsvm.federation.channel.agreement import TAG_BYTES
 from fedsvm.federation.channel.contract import Channel
-from fedsvm.federation.channel.memory import Died
+from fedsvm.federation.channel.memory import SimulatedDeath
 from fedsvm.federation.errors import FederationError, PeerDropped, PeerLate, ProtocolError, RoundAborted
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -27,7 +27,7 @@ Network = Callable[[Mapping[str, Party], float], dict[str, Any]]
 the round; what each returned, by party. A party that raises Died is gone at once and for good, and returns nothing."""
 
 
-class ConformanceError(AssertionError):
+class ChannelConformanceError(AssertionError):
     """A channel does not keep what it must; the message says what."""
 
 
@@ -43,7 +43,7 @@ def check_channel(run: Network, timeout_s: float = 1.5) -> Iterator[str]:
 
     Raises
     ------
-    ConformanceError
+    ChannelConformanceError
         What is not kept.
     """
     _check_arrays(run)
@@ -158,7 +158,7 @@ def _check_dead_peer(run: Network, timeout_s: float) -> None:
         channel.send(COORDINATOR, word)
         for event in heard:
             event.wait(_LONG_S)
-        raise Died
+        raise SimulatedDeath
 
     def bereft(channel: Channel) -> Exception | None:
         channel.send("site-3", word)
@@ -238,4 +238,4 @@ def _error(action: Callable[[], object]) -> Exception | None:
 
 def _require(kept: bool, what: str) -> None:
     if not kept:
-        raise ConformanceError(what)
+        raise ChannelConformanceError(what)

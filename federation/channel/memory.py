@@ -31,7 +31,7 @@ _ROUND = 1
 
 
 @dataclass(frozen=True)
-class Sent:
+class MemoryMessage:
     """One message that was sent in memory."""
 
     sender: str
@@ -40,7 +40,7 @@ class Sent:
     hop: int
 
 
-class Died(Exception):
+class SimulatedDeath(Exception):
     """A party came to the message before which it was to die."""
 
 
@@ -65,7 +65,7 @@ class InMemoryNetwork:
 
     Attributes
     ----------
-    sent : list of Sent
+    sent : list of MemoryMessage
         Every message, in the order in which they were sent.
     drawn : dict of str to list of Residues
         Every random vector, by the party that drew it.
@@ -79,14 +79,14 @@ class InMemoryNetwork:
     run_sites: int = 0
     min_sites: int = 1
     links: Mapping[str, bytes] = field(default_factory=dict)
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[MemoryMessage] = field(default_factory=list)
     drawn: dict[str, list[Residues]] = field(default_factory=lambda: defaultdict(list))
     expanded: dict[str, dict[bytes, list[Residues]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
 
     def __post_init__(self) -> None:
-        self._queues: dict[tuple[str, str], deque[Sent]] = defaultdict(deque)
+        self._queues: dict[tuple[str, str], deque[MemoryMessage]] = defaultdict(deque)
         self._news = threading.Condition()
         self._failed = False
         self._dead: set[str] = set()
@@ -120,7 +120,7 @@ class InMemoryNetwork:
                 raise
         errors = {name: error for name, future in futures.items() if (error := future.exception()) is not None}
         for error in sorted(errors.values(), key=_is_consequence):
-            if not isinstance(error, Died):
+            if not isinstance(error, SimulatedDeath):
                 raise error
         return {name: future.result() for name, future in futures.items() if name not in errors}
 
@@ -138,7 +138,7 @@ class InMemoryNetwork:
         try:
             return party(self._channel(name))
         except BaseException as error:
-            if isinstance(error, Died):
+            if isinstance(error, SimulatedDeath):
                 self._bury(name)
             else:
                 self._abort()
@@ -157,7 +157,7 @@ class InMemoryNetwork:
     def _channel(self, name: str) -> MemoryChannel:
         return MemoryChannel(self, name)
 
-    def _put(self, message: Sent) -> None:
+    def _put(self, message: MemoryMessage) -> None:
         """Store a message. Raises PeerDropped if a site sends to a dead one."""
         with self._news:
             if message.receiver in self._dead and message.sender != COORDINATOR:
@@ -166,7 +166,7 @@ class InMemoryNetwork:
             self._queues[message.sender, message.receiver].append(message)
             self._news.notify_all()
 
-    def _get(self, sender: str, receiver: str, deadline: float) -> Sent:
+    def _get(self, sender: str, receiver: str, deadline: float) -> MemoryMessage:
         """Return the next message. Raises PeerDropped, RoundAborted, and PeerLate at a moment of the monotonic
         clock."""
         with self._news:
@@ -203,8 +203,8 @@ class MemoryChannel(KeyedChannel):
         """Send a copy of `array` to `peer`. Raises PeerDropped where a site sends to one that is dead."""
         self._sent += 1
         if self._sent == self._network.deaths.get(self.me):
-            raise Died
-        self._network._put(Sent(self.me, peer, array.copy(), self._hop + 1))
+            raise SimulatedDeath
+        self._network._put(MemoryMessage(self.me, peer, array.copy(), self._hop + 1))
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
         """Return the next array from `peer`. Raises ProtocolError, PeerDropped, PeerLate and RoundAborted."""
@@ -247,7 +247,7 @@ class MemoryChannel(KeyedChannel):
         self._network.drawn[self.me].append(residues)
         return residues
 
-    def _open(self, peer: str, message: Sent, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+    def _open(self, peer: str, message: MemoryMessage, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
         if COORDINATOR not in (self.me, peer) and self._link_of(peer) != self._link_of(self.me):
             raise OrdersDiffer(self.me, peer)
         self._hop = max(self._hop, message.hop)

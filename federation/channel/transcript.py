@@ -22,7 +22,7 @@ _RUN = bytes(RUN_ID_BYTES)
 
 
 @dataclass(frozen=True)
-class Entry:
+class TranscriptEntry:
     """One line of a transcript: `place` counts the entries of a kind with one peer in a round, from 0."""
 
     what: str
@@ -84,9 +84,9 @@ class Transcript:
         self._file.flush()
 
 
-def read_transcript(path: str) -> Iterator[Entry]:
+def read_transcript(path: str) -> Iterator[TranscriptEntry]:
     """Yield the entries of a transcript. Raises Malformed if it is damaged, as after a killed writer."""
     for message in framefile.read(path):
         fields = message.fields
         array = message.arrays["value"]
-        yield Entry(fields["what"], message.round, fields["peer"], fields["place"], array, fields["terms"])
+        yield TranscriptEntry(fields["what"], message.round, fields["peer"], fields["place"], array, fields["terms"])

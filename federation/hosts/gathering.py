@@ -12,8 +12,8 @@ from types import MappingProxyType
 from fedsvm.federation.control import Abort
 from fedsvm.federation.errors import PeerDropped
 from fedsvm.federation.federation import Federation, RunObserver
-from fedsvm.federation.hosts.hub import HubEndpoint
-from fedsvm.federation.hosts.lobby import Guest
+from fedsvm.federation.hosts.hub import ListeningEndpoint
+from fedsvm.federation.hosts.lobby import JoinedSite
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.links import SiteLinks, refuse_restart
 from fedsvm.federation.membership import DropoutPolicy
@@ -32,12 +32,12 @@ class RemoteSites:
 
     Parameters
     ----------
-    endpoint : HubEndpoint
+    endpoint : ListeningEndpoint
     sites : iterable of str
         Those that take part. A site that declined is not watched, though its connection may close later.
     """
 
-    def __init__(self, endpoint: HubEndpoint, sites: Iterable[str]) -> None:
+    def __init__(self, endpoint: ListeningEndpoint, sites: Iterable[str]) -> None:
         self._sites = frozenset(sites)
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
@@ -101,12 +101,12 @@ class RemoteSites:
             del self._closed_at[site]
 
 
-def end_rounds(endpoint: HubEndpoint, sites: Iterable[str], run: bytes, heard: int) -> None:
+def end_rounds(endpoint: ListeningEndpoint, sites: Iterable[str], run: bytes, heard: int) -> None:
     """Ask sites to leave the round that the previous coordinator began.
 
     Parameters
     ----------
-    endpoint : HubEndpoint
+    endpoint : ListeningEndpoint
     sites : iterable of str
         Those whose processes waited.
     run : bytes
@@ -121,9 +121,9 @@ def end_rounds(endpoint: HubEndpoint, sites: Iterable[str], run: bytes, heard: i
 
 @contextmanager
 def gathered(
-    endpoint: HubEndpoint,
+    endpoint: ListeningEndpoint,
     sites: RemoteSites,
-    guests: Sequence[Guest],
+    guests: Sequence[JoinedSite],
     run: bytes,
     sum_protocol: SumProtocol,
     round_timeout_s: float,
@@ -139,11 +139,11 @@ def gathered(
 
     Parameters
     ----------
-    endpoint : HubEndpoint
+    endpoint : ListeningEndpoint
         The endpoint to which they are connected.
     sites : RemoteSites
         Watches them; closed with the context.
-    guests : sequence of Guest
+    guests : sequence of JoinedSite
         The sites, in ring order.
     run, restart
         See `SiteLinks`.

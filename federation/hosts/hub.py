@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import zmq
 
 from fedsvm.federation.errors import DeadlineExpired, Malformed, PeerDropped
-from fedsvm.federation.hosts.messages import Hello, Join, Refused
+from fedsvm.federation.hosts.messages import Hello, Join, SiteRefused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import DISCONNECTED, Stream
 from fedsvm.federation.transport.deadline import Deadline
@@ -39,7 +39,7 @@ class Call:
 
 
 @dataclass
-class _Guest:
+class _SiteConnections:
     """The connections of a site that got a ticket: its own name of each, while it stands."""
 
     ticket: bytes
@@ -48,7 +48,7 @@ class _Guest:
 
 
 @dataclass
-class _Line:
+class _MeteredConnection:
     """A connection that somebody opened, and what went over it."""
 
     peer: str
@@ -56,7 +56,7 @@ class _Line:
     known: bool = False
 
 
-class HubEndpoint(Endpoint):
+class ListeningEndpoint(Endpoint):
     """Everything a coordinator of sites on other hosts sends and receives.
 
     Parameters
@@ -93,8 +93,8 @@ class HubEndpoint(Endpoint):
         self.on_word: Callable[[str, wire.Message], None] = lambda peer, message: None
         self.on_closed: Callable[[str], None] = lambda peer: None
         self.on_back: Callable[[str], None] = lambda peer: None
-        self._lines: dict[bytes, _Line] = {}
-        self._guests: dict[str, _Guest] = {}
+        self._lines: dict[bytes, _MeteredConnection] = {}
+        self._guests: dict[str, _SiteConnections] = {}
 
     def admit(self, roster: Roster) -> None:
         """Admit these parties, and those that were admitted from the start: late ones learn that they are late."""
@@ -104,13 +104,13 @@ class HubEndpoint(Endpoint):
     def invite(self, call: Call) -> bytes:
         """Use the connection of this call for orders to the site. Return the new ticket of the site."""
         ticket = secrets.token_bytes(TICKET_BYTES)
-        self._guests[call.peer] = _Guest(ticket, call.routing_id)
+        self._guests[call.peer] = _SiteConnections(ticket, call.routing_id)
         self._lines[call.routing_id].known = True
         return ticket
 
     def expect(self, tickets: Mapping[str, bytes]) -> None:
         """Admit sites that have these tickets from an earlier process of this coordinator."""
-        self._guests = {site: _Guest(ticket, None) for site, ticket in tickets.items()}
+        self._guests = {site: _SiteConnections(ticket, None) for site, ticket in tickets.items()}
 
     @property
     def tickets(self) -> dict[str, bytes]:
@@ -125,7 +125,7 @@ class HubEndpoint(Endpoint):
 
     def turn_away(self, call: Call, reason: str) -> None:
         """Tell a site that wants to join why it is refused."""
-        self._send_to(call.routing_id, Refused(reason).to_message(self.round))
+        self._send_to(call.routing_id, SiteRefused(reason).to_message(self.round))
 
     def is_connected(self, peer: str) -> bool:
         """Return whether a site has a connection for orders."""
@@ -197,7 +197,7 @@ class HubEndpoint(Endpoint):
         if line is not None or guest is None or not hmac.compare_digest(hello.ticket, guest.ticket):
             if line is None and hello.control:
                 self._open_line(peer, frame, routing_id, control=True)
-                self._send_to(routing_id, Refused(_UNKNOWN_TICKET).to_message(self.round))
+                self._send_to(routing_id, SiteRefused(_UNKNOWN_TICKET).to_message(self.round))
             return False
         self._open_line(peer, frame, routing_id, control=hello.control).known = True
         if hello.control:
@@ -208,8 +208,8 @@ class HubEndpoint(Endpoint):
             self._pending.append(Received(peer, message, answer=False))
         return True
 
-    def _open_line(self, peer: str, frame: zmq.Frame, routing_id: bytes, *, control: bool) -> _Line:
-        line = self._lines[routing_id] = _Line(peer, self._streams.accept(peer, frame, control=control))
+    def _open_line(self, peer: str, frame: zmq.Frame, routing_id: bytes, *, control: bool) -> _MeteredConnection:
+        line = self._lines[routing_id] = _MeteredConnection(peer, self._streams.accept(peer, frame, control=control))
         return line
 
     def _note_stranger(self, event: int, value: int) -> None:

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fedsvm.federation.columns import deviations
-from fedsvm.federation.control import MAX_LOG_TEXT, Stop
+from fedsvm.federation.control import MAX_LOG_TEXT, RunOver
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
-from fedsvm.federation.hosts.hub import Call, HubEndpoint
-from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, Refused, is_tcp
+from fedsvm.federation.hosts.hub import Call, ListeningEndpoint
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, SiteRefused, is_tcp
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import listed, visible
 from fedsvm.federation.transport.auth import REFUSED
@@ -24,7 +24,7 @@ MAX_SHOWN = 500
 
 
 @dataclass(frozen=True)
-class Column:
+class HeldColumn:
     """One column of what a site holds."""
 
     name: str
@@ -32,11 +32,11 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Guest:
+class JoinedSite:
     """A site that is ready to take part: where others reach it, its keys, and what columns it holds."""
 
     party: Party
-    columns: tuple[Column, ...]
+    columns: tuple[HeldColumn, ...]
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Quorum:
     is_chosen: bool
 
 
-class Lobby:
+class SiteRegistration:
     """The registration of sites until all have joined.
 
     Parameters
     ----------
-    endpoint : HubEndpoint
+    endpoint : ListeningEndpoint
         The coordinator's; its roster has the keys that are admitted.
     run : bytes
         The run's 8 random bytes.
@@ -79,7 +79,7 @@ class Lobby:
 
     Attributes
     ----------
-    guests : dict of str to Guest
+    guests : dict of str to JoinedSite
         Sites that are ready, and there.
     on_restarted : callable
         Told of a site that was started again in mid-run.
@@ -87,7 +87,7 @@ class Lobby:
 
     def __init__(
         self,
-        endpoint: HubEndpoint,
+        endpoint: ListeningEndpoint,
         run: bytes,
         terms: Terms,
         version: str,
@@ -95,7 +95,7 @@ class Lobby:
         *,
         alike: bool = True,
     ) -> None:
-        self.guests: dict[str, Guest] = {}
+        self.guests: dict[str, JoinedSite] = {}
         self._endpoint = endpoint
         self._run = run
         self._terms = terms
@@ -103,7 +103,7 @@ class Lobby:
         self._tell = tell
         self._alike = alike
         self._invited: dict[str, Call] = {}
-        self._away: dict[str, Guest] = {}
+        self._away: dict[str, JoinedSite] = {}
         self._declined: dict[str, Declined] = {}
         self._deviating: dict[str, str] = {}
         self._sites: list[str] = []
@@ -118,7 +118,7 @@ class Lobby:
         endpoint.on_call, endpoint.on_word = self._receive, self._hear
         endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
 
-    def wait(self, deadline: Deadline, quorum: Quorum, how_long: str) -> list[Guest]:
+    def wait(self, deadline: Deadline, quorum: Quorum, how_long: str) -> list[JoinedSite]:
         """Wait until every admitted site is ready, or until time is up and enough are. Those that are, in ring order.
 
         Nobody waits for a site whose own policy forbids it to take part. how_long: the deadline as its user wrote it.
@@ -211,7 +211,7 @@ class Lobby:
         call = self._invited[site]
         known = self._endpoint.roster[site]
         party = Party(site, call.join.address, known.public_key, ready.agreement_key)
-        self.guests[site] = Guest(party, columns)
+        self.guests[site] = JoinedSite(party, columns)
         self._deviating.pop(site, None)
         waiting = [name for name in self._names if name not in self.guests]
         self._tell(f"{site} is ready; {'waiting for ' + listed(waiting) if waiting else 'all are there'}")
@@ -227,7 +227,7 @@ class Lobby:
             why = (
                 f"its columns differ from those of other sites: it {clauses}. Fix the file, or add them to data.ignore."
             )
-            self._send(site, Refused(why))
+            self._send(site, SiteRefused(why))
             self._tell(f"{site} was turned away: {why}")
 
     def _differences(self) -> dict[str, str]:
@@ -255,7 +255,7 @@ class Lobby:
 
     # What is said to them.
 
-    def _send(self, site: str, message: Offer | Refused | Begin) -> None:
+    def _send(self, site: str, message: Offer | SiteRefused | Begin) -> None:
         with suppress(PeerDropped):  # it left meanwhile
             self._endpoint.send(site, message.to_message(self._endpoint.round), Deadline(0))
 
@@ -268,7 +268,7 @@ class Lobby:
         else:
             why = self._why_expired(missing, quorum.min_sites, how_long, came)
         for site in self.guests:
-            self._send(site, Refused(why))
+            self._send(site, SiteRefused(why))
         raise FederationError(why[0].upper() + why[1:])
 
     def _why_declined(self, quorum: Quorum, left: int) -> str:
@@ -333,12 +333,12 @@ class Lobby:
         self._tell(f"{site} is back")
         return self._take_back(site) if site in self._back else None
 
-    def resume(self, guests: Sequence[Guest], deadline: Deadline) -> list[str]:
+    def resume(self, guests: Sequence[JoinedSite], deadline: Deadline) -> list[str]:
         """Wait until the sites of a run whose coordinator ended are back, be it the same processes or new ones.
 
         Parameters
         ----------
-        guests : sequence of Guest
+        guests : sequence of JoinedSite
             As they were when the run began, in ring order.
         deadline : Deadline
             Of the wait.
@@ -383,9 +383,9 @@ class Lobby:
         failure = visible(why)[:MAX_LOG_TEXT]
         for site in self._sites:
             if site in self._coming:
-                self._send(site, Refused(failure))
+                self._send(site, SiteRefused(failure))
                 continue
-            stop = Stop(failure, resumable=resumable and site not in self._started_again)
+            stop = RunOver(failure, resumable=resumable and site not in self._started_again)
             with suppress(PeerDropped):  # it left meanwhile, or did not come
                 self._endpoint.send(site, stop.to_message(self._run, heard), Deadline(0))
 
@@ -431,12 +431,12 @@ class Lobby:
         self._send(site, Begin(self._sites, self._columns[site]))
 
 
-def _columns(rows: list[list[object]]) -> tuple[Column, ...]:
+def _columns(rows: list[list[object]]) -> tuple[HeldColumn, ...]:
     """Decode columns. Raises Malformed."""
     for row in rows:
         if not isinstance(row, list) or [type(value) for value in row] != [str, bool]:
             raise Malformed("a column must be a name and whether it is categorical")
-    return tuple(Column(str(name), bool(categorical)) for name, categorical in rows)
+    return tuple(HeldColumn(str(name), bool(categorical)) for name, categorical in rows)
 
 
 def _check_key(key: bytes | None) -> None:

@@ -131,7 +131,7 @@ class Declined(_Plain):
 
 
 @dataclass(frozen=True)
-class Refused(_Plain):
+class SiteRefused(_Plain):
     """The site must not take part."""
 
     kind = "refused"

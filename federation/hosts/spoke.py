@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import zmq
 
-from fedsvm.federation.errors import Malformed, PeerDropped, Stopped
-from fedsvm.federation.hosts.messages import Hello, Refused
+from fedsvm.federation.errors import Malformed, PeerDropped, SiteStopped
+from fedsvm.federation.hosts.messages import Hello, SiteRefused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import Dialler
 from fedsvm.federation.transport.deadline import Deadline
@@ -111,7 +111,7 @@ class SpokeEndpoint(Endpoint):
             super()._take(peer, frame, routing_id)
         elif (message := decoded(frame, self.refused)) is not None:
             self._streams.opened[_ORDERS][-1].count(message, len(frame), sent=False)
-            if self.has_begun and message.kind == Refused.kind:
+            if self.has_begun and message.kind == SiteRefused.kind:
                 self._leave(message)
                 return
             self._pending.append(Received(COORDINATOR, message, answer=False))
@@ -119,8 +119,8 @@ class SpokeEndpoint(Endpoint):
     def _leave(self, message: wire.Message) -> None:
         """Raise Stopped with the reason why the coordinator no longer knows this site."""
         try:
-            reason = Refused.from_message(message).reason
+            reason = SiteRefused.from_message(message).reason
         except Malformed as error:
             self.refused[f"malformed: {error}"] += 1
             return
-        raise Stopped(f"the coordinator does not let this site take part any more: {reason}")
+        raise SiteStopped(f"the coordinator does not let this site take part any more: {reason}")

@@ -18,12 +18,12 @@ from fedsvm.federation.errors import (
     Malformed,
     OrderRefused,
     PeerDropped,
+    SiteStopped,
     StepRefused,
-    Stopped,
 )
 from fedsvm.federation.hosts.certificates import Certificate
-from fedsvm.federation.hosts.lobby import Column
-from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Join, Offer, Ready, Refused
+from fedsvm.federation.hosts.lobby import HeldColumn
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Join, Offer, Ready, SiteRefused
 from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
 from fedsvm.federation.site.faults import OwnFaults
@@ -49,7 +49,7 @@ _PARTING_S = 5.0
 
 
 @dataclass(frozen=True)
-class Place:
+class SiteLocation:
     """The location of a site, and the coordinator that it joins.
 
     Parameters
@@ -74,20 +74,20 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Held:
+class SiteData:
     """The data that a site contributes.
 
     Parameters
     ----------
     rows : int
         How many it has.
-    columns : tuple of Column
+    columns : tuple of HeldColumn
     partition : callable
         Makes its partition, given the names of the columns in the order that all sites have.
     """
 
     rows: int
-    columns: tuple[Column, ...]
+    columns: tuple[HeldColumn, ...]
     partition: Callable[[Sequence[str]], Partition]
 
 
@@ -97,7 +97,7 @@ class Visit:
 
     Parameters
     ----------
-    place : Place
+    place : SiteLocation
     installation : Installation
         What this site can be asked to do.
     version : str
@@ -121,10 +121,10 @@ class Visit:
         How long a coordinator may be silent in mid-run.
     """
 
-    place: Place
+    place: SiteLocation
     installation: Installation
     version: str
-    hold: Callable[[Terms], Held]
+    hold: Callable[[Terms], SiteData]
     tell: Callable[[str], None]
     rules: SiteRules = ANYTHING
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class Visit:
         receipt.asked(run, self.name, terms.to_fields(), asdict(self.rules))
         return receipt
 
-    def _check_end(self, end: Stopped | None) -> None:
+    def _check_end(self, end: SiteStopped | None) -> None:
         """Raise FederationError if the run failed or its coordinator fell silent."""
         if end is None:
             raise FederationError(
@@ -309,8 +309,8 @@ class Visit:
     def _read(self, received: Received, kind: str) -> Message:
         """Return the message if it is of this kind. Raises FederationError for another, with a refusal's reason."""
         try:
-            if received.message.kind == Refused.kind:
-                reason = Refused.from_message(received.message).reason
+            if received.message.kind == SiteRefused.kind:
+                reason = SiteRefused.from_message(received.message).reason
                 raise FederationError(f"The coordinator does not let {self.name} take part: {reason}")
             if received.message.kind != kind:
                 raise Malformed(f"{received.message.kind} where {kind} was due")
@@ -318,7 +318,7 @@ class Visit:
             raise FederationError(f"What {self.place.coordinator} says is not a coordinator's: {error}.") from error
         return received.message
 
-    def _check_begin(self, begin: Begin, held: Held) -> None:
+    def _check_begin(self, begin: Begin, held: SiteData) -> None:
         """Raise FederationError if the run would begin without this site, or with other columns than it has."""
         mine = sorted(column.name for column in held.columns)
         if not all(type(name) is str for name in [*begin.sites, *begin.columns]) or self.name not in begin.sites:

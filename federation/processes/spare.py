@@ -22,7 +22,7 @@ _SET_BY_LIBRARIES = "KMP_"
 
 
 @dataclass(frozen=True, eq=False)
-class _Kept:
+class _KeptLauncher:
     """A launcher without sites, what its server was started under, and what waits for the server's end."""
 
     launcher: LocalLauncher
@@ -36,16 +36,16 @@ class _Kept:
         return self.launcher
 
 
-class _Spare:
+class _LauncherCache:
     """At most one launcher that is kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: _Kept | None = None
+        self._kept: _KeptLauncher | None = None
 
     def start(self, module: str) -> None:
         """Start a server in the background, before it is needed."""
-        self._replace(_Kept(LocalLauncher(module), _surroundings(module)))
+        self._replace(_KeptLauncher(LocalLauncher(module), _surroundings(module)))
 
     def take(self, module: str) -> LocalLauncher:
         """Return the kept launcher if it would be started in the same way now and still answers, or a new one."""
@@ -68,7 +68,7 @@ class _Spare:
         """Keep one that rests, until its server has ended by itself."""
         timer = threading.Timer(REST_S, self.close, [launcher])
         timer.daemon = True
-        self._replace(_Kept(launcher, _surroundings(module), timer))
+        self._replace(_KeptLauncher(launcher, _surroundings(module), timer))
         timer.start()
 
     def close(self, launcher: LocalLauncher | None = None) -> None:
@@ -86,7 +86,7 @@ class _Spare:
             self._kept.launcher.disown()
         self._kept = None
 
-    def _replace(self, kept: _Kept) -> None:
+    def _replace(self, kept: _KeptLauncher) -> None:
         with self._lock:
             replaced, self._kept = self._kept, kept
         if replaced is not None:
@@ -103,7 +103,7 @@ def _surroundings(module: str) -> Any:
     return module, folder, known
 
 
-SPARE = _Spare()
+SPARE = _LauncherCache()
 """Of this process."""
 
 atexit.register(SPARE.close)

@@ -26,7 +26,7 @@ _LINKS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
-class Conditions:
+class LinkEffect:
     """The effect of a directed link on bytes.
 
     Parameters
@@ -72,7 +72,7 @@ class Relays:
     ) -> None:
         self.close()
 
-    def open(self, links: Mapping[DirectedLink, Conditions]) -> dict[DirectedLink, str]:
+    def open(self, links: Mapping[DirectedLink, LinkEffect]) -> dict[DirectedLink, str]:
         """Listen for the sender of every link; the address at which it reaches the receiver.
 
         A link that is not among them but is the way back of one that is has no conditions.

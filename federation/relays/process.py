@@ -32,7 +32,7 @@ from typing import Any
 
 from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.processes import pipe
-from fedsvm.federation.relays.client import Conditions, DirectedLink
+from fedsvm.federation.relays.client import DirectedLink, LinkEffect
 
 _MAX_CHUNK_BYTES = 1 << 16
 _MAX_QUEUED_BYTES = 1 << 22
@@ -49,7 +49,7 @@ _WHAT_TO_CHANGE = {
 }
 
 
-class _Loop:
+class _EventLoop:
     """Waits for sockets and for moments, and calls what is to be done then."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class _Fault:
 
     kind: str
     extra_ms: float = 0.0
-    to_corrupt: dict[_Line, int] = field(default_factory=dict)
+    to_corrupt: dict[_SharedLink, int] = field(default_factory=dict)
     held_bytes: int = 0
     resets: int = 0
     delayed_bytes: int = 0
@@ -119,11 +119,11 @@ class _Fault:
 
 
 @dataclass(eq=False)
-class _Line:
+class _SharedLink:
     """A directed link, shared by all connections that use it."""
 
     jitter: random.Random
-    conditions: Conditions = field(default_factory=Conditions)
+    conditions: LinkEffect = field(default_factory=LinkEffect)
     faults: list[_Fault] = field(default_factory=list)
     flows: dict[_Flow, _Connection] = field(default_factory=dict)
     _free_at: float = 0.0
@@ -181,7 +181,9 @@ class _Chunk:
 class _Flow:
     """One direction of one connection: chunks wait between `source` and `sink` until they are due."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket, line: _Line, when: Callable[[float], None]) -> None:
+    def __init__(
+        self, source: socket.socket, sink: socket.socket, line: _SharedLink, when: Callable[[float], None]
+    ) -> None:
         self.finished = False
         self.blocked = False
         self._source, self._sink, self._line, self._when = source, sink, line, when
@@ -256,7 +258,11 @@ class _Connection:
     """
 
     def __init__(
-        self, loop: _Loop, near: socket.socket, lines: tuple[_Line, _Line], dial: Callable[[socket.socket], None]
+        self,
+        loop: _EventLoop,
+        near: socket.socket,
+        lines: tuple[_SharedLink, _SharedLink],
+        dial: Callable[[socket.socket], None],
     ) -> None:
         self._loop, self._near, self._lines, self._dial = loop, near, lines, dial
         self._far = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -339,8 +345,8 @@ class _Server:
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
-        self._loop = _Loop()
-        self._lines: dict[DirectedLink, _Line] = {}
+        self._loop = _EventLoop()
+        self._lines: dict[DirectedLink, _SharedLink] = {}
         self._targets: dict[str, tuple[str, int]] = {}
         self._faults: list[_Fault] = []
 
@@ -377,8 +383,8 @@ class _Server:
         for sender, receiver, conditions in links:
             for link in ((sender, receiver), (receiver, sender)):
                 jitter = random.Random(f"{seed} {link}")  # noqa: S311 - an experiment's, not a secret
-                self._lines.setdefault(link, _Line(jitter))
-            self._lines[sender, receiver].conditions = Conditions(**conditions)
+                self._lines.setdefault(link, _SharedLink(jitter))
+            self._lines[sender, receiver].conditions = LinkEffect(**conditions)
         return {"ports": [self._listen(sender, receiver) for sender, receiver, _ in links]}
 
     def _point(self, listener: str, host: str, port: int) -> dict[str, Any]:
@@ -406,7 +412,7 @@ class _Server:
     def _outcomes(self) -> dict[str, Any]:
         return {"outcomes": [[number, fault.outcome()] for number, fault in enumerate(self._faults)]}
 
-    def _line(self, sender: str, receiver: str) -> _Line:
+    def _line(self, sender: str, receiver: str) -> _SharedLink:
         line = self._lines.get((sender, receiver))
         if line is None:
             raise LaunchError(f"No relay carries what {sender} sends to {receiver}; open that link first.")
@@ -443,7 +449,7 @@ class _Server:
         if resets or not self._join(near, lines, listener):
             _close(near, reset=True)
 
-    def _join(self, near: socket.socket, lines: tuple[_Line, _Line], listener: str) -> bool:
+    def _join(self, near: socket.socket, lines: tuple[_SharedLink, _SharedLink], listener: str) -> bool:
         """Continue a connection to the listener; False if no descriptor is free for it."""
         try:
             connection = _Connection(self._loop, near, lines, lambda far: self._dial(far, listener))
@@ -461,20 +467,20 @@ class _Server:
             raise OSError(status, os.strerror(status))
 
 
-def _hold(fault: _Fault, lines: list[_Line]) -> None:
+def _hold(fault: _Fault, lines: list[_SharedLink]) -> None:
     """Hold what waits too; `proceed` lets the ends know."""
     fault.held_bytes += sum(flow.waiting_bytes() for line in lines for flow in line.flows)
     for connection in _connections(lines):
         connection.proceed()
 
 
-def _reset(fault: _Fault, lines: list[_Line]) -> None:
+def _reset(fault: _Fault, lines: list[_SharedLink]) -> None:
     for connection in _connections(lines):
         connection.close(reset=True)
         fault.resets += 1
 
 
-def _heal(fault: _Fault, lines: list[_Line]) -> None:
+def _heal(fault: _Fault, lines: list[_SharedLink]) -> None:
     fault.healed = True
     for line in lines:
         line.faults.remove(fault)
@@ -484,7 +490,7 @@ def _heal(fault: _Fault, lines: list[_Line]) -> None:
         connection.proceed()
 
 
-def _connections(lines: list[_Line]) -> list[_Connection]:
+def _connections(lines: list[_SharedLink]) -> list[_Connection]:
     """Return the connections that use any of these links, each once."""
     return list(dict.fromkeys(connection for line in lines for connection in line.flows.values()))
 

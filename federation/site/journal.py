@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import SECRET_BYTES, TAG_BYTES
 from fedsvm.federation.channel.contract import checked
-from fedsvm.federation.control import Missed, Order
+from fedsvm.federation.control import MissedOrders, Order
 from fedsvm.federation.errors import Malformed, StepRefused
 from fedsvm.federation.transport import framefile
 from fedsvm.federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
@@ -108,7 +108,7 @@ def _read(path: str) -> list[Record]:
     messages, whole_bytes = framefile.read_whole(path)
     os.truncate(path, whole_bytes)
     for message in messages:
-        if message.kind in (Order.kind, Missed.kind):
+        if message.kind in (Order.kind, MissedOrders.kind):
             records.append(Record(message))
         elif not records:
             raise Malformed("a journal that begins without an order")

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.control import Missed, Order, SumTerms
+from fedsvm.federation.control import MissedOrders, Order, SumTerms
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
 
@@ -141,7 +141,7 @@ class Receipt:
             order=order_digest(order, number).hex(),
         )
 
-    def missed(self, missed: Missed) -> None:
+    def missed(self, missed: MissedOrders) -> None:
         """Record which orders went to others only."""
         orders = {str(number): order_digest(order, number).hex() for number, order in missed.orders}
         self._note(MISSED, orders=orders)

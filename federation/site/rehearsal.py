@@ -30,7 +30,7 @@ import zmq
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.contract import Channel
-from fedsvm.federation.control import Done, FinalReport, Order, RosterUpdate, Stop, SumTerms
+from fedsvm.federation.control import FinalReport, Order, RosterUpdate, RunOver, StepDone, SumTerms
 from fedsvm.federation.errors import DeadlineExpired, FederationError
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.policy import SitePolicy
@@ -54,7 +54,7 @@ _PATIENCE_S = 2.0
 """After which it is over, where something does not come: a site that is started will say what is wrong."""
 
 
-class _Sent:
+class _MinimalSum:
     """A minimal secure sum, which only sends numbers to the party that opens them."""
 
     discloses = "sum"
@@ -69,10 +69,10 @@ class _Sent:
         channel.send(receiver, residues + channel.random(residues.shape))
 
 
-_SUM = cast(Callable[..., SumProtocol], _Sent)
+_SUM = cast(Callable[..., SumProtocol], _MinimalSum)
 
 
-class _Ones(SiteProgram):
+class _WarmUpSite(SiteProgram):
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return a script that has parts of every kind, so that sites share the code of all of them."""
@@ -153,7 +153,7 @@ def _live(workspace: Path, lifeline: int) -> None:
                 receipt_path=str(receipt),
             )
             try:
-                run_site(assignment, Installation({_SITE: _Ones}, {_SITE: _SUM}), reports.put, lifeline)
+                run_site(assignment, Installation({_SITE: _WarmUpSite}, {_SITE: _SUM}), reports.put, lifeline)
             finally:
                 reports.put({})  # it may never have been up
                 coordinator.join()
@@ -168,15 +168,15 @@ def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[
         return
     roster = Roster([me, report["party"]])
     first = Order(
-        _Ones.ones.__name__, _SITE, SumTerms(_SHAPE, 1.0, {}, COORDINATOR), sites=(_SITE,), timeout_s=_PATIENCE_S
+        _WarmUpSite.ones.__name__, _SITE, SumTerms(_SHAPE, 1.0, {}, COORDINATOR), sites=(_SITE,), timeout_s=_PATIENCE_S
     )
     orders = [replace(first, after=completed) for completed in range(_ROUNDS)]
-    said: list[RosterUpdate | Order | Stop] = [RosterUpdate(roster), *orders, Stop()]
+    said: list[RosterUpdate | Order | RunOver] = [RosterUpdate(roster), *orders, RunOver()]
     with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
         endpoint.admit(roster)
         for number, message in enumerate(said):
             endpoint.send(_SITE, message.to_message(run, number), deadline)
-            answered = FinalReport.kind if isinstance(message, Stop) else Done.kind
+            answered = FinalReport.kind if isinstance(message, RunOver) else StepDone.kind
             while (received := endpoint.received()) is None or received.message.kind != answered:
                 if received is None:
                     endpoint.wait(deadline)

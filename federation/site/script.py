@@ -110,7 +110,7 @@ END = _End()
 
 
 @dataclass(frozen=True, slots=True)
-class _Once(Script):
+class _SingleStep(Script):
     step: str
 
     @property
@@ -130,7 +130,7 @@ class _Once(Script):
 
 
 @dataclass(frozen=True, slots=True)
-class _Then(Script):
+class _Sequence(Script):
     first: Script
     second: Script
 
@@ -155,11 +155,11 @@ class _Then(Script):
         return tuple(_then(each, self.second) for each in self.first.anew())
 
     def grown(self) -> Script:
-        return _Then(self.first.grown(), self.second.grown())
+        return _Sequence(self.first.grown(), self.second.grown())
 
 
 @dataclass(frozen=True, slots=True)
-class _Either(Script):
+class _Alternatives(Script):
     choices: Scripts
 
     @property
@@ -181,7 +181,7 @@ class _Either(Script):
 
 
 @dataclass(frozen=True, slots=True)
-class _AnyOf(Script):
+class _AnyOrder(Script):
     """Any of some steps, in any order and as often as ordered."""
 
     steps: frozenset[str]
@@ -273,7 +273,7 @@ def _widest(counts: Sequence[Count]) -> Count:
 
 
 def _then(first: Script, second: Script) -> Script:
-    return second if first is END else first if second is END else _Then(first, second)
+    return second if first is END else first if second is END else _Sequence(first, second)
 
 
 def _distinct(scripts: Iterable[Script]) -> Scripts:
@@ -287,7 +287,7 @@ def _distinct(scripts: Iterable[Script]) -> Scripts:
 
 def once(step: str) -> Script:
     """Return the script of one step."""
-    return _Once(step)
+    return _SingleStep(step)
 
 
 def seq(*scripts: Script | str) -> Script:
@@ -300,7 +300,7 @@ def seq(*scripts: Script | str) -> Script:
 
 def either(*scripts: Script | str) -> Script:
     """Return the script of one of some scripts, or steps."""
-    return _Either(tuple(_script(each) for each in scripts))
+    return _Alternatives(tuple(_script(each) for each in scripts))
 
 
 def maybe(*scripts: Script | str) -> Script:
@@ -330,7 +330,7 @@ def stage(*scripts: Script | str) -> Script:
 
 def any_order(steps: Iterable[str]) -> Script:
     """Return the script of some steps in any order, as often as ordered."""
-    return _AnyOf(frozenset(steps))
+    return _AnyOrder(frozenset(steps))
 
 
 def _script(script: Script | str) -> Script:
@@ -340,7 +340,7 @@ def _script(script: Script | str) -> Script:
 # Where a site is.
 
 
-class Place:
+class ScriptPosition:
     """The place of a site in its script.
 
     Parameters

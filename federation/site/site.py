@@ -23,16 +23,16 @@ from fedsvm.federation.channel.transcript import Transcript
 from fedsvm.federation.control import (
     Abort,
     Aborted,
-    Done,
-    Failed,
     FinalReport,
     GatherTerms,
     LogRecord,
-    Missed,
+    MissedOrders,
     Order,
     RosterUpdate,
-    Standing,
-    Stop,
+    RoundProgress,
+    RunOver,
+    StepDone,
+    StepFailure,
     SumTerms,
     read_order,
 )
@@ -45,8 +45,8 @@ from fedsvm.federation.errors import (
     PeerDropped,
     ProtocolError,
     RoundAborted,
+    SiteStopped,
     StepRefused,
-    Stopped,
     Transient,
 )
 from fedsvm.federation.site.answers import AnswerRecord
@@ -58,7 +58,7 @@ from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
-from fedsvm.federation.site.script import END, Place, Script
+from fedsvm.federation.site.script import END, Script, ScriptPosition
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint, MessageTransport, Received
@@ -220,7 +220,7 @@ class Site:
         self._assignment = assignment
         self._on_failure = on_failure
         self._on_pause = on_pause
-        self._paused: Stopped | None = None
+        self._paused: SiteStopped | None = None
         self._draws = draws
         self._partition = partition
         self._policy = assignment.policy
@@ -242,7 +242,7 @@ class Site:
         self._channel: SocketChannel | None = None
         self._program: SiteProgram | None = None
         self._script: Script = END
-        self._place = Place(END)
+        self._place = ScriptPosition(END)
         self.chain = OrderChain(assignment.run, assignment.policy.sites, assignment.policy.terms)
         self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
@@ -257,7 +257,7 @@ class Site:
         waiting_for = "" if channel is None else channel.waiting_for
         return f"waits for {waiting_for} in round {current.round}" if waiting_for else f"computes round {current.round}"
 
-    def serve(self) -> Stopped | None:
+    def serve(self) -> SiteStopped | None:
         """Carry out orders until the run is over, and say how it went.
 
         Returns
@@ -271,7 +271,7 @@ class Site:
             while True:
                 try:
                     self._carry_out(self._next_order())
-                except Stopped as end:
+                except SiteStopped as end:
                     waits = end.resumable and self._assignment.resume_s
                     if not waits:  # before the report, after which the process may be ended
                         self._close_receipt(end.failure or "completed")
@@ -287,7 +287,7 @@ class Site:
             if self._logs is not None:
                 self._logs.remove()
 
-    def _pause(self, end: Stopped) -> None:
+    def _pause(self, end: SiteStopped) -> None:
         """Leave the round under way, and stay as this site is: another coordinator may resume the run."""
         self._current = self._channel = None
         self._orders.clear()
@@ -331,7 +331,7 @@ class Site:
         peer, message, answer = received
         if peer != COORDINATOR or answer:
             self._mailbox.refused["order from a site"] += 1
-        elif message.kind == Stop.kind:
+        elif message.kind == RunOver.kind:
             self._stop(message)
         elif message.kind == Abort.kind:
             self._abort(message)
@@ -340,11 +340,11 @@ class Site:
 
     def _stop(self, message: Message) -> None:
         try:
-            stop = Stop.from_message(message)
+            stop = RunOver.from_message(message)
         except Malformed as error:
             self._mailbox.refused[f"malformed: {error}"] += 1
             return
-        raise Stopped(stop.failure, resumable=stop.resumable)
+        raise SiteStopped(stop.failure, resumable=stop.resumable)
 
     def _abort(self, abort: Message) -> None:
         """Leave the round that is aborted, or one before it whose end this site missed.
@@ -370,7 +370,7 @@ class Site:
             with descriptors_explained(self._endpoint.name):
                 if isinstance(order, RosterUpdate):
                     self._join(order)
-                elif isinstance(order, Missed):
+                elif isinstance(order, MissedOrders):
                     self._miss(order)
                 else:
                     if self._receipt is not None:
@@ -379,7 +379,7 @@ class Site:
                     form = self._run_round(order, number)
                     if self._receipt is not None:
                         self._receipt.left(order, number, form)
-            self._answer(Done(*self._account(number, whole=False)), number)
+            self._answer(StepDone(*self._account(number, whole=False)), number)
         except RoundAborted as aborted:
             self._note_broken(number, "the round was aborted")
             self._answer(Aborted(*self._account(aborted.round)), aborted.round)
@@ -391,7 +391,7 @@ class Site:
         except (StepRefused, EndpointError) as error:
             self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
             self._fail(number, str(error), refused=isinstance(error, OrderRefused))
-        except Stopped:
+        except SiteStopped:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
             trace = traceback.format_exc()[-_MAX_TRACEBACK:]
@@ -418,7 +418,7 @@ class Site:
             joined.terms, rules = self._policy.terms, self._policy.rules
             joined.answers, joined.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
             self._script = self._policy.script or script_of(program, self._policy.terms)
-            self._place = Place(self._script, self._policy.rules.max_repeats)
+            self._place = ScriptPosition(self._script, self._policy.rules.max_repeats)
             self._policy.rules.check_held(*joined.held())
             if self._receipt is not None:
                 self._receipt.joined(self._policy.sites, *joined.held())
@@ -446,7 +446,7 @@ class Site:
         if self._policy.rules.colluders and (protocol := self._installation.sums.get(terms.sum_name)) is not None:
             self._policy.rules.check_remaining(protocol(**terms.sum_options).min_remaining(count), count)
 
-    def _miss(self, missed: Missed) -> None:
+    def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
         if self._receipt is not None:
             self._receipt.missed(missed)
@@ -454,7 +454,7 @@ class Site:
         if self._journal is not None:
             self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
 
-    def _take_missed(self, missed: Missed) -> None:
+    def _take_missed(self, missed: MissedOrders) -> None:
         self.chain.miss(missed.orders)
         self._place.miss([link.round for link in self.chain], [link.step for link in self.chain])
 
@@ -475,8 +475,8 @@ class Site:
         if needed and needed not in known:
             raise StepRefused(_LOST)
         for record in journal.earlier:
-            if record.order.kind == Missed.kind:
-                self._take_missed(Missed.from_message(record.order, self._policy.sites))
+            if record.order.kind == MissedOrders.kind:
+                self._take_missed(MissedOrders.from_message(record.order, self._policy.sites))
                 continue
             order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
@@ -579,14 +579,14 @@ class Site:
         self._note_broken(number, reason, refused=refused)
         if not cut_off:
             self._on_failure(reason)
-        self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
+        self._answer(StepFailure(*self._account(number), reason, trace, cut_off), number)
 
     def _note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
         if self._receipt is not None:
             with suppress(StepRefused):  # why it cannot be written is what is answered
                 self._receipt.broken(number, reason, refused=refused)
 
-    def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], Standing | None]:
+    def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], RoundProgress | None]:
         """Return the traffic of this site's connections since the last call, and its progress in the round.
 
         whole: see `Endpoint.measure`.
@@ -594,10 +594,10 @@ class Site:
         self._endpoint.measure(number, whole=whole)
         standing = None
         if (channel := self._channel) is not None:
-            standing = Standing(channel.hop, channel.waiting_for, channel.sent_to.get(COORDINATOR, 0))
+            standing = RoundProgress(channel.hop, channel.waiting_for, channel.sent_to.get(COORDINATOR, 0))
         return self._endpoint.ledger.take(), standing
 
-    def _answer(self, answer: Done | Aborted | Failed, number: int) -> None:
+    def _answer(self, answer: StepDone | Aborted | StepFailure, number: int) -> None:
         """Report how the round ended here. If the report cannot be sent now, the coordinator asks again."""
         if self._logs is not None:
             self._logs.end_round()

@@ -20,7 +20,7 @@ from fedsvm.federation.running import running_federation
 from fedsvm.federation.site.program import SumProtocol
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
 from fedsvm.federation.transport.wire import Message
-from fedsvm.federation.visits.endpoint import Arrived, Left, StoredEndpoint
+from fedsvm.federation.visits.endpoint import Departure, StoredArrival, StoredEndpoint
 
 Said = Callable[[str, int, int, Message], None]
 """Stores what the coordinator says, given the site, the round, and its number among all that the site is told in it."""
@@ -51,7 +51,7 @@ class VisitingSites:
 def visited(
     roster: Roster,
     run: bytes,
-    arrivals: Iterator[Arrived | Left],
+    arrivals: Iterator[StoredArrival | Departure],
     said: Said,
     sum_protocol: SumProtocol,
     policy: DropoutPolicy,

@@ -34,7 +34,7 @@ OVER = "over"
 _FACTS, _IN, _OUT = "facts", "in", "out"
 
 
-class Diary:
+class SiteStore:
     """The file of one site in one run.
 
     Parameters

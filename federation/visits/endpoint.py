@@ -16,7 +16,7 @@ from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
 
 
 @dataclass(frozen=True)
-class Arrived:
+class StoredArrival:
     """A message that was stored, and who sent it."""
 
     peer: str
@@ -24,7 +24,7 @@ class Arrived:
 
 
 @dataclass(frozen=True)
-class Left:
+class Departure:
     """In place of a message: a site takes part no longer, and how it left, as in "it withdrew"."""
 
     site: str
@@ -52,7 +52,7 @@ class StoredEndpoint:
     ----------
     round, ledger, refused, interrupted
         As an `Endpoint` has them.
-    left : deque of Left
+    left : deque of Departure
         Sites that left, for who watches.
     is_closing : bool
         From when on nobody waits for more: a wait ends as when its time is up.
@@ -62,7 +62,7 @@ class StoredEndpoint:
         self,
         name: str,
         roster: Roster,
-        arrivals: Iterator[Arrived | Left],
+        arrivals: Iterator[StoredArrival | Departure],
         send: Callable[[str, Message], None],
     ) -> None:
         self.name = name
@@ -76,7 +76,7 @@ class StoredEndpoint:
         self._pending: deque[Received] = deque()
         self._on_left: Callable[[], None] = lambda: None
         self.is_closing = False
-        self.left: deque[Left] = deque()
+        self.left: deque[Departure] = deque()
 
     @property
     def roster(self) -> Roster:
@@ -120,7 +120,7 @@ class StoredEndpoint:
         arrived = next(self._arrivals, None)
         if arrived is None:
             raise DeadlineExpired if self.is_closing else NothingDue
-        if isinstance(arrived, Left):
+        if isinstance(arrived, Departure):
             self.left.append(arrived)
             self._on_left()
             return

@@ -19,8 +19,8 @@ from fedsvm.federation.site.site import Assignment, Site
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
-from fedsvm.federation.visits.diary import Diary
-from fedsvm.federation.visits.endpoint import Arrived, StoredEndpoint
+from fedsvm.federation.visits.diary import SiteStore
+from fedsvm.federation.visits.endpoint import StoredArrival, StoredEndpoint
 from fedsvm.federation.visits.sealing import Draws, derived
 
 
@@ -41,7 +41,7 @@ def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
     return KeyAgreement(run, derived(secret, "agreement"))
 
 
-class Visitor:
+class OfflineSite:
     """One site's part in one run, over many visits.
 
     Parameters
@@ -52,7 +52,7 @@ class Visitor:
         By which the hub knows it.
     installation : Installation
         What it can be asked to do.
-    diary : Diary
+    diary : SiteStore
         What it keeps; its facts have `secret` and `run`.
     terms : Terms
         What the run asks for, as the site agreed to it at its first visit.
@@ -71,7 +71,7 @@ class Visitor:
         name: str,
         public_key: bytes,
         installation: Installation,
-        diary: Diary,
+        diary: SiteStore,
         terms: Terms,
         rules: SiteRules,
         settings: dict[str, Any],
@@ -115,11 +115,11 @@ class Visitor:
         """
         diary, said = self._diary, 0
 
-        def arrivals() -> Iterator[Arrived]:
-            yield from (Arrived(COORDINATOR, message) for message in diary.received[:])
+        def arrivals() -> Iterator[StoredArrival]:
+            yield from (StoredArrival(COORDINATOR, message) for message in diary.received[:])
             for message in more():
                 diary.receive(message)
-                yield Arrived(COORDINATOR, message)
+                yield StoredArrival(COORDINATOR, message)
 
         def say(peer: str, message: Message) -> None:
             nonlocal said

@@ -209,23 +209,23 @@ def check_failure(protocol: SecureSum, count: int, failing: str) -> None:
 
     def contribute(channel: Channel, vector: Residues) -> None:
         if channel.me == failing:
-            raise _Failed
+            raise _PartyFailure
         protocol.contribute_residues(channel, vector)
 
     def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
         if channel.me == failing:
-            raise _Failed
+            raise _PartyFailure
         return protocol.reveal_residues(channel, shape)
 
     with_failure = replace(protocol, contribute_residues=contribute, reveal_residues=reveal)
     try:
         execute(with_failure, _random_inputs(count, (1, 3)))
-    except (_Failed, RoundAborted, Transient):
+    except (_PartyFailure, RoundAborted, Transient):
         return
     raise ConformanceError(f"{protocol.name}: nobody notices that {failing} failed.")
 
 
-class _Failed(Exception):
+class _PartyFailure(Exception):
     """The exception by which a party is made to fail."""
 
 

@@ -12,7 +12,7 @@ from fedsvm.protocols.sums.registry import SUMS
 
 
 @dataclass(frozen=True)
-class Cell:
+class CoalitionCount:
     """Coalitions of one size against one sum: how many (coalition, victim) pairs there are, and how many leak."""
 
     sum: str
@@ -38,7 +38,7 @@ def standard_sums(sites: int) -> list[SecureSum]:
     return [protocol for protocol in wanted if protocol.min_sites <= sites]
 
 
-def survey(protocols: Sequence[SecureSum], sites: int) -> Iterator[Cell]:
+def survey(protocols: Sequence[SecureSum], sites: int) -> Iterator[CoalitionCount]:
     """Yield the result of every coalition of every size, with and without the coordinator, against each sum."""
     for protocol in protocols:
         analysed = AnalysedSum.of(protocol, sites)
@@ -46,4 +46,4 @@ def survey(protocols: Sequence[SecureSum], sites: int) -> Iterator[Cell]:
             coalitions = list(itertools.combinations(analysed.sites, size))
             leaks = sum(len(analysed.leaks(coalition, coordinator=coordinator)) for coalition in coalitions)
             pairs = len(coalitions) * (sites - size)
-            yield Cell(protocol.described, sites, size, coordinator, pairs, leaks)
+            yield CoalitionCount(protocol.described, sites, size, coordinator, pairs, leaks)

@@ -19,7 +19,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, Residues
-from fedsvm.federation.channel.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
+from fedsvm.federation.channel.transcript import DREW, INPUT, RECEIVED, TranscriptEntry, read_transcript
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.ledger import RoundRecord
 from fedsvm.federation.shown import ShownRound
@@ -107,7 +107,7 @@ class RecordedRound:
         Of a secure sum, how it was made; empty of other rounds.
     inputs : mapping of site to Residues
         What each site put into a secure sum: the truth, of which a coalition has its own members' part.
-    entries : mapping of party to sequence of Entry
+    entries : mapping of party to sequence of TranscriptEntry
         What each party that wrote it down sent, received and drew.
     """
 
@@ -115,7 +115,7 @@ class RecordedRound:
     shown: ShownRound | None
     terms: Mapping[str, Any]
     inputs: Mapping[str, Residues]
-    entries: Mapping[str, Sequence[Entry]]
+    entries: Mapping[str, Sequence[TranscriptEntry]]
 
     def decoded(self, residues: Residues) -> FloatArray:
         """Decode residues to a value of the shape of the sum."""
@@ -159,14 +159,14 @@ class RecordedRun:
     def __iter__(self) -> Iterator[RecordedRound]:
         """Yield every round in order."""
         shown = {each.number: each for each in self.shown}
-        written: dict[int, list[tuple[str, Entry]]] = defaultdict(list)
+        written: dict[int, list[tuple[str, TranscriptEntry]]] = defaultdict(list)
         for party, paths in self.transcripts.items():
             for entry in _entries(paths):
                 written[entry.round].append((party, entry))
         for number, record in sorted(self.rounds.items()):
             inputs: dict[str, Residues] = {}
             terms: Mapping[str, Any] = {}
-            entries: dict[str, list[Entry]] = defaultdict(list)
+            entries: dict[str, list[TranscriptEntry]] = defaultdict(list)
             for party, entry in written[number]:
                 if entry.what == INPUT:
                     inputs[party], terms = entry.array, entry.terms
@@ -275,7 +275,7 @@ def _numbers(recorded: RecordedRound, coalition: Coalition, symbols: Record, sit
     return numbers
 
 
-def _entries(paths: Iterable[Path]) -> Iterator[Entry]:
+def _entries(paths: Iterable[Path]) -> Iterator[TranscriptEntry]:
     """Yield the entries of a party's transcripts, up to where it was killed."""
     for path in paths:
         with suppress(Malformed):

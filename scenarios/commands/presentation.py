@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from fedsvm.scenarios.run.result import RunResult
-    from fedsvm.scenarios.run.runner import Finished
+    from fedsvm.scenarios.run.runner import FinishedRun
     from fedsvm.scenarios.schema.spec import Scenario
 
 
@@ -97,7 +97,7 @@ class Presentation:
             else PlainView(errors, scenario.name, EtaEstimator.of(scenario))
         )
 
-    def conclude(self, finished: Finished, folder: Path) -> None:
+    def conclude(self, finished: FinishedRun, folder: Path) -> None:
         """Show the result and write its report. End the command with a sentence and a status if anything failed."""
         with interrupted_run(folder):
             unwritten = self._unprinted(finished.result, folder)
@@ -123,7 +123,7 @@ class Presentation:
             return f"Standard output cannot be written: {error}."
         return ""
 
-    def _end_failed(self, finished: Finished, folder: Path) -> None:
+    def _end_failed(self, finished: FinishedRun, folder: Path) -> None:
         if self.has_traceback and finished.traceback:
             errors.print(finished.traceback)
         complain(str(finished.result.error))

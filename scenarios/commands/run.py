@@ -41,7 +41,7 @@ from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from fedsvm.protocols.analysis.survey import Cell
+    from fedsvm.protocols.analysis.survey import CoalitionCount
     from fedsvm.protocols.sums.contract import SecureSum
     from fedsvm.scenarios.run.result import RunResult
 
@@ -246,7 +246,7 @@ def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:
         out.print(heat_map.table(cells))
 
 
-def _write_audit(folder: Path, cells: list[Cell], sums: list[SecureSum]) -> None:
+def _write_audit(folder: Path, cells: list[CoalitionCount], sums: list[SecureSum]) -> None:
     from fedsvm.scenarios.report import heat_map
 
     make_new(folder)

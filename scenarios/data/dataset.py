@@ -65,7 +65,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Holding:
+class SiteSize:
     """The number of rows and columns of a site."""
 
     rows: int
@@ -123,10 +123,10 @@ class FederatedDataset:
         columns = len(self.numeric_columns) + len(self.categorical_columns)
         return Sizes(len(self.rows.labels), columns, sum(len(rows) for rows in self.tests), len(self.public))
 
-    def held(self, site: str) -> Holding:
+    def held(self, site: str) -> SiteSize:
         """Return the number of rows and columns of a site."""
         shard = self.shard(site)
-        return Holding(len(shard.rows), len(shard.columns))
+        return SiteSize(len(shard.rows), len(shard.columns))
 
     def shard(self, site: str) -> SiteShard:
         """Return the data of a site."""

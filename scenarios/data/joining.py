@@ -25,7 +25,7 @@ _WAY_OUT = "give the column one name in all files (data.by_site), or add such co
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedRows:
     """Return all rows that a scenario names, those of the test last, and what is wrong with them.
 
     unusable: columns that cannot be used as they are, and that the table is without. problems: sentences about them,
@@ -45,7 +45,7 @@ def read_table(settings: DataSpec, base_folder: Path) -> Table:
     return joined.table
 
 
-def join(settings: DataSpec, base_folder: Path) -> Joined:
+def join(settings: DataSpec, base_folder: Path) -> JoinedRows:
     """Return the rows of all files below each other, in the form of the scenario.
 
     Raises ScenarioError, with everything that is wrong, for files that cannot be read, or rows without a site.
@@ -62,14 +62,14 @@ def join(settings: DataSpec, base_folder: Path) -> Joined:
     elif settings.site is not None:
         table = corrections.rename(tables[""], settings)
         table = _by_column(corrections.correct_column(table, settings, settings.site), settings.site, settings)
-        joined = Joined(corrections.correct_pooled(table, settings))
+        joined = JoinedRows(corrections.correct_pooled(table, settings))
     else:
-        joined = Joined(corrections.correct(tables[""], settings))
+        joined = JoinedRows(corrections.correct(tables[""], settings))
     if settings.test_source is not None:
         test = corrections.correct(sources.read(settings.test_source, base_folder, form=form), settings)
         whole = _with_test(joined.table, test, settings)
         unusable = (*joined.unusable, *whole.unusable)
-        joined = Joined(whole.table, unusable, (*joined.problems, *whole.problems))
+        joined = JoinedRows(whole.table, unusable, (*joined.problems, *whole.problems))
     return replace(joined, problems=(*problems, *joined.problems))
 
 
@@ -89,7 +89,7 @@ def read_all(
     return tables
 
 
-def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> Joined:
+def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> JoinedRows:
     """Return the rows of all sites, in the order of their tables.
 
     ignored: columns that need not be in all of them.
@@ -140,7 +140,7 @@ def site_names(values: NDArray[np.str_]) -> NDArray[np.str_]:
     return np.array([named[value] for value in values.tolist()], dtype=np.str_)
 
 
-def _with_test(table: Table, test: Table, settings: DataSpec) -> Joined:
+def _with_test(table: Table, test: Table, settings: DataSpec) -> JoinedRows:
     """Return the rows of a table and, below them, those to test on, which are of no site."""
     columns = {name: each for name, each in test.columns.items() if name != settings.site}
     tables = {table.name: table, test.name: replace(test, columns=columns)}
@@ -151,7 +151,7 @@ def _with_test(table: Table, test: Table, settings: DataSpec) -> Joined:
     return replace(joined, table=replace(whole, name=table.name, sites=sites, tested=tested))
 
 
-def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Joined:
+def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> JoinedRows:
     """Return the rows of tables below each other, in the columns that all of them have, of one kind each."""
     columns = {
         name: dict.fromkeys((each for each in table.columns if each not in ignored), False)
@@ -174,7 +174,7 @@ def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Joined
         forms={name: form for table in tables.values() for name, form in table.forms.items()},
     )
     named = dict.fromkeys(name for each in columns.values() for name in each)
-    return Joined(table, tuple(name for name in named if name not in used), tuple(problems))
+    return JoinedRows(table, tuple(name for name in named if name not in used), tuple(problems))
 
 
 def _column(name: str, tables: Mapping[str, Table]) -> NDArray[Any]:

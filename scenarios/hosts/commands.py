@@ -44,7 +44,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
 
 if TYPE_CHECKING:
-    from fedsvm.scenarios.hosts.coordination import Meeting
+    from fedsvm.scenarios.hosts.coordination import JoinAddress
 
 app = typer.Typer()
 keys_app = typer.Typer(no_args_is_help=True, help="Create the key pairs that identify the coordinator and sites.")
@@ -85,7 +85,9 @@ def coordinate(
         _coordinate(scenario, changes or [], _meeting(listen, key, _admitted_in(sites), wait, rejoin), folder, shown)
 
 
-def _coordinate(scenario: str, changes: list[str], meeting: Meeting, folder: Path | None, shown: Presentation) -> None:
+def _coordinate(
+    scenario: str, changes: list[str], meeting: JoinAddress, folder: Path | None, shown: Presentation
+) -> None:
     """Wait for the sites of a meeting, run the scenario over them, and show its result."""
     from fedsvm.scenarios.hosts import asking, coordination
 
@@ -147,12 +149,12 @@ def _admitted_in(folder: Path) -> dict[str, bytes]:
     return admitted
 
 
-def _meeting(listen: str, key: Path, admitted: dict[str, bytes], wait: str, rejoin: str) -> Meeting:
+def _meeting(listen: str, key: Path, admitted: dict[str, bytes], wait: str, rejoin: str) -> JoinAddress:
     """Return where a coordinator waits, and for whom. Raises ScenarioError, and FederationError for its key."""
-    from fedsvm.scenarios.hosts.coordination import Meeting
+    from fedsvm.scenarios.hosts.coordination import JoinAddress
 
     _require_address("--listen", listen)
-    return Meeting(
+    return JoinAddress(
         certificates.read_secret(key),
         listen,
         admitted,
@@ -162,7 +164,7 @@ def _meeting(listen: str, key: Path, admitted: dict[str, bytes], wait: str, rejo
     )
 
 
-def _join_line(meeting: Meeting, address: str, *, direct: bool) -> str:
+def _join_line(meeting: JoinAddress, address: str, *, direct: bool) -> str:
     """Return the command of every site, with what only it knows in capitals. direct: sites reach each other."""
     port = address.rpartition(":")[2]
     reached = " --listen tcp://0.0.0.0:PORT --advertise tcp://NAME:PORT" if direct else ""
@@ -203,7 +205,7 @@ def site(
     from threadpoolctl import threadpool_limits
 
     from fedsvm.algorithms.site_process import INSTALLATION
-    from fedsvm.federation.hosts.visit import Place, Visit
+    from fedsvm.federation.hosts.visit import SiteLocation, Visit
     from fedsvm.scenarios.hosts import checking, service
     from fedsvm.scenarios.hosts.holding import hold
     from fedsvm.scenarios.schema.policy import read_policy
@@ -221,7 +223,7 @@ def site(
         if serves and (policy is None or keep is not None):
             raise ScenarioError(["--serve: needs --policy, since nobody looks at each run, and no --keep."])
         rules = SiteRules() if policy is None else read_policy(policy)
-        place = Place(certificate, coordinator, certificates.read_public(coordinator_key), listen, advertise)
+        place = SiteLocation(certificate, coordinator, certificates.read_public(coordinator_key), listen, advertise)
         if check:
             print(f"{name} is ready: {checking.readiness(coordinator, data)}")
             return

@@ -14,8 +14,8 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.hosts.certificates import Certificate
 from fedsvm.federation.hosts.gathering import RemoteSites, end_rounds, gathered
-from fedsvm.federation.hosts.hub import HubEndpoint
-from fedsvm.federation.hosts.lobby import Column, Guest, Lobby, Quorum
+from fedsvm.federation.hosts.hub import ListeningEndpoint
+from fedsvm.federation.hosts.lobby import HeldColumn, JoinedSite, Quorum, SiteRegistration
 from fedsvm.federation.journal import SKIPPED_ROUNDS, Journal
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.running import is_resumable
@@ -24,14 +24,14 @@ from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.scenarios.hosts.sources import ColumnsAtHosts, RowsAtHosts, SourceAtHosts
 from fedsvm.scenarios.run import resume
-from fedsvm.scenarios.run.runner import Finished, Run, recorded
+from fedsvm.scenarios.run.runner import FinishedRun, Run, recorded
 from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema.spec import Scenario
 
 
 @dataclass(frozen=True)
-class Meeting:
+class JoinAddress:
     """The address at which a coordinator waits for its sites, and for how long.
 
     Parameters
@@ -64,19 +64,19 @@ def dataset_of(scenario: Scenario) -> SourceAtHosts:
 
 
 @contextmanager
-def listening(meeting: Meeting) -> Iterator[HubEndpoint]:
+def listening(meeting: JoinAddress) -> Iterator[ListeningEndpoint]:
     """Open the endpoint that sites connect to. Raises EndpointError."""
     keys = meeting.certificate.keys
     parties = [Party(name, "", key) for name, key in meeting.admitted.items()]
     roster = Roster([Party(COORDINATOR, meeting.listen, keys.public), *parties])
-    with HubEndpoint(meeting.listen, keys, roster) as endpoint:
+    with ListeningEndpoint(meeting.listen, keys, roster) as endpoint:
         yield endpoint
 
 
 def coordinate(
     scenario: Scenario,
-    meeting: Meeting,
-    endpoint: HubEndpoint,
+    meeting: JoinAddress,
+    endpoint: ListeningEndpoint,
     folder: Path,
     tell: Callable[[str], None],
     on_progress: Callable[[Federation], None],
@@ -84,7 +84,7 @@ def coordinate(
     min_sites_chosen: bool,
     version: str,
     command: str,
-) -> Finished:
+) -> FinishedRun:
     """Wait for the sites of a scenario, carry it out, and write its results to an empty folder.
 
     tell: told of who comes and who is turned away, in sentences. min_sites_chosen: see `Quorum`. Never raises for what
@@ -98,7 +98,7 @@ def coordinate(
         run = secrets.token_bytes(RUN_ID_BYTES)
         restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
         terms, alike = terms_of(scenario, restartable=restartable), isinstance(dataset, RowsAtHosts)
-        lobby = Lobby(endpoint, run, terms, version, tell, alike=alike)
+        lobby = SiteRegistration(endpoint, run, terms, version, tell, alike=alike)
         sum_needs = scenario.protocol.min_sites(len(meeting.admitted))
         quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
         guests = lobby.wait(Deadline(meeting.wait_s), quorum, meeting.how_long)
@@ -111,12 +111,12 @@ def coordinate(
 
 
 @dataclass(frozen=True)
-class _Met:
+class _CoordinatedSites:
     """The sites that have come, and how a run over them is conducted when some end."""
 
-    endpoint: HubEndpoint
+    endpoint: ListeningEndpoint
     sites: RemoteSites
-    guests: Sequence[Guest]
+    guests: Sequence[JoinedSite]
     run: bytes
     policy: DropoutPolicy
     restart: Callable[[str], Party | None]
@@ -125,20 +125,22 @@ class _Met:
 def go_on(
     this: Run,
     journal: Journal,
-    meeting: Meeting,
-    endpoint: HubEndpoint,
+    meeting: JoinAddress,
+    endpoint: ListeningEndpoint,
     tell: Callable[[str], None],
     on_progress: Callable[[Federation], None],
     *,
     version: str,
-) -> Finished:
+) -> FinishedRun:
     """Resume a run that failed or whose coordinator ended. Its sites, waiting or restarted, connect to this
     coordinator.
 
     Never raises for what goes wrong within the run.
     """
     met = journal.header
-    guests = [Guest(Party(*party), tuple(Column(*column) for column in columns)) for party, columns in met["guests"]]
+    guests = [
+        JoinedSite(Party(*party), tuple(HeldColumn(*column) for column in columns)) for party, columns in met["guests"]
+    ]
     guests = [replace(guest, party=_party_now(guest.party, journal)) for guest in guests]
 
     def carry_out() -> None:
@@ -146,7 +148,7 @@ def go_on(
             raise TypeError("the data of a run across hosts are with its sites")
         restartable: tuple[str, ...] = tuple(met["restartable"])
         terms, alike = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RowsAtHosts)
-        lobby = Lobby(endpoint, met["run"], terms, version, tell, alike=alike)
+        lobby = SiteRegistration(endpoint, met["run"], terms, version, tell, alike=alike)
         endpoint.expect(met["tickets"] | {site: ticket for site, (ticket, _) in journal.returned.items()})
         journal.skip_rounds(SKIPPED_ROUNDS)
         heard = journal.skipped_to - 1
@@ -174,7 +176,7 @@ def go_on(
 
 
 def _why_keys_are_refused(
-    guests: Sequence[Guest], restarted: Mapping[str, Party], waited: Sequence[str], restartable: Sequence[str]
+    guests: Sequence[JoinedSite], restarted: Mapping[str, Party], waited: Sequence[str], restartable: Sequence[str]
 ) -> str:
     """Return why sites that waited would refuse the new keys of others, in a sentence; "" if they would not."""
     known = {guest.party.name: guest.party.agreement_key for guest in guests}
@@ -187,7 +189,7 @@ def _why_keys_are_refused(
     )
 
 
-def _expect_return(journal: Journal, endpoint: HubEndpoint, site: str, party: Party) -> None:
+def _expect_return(journal: Journal, endpoint: ListeningEndpoint, site: str, party: Party) -> None:
     """Record in the journal how a new process of a site is admitted, once it takes part."""
     journal.expect_return(site, [endpoint.tickets[site], list(party)])
 
@@ -199,15 +201,15 @@ def _party_now(party: Party, journal: Journal) -> Party:
 
 def _met_now(
     scenario: Scenario,
-    meeting: Meeting,
-    endpoint: HubEndpoint,
-    lobby: Lobby,
+    meeting: JoinAddress,
+    endpoint: ListeningEndpoint,
+    lobby: SiteRegistration,
     journal: Journal,
-    guests: Sequence[Guest],
+    guests: Sequence[JoinedSite],
     run: bytes,
     restartable: tuple[str, ...],
     tell: Callable[[str], None],
-) -> _Met:
+) -> _CoordinatedSites:
     """Return the sites that are there now, and how the run waits for those that it loses."""
     sites = RemoteSites(endpoint, [guest.party.name for guest in guests])
     lobby.on_restarted = sites.note_restarted
@@ -227,11 +229,15 @@ def _met_now(
             f"{', '.join(silent)} did not answer; the run waits, at most {meeting.rejoin_s:g} s"
         ),
     )
-    return _Met(endpoint, sites, guests, run, policy, restart)
+    return _CoordinatedSites(endpoint, sites, guests, run, policy, restart)
 
 
 def _met(
-    meeting: Meeting, endpoint: HubEndpoint, run: bytes, guests: Sequence[Guest], restartable: Sequence[str]
+    meeting: JoinAddress,
+    endpoint: ListeningEndpoint,
+    run: bytes,
+    guests: Sequence[JoinedSite],
+    restartable: Sequence[str],
 ) -> dict[str, Any]:
     """Return what another process must know about the registered sites to take this one's place."""
     return {
@@ -248,7 +254,7 @@ def _met(
 def _conduct(
     this: Run,
     dataset: SourceAtHosts,
-    met: _Met,
+    met: _CoordinatedSites,
     journal: Journal,
     tell: Callable[[str], None],
     on_progress: Callable[[Federation], None],

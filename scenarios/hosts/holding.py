@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from fedsvm.algorithms.data.partition import NO_FOLD, site_partition
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.hosts.lobby import Column
-from fedsvm.federation.hosts.visit import Held
+from fedsvm.federation.hosts.lobby import HeldColumn
+from fedsvm.federation.hosts.visit import SiteData
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import categories, joining, sources, splits
@@ -25,7 +25,7 @@ from fedsvm.scenarios.schema.data import ALL, DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 
-def hold(name: str, file: str, terms: Terms) -> Held:
+def hold(name: str, file: str, terms: Terms) -> SiteData:
     """Return the rows of a file, or its columns if sites hold columns of the same records.
 
     It is read as a simulation reads one that `data.sources` names.
@@ -57,7 +57,7 @@ def hold(name: str, file: str, terms: Terms) -> Held:
         raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
 
 
-def _held(settings: DataSpec, name: str, seed: int) -> Held:
+def _held(settings: DataSpec, name: str, seed: int) -> SiteData:
     table = joining.read_table(settings, Path())
     data = sources.choose(
         table,
@@ -71,11 +71,11 @@ def _held(settings: DataSpec, name: str, seed: int) -> Held:
     )
     categories.require_few(data, settings.categories, agreed=True)
     require_declared(data, settings.classes)
-    columns = tuple(Column(each.name, each.categorical) for each in data.features)
+    columns = tuple(HeldColumn(each.name, each.categorical) for each in data.features)
     labels = labels_of(data, declared_classes(settings))
     folds = own_folds_of(settings, labels, name, seed)
     classes = len(declared_classes(settings))
-    return Held(data.rows, columns, lambda order: _partition(data, labels, folds, order, classes))
+    return SiteData(data.rows, columns, lambda order: _partition(data, labels, folds, order, classes))
 
 
 def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequence[str], classes: int) -> Partition:
@@ -97,7 +97,7 @@ def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequen
 # Columns of the same records.
 
 
-def _columns_held(settings: DataSpec, name: str, seed: int) -> Held:
+def _columns_held(settings: DataSpec, name: str, seed: int) -> SiteData:
     table, labelled = joining.read_table(settings, Path()), settings.label_site in (name, ALL)
     if not labelled:
         nobodys = np.full(table.rows, settings.positive or settings.classes[0])
@@ -119,8 +119,8 @@ def _columns_held(settings: DataSpec, name: str, seed: int) -> Held:
         )
     if labelled:
         require_declared(data, settings.classes)
-    columns = tuple(Column(each.name, each.categorical) for each in data.features)
-    return Held(data.rows, columns, lambda order: _columns_partition(settings, data, seed, labelled=labelled))
+    columns = tuple(HeldColumn(each.name, each.categorical) for each in data.features)
+    return SiteData(data.rows, columns, lambda order: _columns_partition(settings, data, seed, labelled=labelled))
 
 
 def _columns_partition(settings: DataSpec, data: Dataset, seed: int, *, labelled: bool) -> Partition:

@@ -11,7 +11,7 @@ from fedsvm.algorithms.contract import Outline
 from fedsvm.algorithms.data.classes import numbers
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.federation.errors import FederationError, StepRefused
-from fedsvm.federation.hosts.visit import Held
+from fedsvm.federation.hosts.visit import SiteData
 from fedsvm.federation.site.partition import Partition
 from fedsvm.scenarios.data.dataset import Rows
 from fedsvm.scenarios.hosts.holding import hold
@@ -23,7 +23,7 @@ _PUBLIC = "public"
 """The name of the file among those of sites."""
 
 
-def read(scenario: Scenario) -> Held | None:
+def read(scenario: Scenario) -> SiteData | None:
     """Return the coordinator's public rows, read as sites read theirs, or None if the scenario names none.
 
     Raises ScenarioError for a file that cannot be read, or with too few rows for what is learnt from them.
@@ -46,7 +46,7 @@ def read(scenario: Scenario) -> Held | None:
     return held
 
 
-def in_columns(scenario: Scenario, public: Held | None, schema: Schema) -> Rows:
+def in_columns(scenario: Scenario, public: SiteData | None, schema: Schema) -> Rows:
     """Return the public rows in the columns of the sites. Raises FederationError if they have other columns."""
     if public is None:
         raise AssertionError("a scenario without public rows trains by secure sums")

@@ -11,8 +11,8 @@ from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask, count_rows
 from fedsvm.algorithms.privacy.ledger import DataIdentity
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.hosts.lobby import Guest
-from fedsvm.scenarios.data.dataset import Holding, Rows, Sizes, declared_classes
+from fedsvm.federation.hosts.lobby import JoinedSite
+from fedsvm.scenarios.data.dataset import Rows, SiteSize, Sizes, declared_classes
 from fedsvm.scenarios.hosts import public_rows
 from fedsvm.scenarios.run.horizontal import RowSource, RowTask
 from fedsvm.scenarios.run.outcome import ModelEvaluation
@@ -42,11 +42,11 @@ class RowsAtHosts(RowSource):
     def _width(self) -> int:
         return len(self.schema.numeric) + len(self.schema.categorical)
 
-    def held(self, site: str) -> Holding:
+    def held(self, site: str) -> SiteSize:
         """Return the numbers of training rows and columns of a site."""
-        return Holding(self.site_rows.get(site, 0), self._width)
+        return SiteSize(self.site_rows.get(site, 0), self._width)
 
-    def describe(self, guests: Sequence[Guest]) -> None:
+    def describe(self, guests: Sequence[JoinedSite]) -> None:
         """Take in the columns that the sites declare, which are all alike."""
         data, columns = self.scenario.data, guests[0].columns
         numeric = tuple(each.name for each in columns if not each.categorical)
@@ -84,11 +84,11 @@ class ColumnsAtHosts(ColumnSource):
         """The numbers of records and columns, as far as they are known."""
         return Sizes(self.records, sum(map(len, self.columns.values())), self.tested, public=0)
 
-    def held(self, site: str) -> Holding:
+    def held(self, site: str) -> SiteSize:
         """Return the numbers of records and columns of a site."""
-        return Holding(self.records, len(self.columns.get(site, ())))
+        return SiteSize(self.records, len(self.columns.get(site, ())))
 
-    def describe(self, guests: Sequence[Guest]) -> None:
+    def describe(self, guests: Sequence[JoinedSite]) -> None:
         """Take in the columns that the sites declare."""
         self.columns = {guest.party.name: tuple(column.name for column in guest.columns) for guest in guests}
 

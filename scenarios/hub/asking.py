@@ -22,7 +22,7 @@ _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True)
-class Wish:
+class TaskForm:
     """The request of a task's creator, as text from a form.
 
     Parameters
@@ -82,7 +82,7 @@ def fields_of(name: str) -> list[Setting]:
     return settings(ALGORITHMS[name].Settings)
 
 
-def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> Scenario:
+def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int) -> Scenario:
     """Return the scenario of a task. Raises ScenarioError with all mistakes."""
     if wish.algorithm not in ALGORITHMS or not _is_askable(ALGORITHMS[wish.algorithm]):
         raise ScenarioError([f"algorithm.name: must be one of {', '.join(askable())}, got {wish.algorithm!r}."])
@@ -138,7 +138,7 @@ def run_name(title: str) -> str:
     return _NOT_A_NAME.sub("-", title).strip("-._")[:60] or "task"
 
 
-def _unsaid(wish: Wish) -> list[str]:
+def _unsaid(wish: TaskForm) -> list[str]:
     said = {"label": wish.label, "positive": wish.positive, "negative": wish.negative}
     why = "is missing; the task must name it, because no participant sees all labels."
     problems = [f"data.{key}: {why}" for key in said if not said[key]]

@@ -52,15 +52,15 @@ def join(
     """Join a hub task: process pending work, then exit. Nobody else has to be online."""
     from threadpoolctl import threadpool_limits
 
-    from fedsvm.scenarios.hub.joining import Joining, Link
+    from fedsvm.scenarios.hub.joining import InvitationLink, TaskParticipation
     from fedsvm.scenarios.schema.policy import read_policy
 
     terminate_as_interrupted()
     if not data and decline is None:
         raise ScenarioError(["--data: is missing; name your data file, or use --decline."])
     with failing(), interrupted_as("Interrupted; run the same command again to continue."):
-        invitation = Link.read(link)
-        joining = Joining(
+        invitation = InvitationLink.read(link)
+        joining = TaskParticipation(
             invitation,
             data,
             SiteRules() if policy is None else read_policy(policy),

@@ -17,19 +17,19 @@ import sqlalchemy as sql
 
 from fedsvm.federation.errors import NothingDue
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.hosts.lobby import Column, Guest
+from fedsvm.federation.hosts.lobby import HeldColumn, JoinedSite
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import Message
 from fedsvm.federation.visits.coordinator import visited
-from fedsvm.federation.visits.endpoint import Arrived, Left
+from fedsvm.federation.visits.endpoint import Departure, StoredArrival
 from fedsvm.scenarios.hosts.coordination import dataset_of
 from fedsvm.scenarios.hosts.sources import SourceAtHosts
 from fedsvm.scenarios.hub.database import Database, Participant, Task
-from fedsvm.scenarios.hub.letters import Letters
+from fedsvm.scenarios.hub.letters import StoredMessages
 from fedsvm.scenarios.report import page
-from fedsvm.scenarios.run.runner import Finished, Run, recorded
+from fedsvm.scenarios.run.runner import FinishedRun, Run, recorded
 from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema import spec
@@ -42,7 +42,7 @@ _COORDINATORS = "coordinator.journal"
 
 
 @dataclass
-class _Conducted:
+class _TaskThread:
     """The thread that runs one coordinator, whether it rests, was told that there is more, or broke off."""
 
     thread: threading.Thread | None = None
@@ -53,13 +53,13 @@ class _Conducted:
     broke_off: bool = False
 
 
-class Conductor:
+class TaskRunner:
     """Runs the coordinators of tasks.
 
     Parameters
     ----------
     database : Database
-    letters : Letters
+    letters : StoredMessages
     folder : Path
         Where the runs of tasks are, each in a folder of its own.
     on_over : callable
@@ -74,9 +74,9 @@ class Conductor:
     def __init__(
         self,
         database: Database,
-        letters: Letters,
+        letters: StoredMessages,
         folder: Path,
-        on_over: Callable[[str, Finished], None],
+        on_over: Callable[[str, FinishedRun], None],
     ) -> None:
         self._database = database
         self._letters = letters
@@ -84,7 +84,7 @@ class Conductor:
         self._on_over = on_over
         self.on_said: Callable[[str], None] = lambda task_id: None
         self._lock = threading.Lock()
-        self._conducted: dict[str, _Conducted] = {}
+        self._conducted: dict[str, _TaskThread] = {}
         self._closing = threading.Event()
 
     def folder_of(self, task_id: str) -> Path:
@@ -107,7 +107,7 @@ class Conductor:
                         known.is_nudged, known.is_resting = True, False
                         known.changed.notify_all()
                         return
-            begun = self._conducted[task_id] = _Conducted()
+            begun = self._conducted[task_id] = _TaskThread()
             words = (task_id, begun, known.thread if known is not None else None)
             begun.thread = threading.Thread(target=self._conduct, args=words, name=f"task {task_id}")
             begun.thread.start()
@@ -131,7 +131,7 @@ class Conductor:
             if each.thread is not None:
                 each.thread.join()
 
-    def _conduct(self, task_id: str, conducted: _Conducted, before: threading.Thread | None) -> None:
+    def _conduct(self, task_id: str, conducted: _TaskThread, before: threading.Thread | None) -> None:
         if before is not None:
             before.join()  # it is about to let go of the journal
         try:
@@ -142,7 +142,7 @@ class Conductor:
                 conducted.is_over = True
                 conducted.changed.notify_all()
 
-    def _run(self, task_id: str, conducted: _Conducted) -> None:
+    def _run(self, task_id: str, conducted: _TaskThread) -> None:
         with self._database.reading() as session:
             task = session.get_one(Task, task_id)
             if task.state != "running":
@@ -169,7 +169,7 @@ class Conductor:
         task: Task,
         sites: list[Participant],
         journal: Journal,
-        conducted: _Conducted,
+        conducted: _TaskThread,
     ) -> None:
         scenario = this.scenario
         roster = Roster(
@@ -199,7 +199,7 @@ class Conductor:
             if new:
                 self.on_said(task.id)
 
-        def arrivals() -> Iterator[Arrived | Left]:
+        def arrivals() -> Iterator[StoredArrival | Departure]:
             after, last = 0, journal.last_round
             while True:
                 with _else_later(conducted), self._database.reading() as session:
@@ -229,7 +229,7 @@ class Conductor:
         finally:
             keep(this.federation)  # the sites are told to stop
 
-    def _rest(self, conducted: _Conducted) -> bool:
+    def _rest(self, conducted: _TaskThread) -> bool:
         """Wait for more, for some seconds; whether there may be."""
         with conducted.changed:
             if not conducted.is_nudged:
@@ -243,7 +243,7 @@ class Conductor:
 
 
 @contextmanager
-def _else_later(conducted: _Conducted) -> Iterator[None]:
+def _else_later(conducted: _TaskThread) -> Iterator[None]:
     """Turn a lost database into NothingDue: the coordinator stops and is run again, and the task has not failed."""
     try:
         yield
@@ -253,7 +253,7 @@ def _else_later(conducted: _Conducted) -> Iterator[None]:
         raise NothingDue from error
 
 
-def _guest(who: Participant) -> Guest:
+def _guest(who: Participant) -> JoinedSite:
     """Return a participant as a coordinator across hosts represents one."""
     party = Party(who.site, "", who.public_key, who.agreement_key)
-    return Guest(party, tuple(Column(str(name), bool(categorical)) for name, categorical in who.columns or ()))
+    return JoinedSite(party, tuple(HeldColumn(str(name), bool(categorical)) for name, categorical in who.columns or ()))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.hub import asking
-from fedsvm.scenarios.hub.asking import Wish
+from fedsvm.scenarios.hub.asking import TaskForm
 from fedsvm.scenarios.hub.tasks import Invited, NewTask, Tasks
 
 CREATOR = "you@example.org"
@@ -21,7 +21,7 @@ def prepare(tasks: Tasks, folder: Path) -> str:
     """Make a task, unless there is one; write what each participant has into files. The creator's path to sign in."""
     if not tasks.of(CREATOR):
         _write(folder)
-        wish = Wish(
+        wish = TaskForm(
             asking.default(), {"kernel": "linear", "C": "1.0"}, _LABEL, "malignant", "benign", label_site=_SITES[0]
         )
         invited = [Invited(site, f"{site}@example.org") for site in _SITES]

@@ -30,12 +30,12 @@ import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
 from fedsvm.federation.errors import Malformed
-from fedsvm.federation.hosts.lobby import Column
+from fedsvm.federation.hosts.lobby import HeldColumn
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.visits.sealing import Answers
 from fedsvm.scenarios.hub import asking
 from fedsvm.scenarios.hub.database import Participant, digest
-from fedsvm.scenarios.hub.tasks import Refused, Tasks, scenario_text
+from fedsvm.scenarios.hub.tasks import RequestRefused, Tasks, scenario_text
 from fedsvm.scenarios.run.terms import terms_of
 
 MAX_WORD_BYTES = 1 << 28
@@ -60,13 +60,13 @@ class Coordinators(Protocol):
         """Wait until the coordinator of a task has taken in all."""
 
 
-class Desk:
+class ParticipantApi:
     """Answers participants' programs.
 
     Parameters
     ----------
     tasks : Tasks
-    conductor : Conductor
+    conductor : TaskRunner
     keys : KeyPair
         The hub's.
     """
@@ -107,28 +107,28 @@ class Desk:
             if not isinstance(word, dict) or word.get("verb") not in self._verbs:
                 raise Malformed("a word must be a table with a verb of the desk")
             return self._verbs[word["verb"]](key, word)
-        except Refused as error:
+        except RequestRefused as error:
             return {"refused": str(error)}
         except _UNREADABLE as error:
             return {"refused": f"The hub cannot read this ({type(error).__name__}: {error}); install its version."}
 
     def _join(self, key: bytes, word: Word) -> Word:
         if _text(word, "version") != version("fedsvm"):
-            raise Refused(
+            raise RequestRefused(
                 f"This site has fedsvm {word['version']} and the hub {version('fedsvm')}; install the hub's version."
             )
         with self._tasks.database.session() as session:
             who = session.scalar(sql.select(Participant).filter_by(token=digest(_text(word, "token"))))
             if who is None:
-                raise Refused("There is no such invitation; copy the whole link from the mail.")
+                raise RequestRefused("There is no such invitation; copy the whole link from the mail.")
             if who.public_key is None:
                 if _by_key(session, key) is not None:
-                    raise Refused("This folder belongs to another invitation; use another folder (--folder).")
+                    raise RequestRefused("This folder belongs to another invitation; use another folder (--folder).")
                 if who.state != "invited" or who.task.state != "inviting":
-                    raise Refused(_why_closed(who))
+                    raise RequestRefused(_why_closed(who))
                 who.public_key = key
             elif who.public_key != key:
-                raise Refused(
+                raise RequestRefused(
                     f"{who.site} has already joined with another key; use the folder of the first visit, or ask the "
                     "creator of the task for your own invitation."
                 )
@@ -154,12 +154,12 @@ class Desk:
             if who.agreement_key == agreement:
                 return {}  # what became of it since is the answer to `take`
             if who.state == "joined" and who.task.state in ("inviting", "running"):
-                raise Refused(
+                raise RequestRefused(
                     f"{who.site} has joined from another folder, or this folder is incomplete; use the folder of the "
                     "last visit, or withdraw with --decline."
                 )
             if who.state != "invited" or who.task.state != "inviting":
-                raise Refused(_why_closed(who))
+                raise RequestRefused(_why_closed(who))
             who.columns = [[each.name, each.categorical] for each in columns]
             who.agreement_key, who.state, who.reason = agreement, "joined", ""
             number = who.task_id
@@ -193,7 +193,7 @@ class Desk:
             who = _required(session, key)
             _require_kept(who)
             if after > who.told:
-                raise Refused(f"The folder of {who.site} belongs to another hub; use the folder of this task.")
+                raise RequestRefused(f"The folder of {who.site} belongs to another hub; use the folder of this task.")
             if word.get("acted") is True:
                 who.taken = max(who.taken, after)
             if who.taken == who.told:
@@ -228,7 +228,7 @@ class Desk:
         with self._of_task[task_id], self._tasks.database.session() as session:
             who = _required(session, key)
             if who.state != "joined" or who.task.state != "running":
-                raise Refused(_why_closed(who))
+                raise RequestRefused(_why_closed(who))
             self._tasks.letters.say(session, who, number, frame)
             said = who.said
         self._conductor.nudge(task_id)
@@ -247,14 +247,14 @@ def _by_key(session: Session, key: bytes) -> Participant | None:
 def _required(session: Session, key: bytes) -> Participant:
     found = _by_key(session, key)
     if found is None:
-        raise Refused("The hub does not know this key; join with the link of your invitation first.")
+        raise RequestRefused("The hub does not know this key; join with the link of your invitation first.")
     return found
 
 
 def _require_kept(who: Participant) -> None:
     """Raise Refused for a participant that joined and was turned away, since its columns differ from most others'."""
     if who.state == "invited" and who.reason:
-        raise Refused(who.reason)
+        raise RequestRefused(who.reason)
 
 
 def _why_closed(who: Participant) -> str:
@@ -273,11 +273,11 @@ def _text(word: Word, name: str) -> str:
     return value
 
 
-def _columns(rows: Any) -> tuple[Column, ...]:
+def _columns(rows: Any) -> tuple[HeldColumn, ...]:
     """Decode columns. Raises Malformed."""
     if not isinstance(rows, list) or not 0 < len(rows) <= _MAX_COLUMNS:
         raise Malformed("there must be columns")
     for row in rows:
         if not isinstance(row, list) or [type(value) for value in row] != [str, bool]:
             raise Malformed("a column must be a name and whether it is categorical")
-    return tuple(Column(name, categorical) for name, categorical in rows)
+    return tuple(HeldColumn(name, categorical) for name, categorical in rows)

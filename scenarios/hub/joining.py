@@ -26,7 +26,7 @@ from zmq.utils import z85
 from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, StepRefused
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.hosts.visit import Held, described
+from fedsvm.federation.hosts.visit import SiteData, described
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import SiteRules
@@ -36,9 +36,9 @@ from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
-from fedsvm.federation.visits.diary import OVER, SECRET_BYTES, Diary
+from fedsvm.federation.visits.diary import OVER, SECRET_BYTES, SiteStore
 from fedsvm.federation.visits.sealing import Requests, derived
-from fedsvm.federation.visits.visit import Visitor, agreement_of
+from fedsvm.federation.visits.visit import OfflineSite, agreement_of
 from fedsvm.scenarios.hosts.holding import hold
 from fedsvm.scenarios.schema.errors import ScenarioError
 
@@ -52,7 +52,7 @@ _MAX_ANSWER_BYTES = 1 << 29
 
 
 @dataclass(frozen=True)
-class Link:
+class InvitationLink:
     """The link of an invitation: the hub's address, the token, and the key by which the hub is known."""
 
     hub: str
@@ -60,7 +60,7 @@ class Link:
     hub_key: bytes
 
     @classmethod
-    def read(cls, text: str) -> Link:
+    def read(cls, text: str) -> InvitationLink:
         """Return what a link says. Raises ScenarioError for text that is not a whole link."""
         none = ScenarioError(
             [f"link: must be the whole link of the invitation mail, in single quotes, got {text[:80]!r}."]
@@ -81,19 +81,19 @@ class Link:
         return hashlib.sha256(self.token.encode()).hexdigest()[:12]
 
 
-class Hub:
+class HubClient:
     """The hub as a visitor calls it.
 
     Parameters
     ----------
-    link : Link
+    link : InvitationLink
     requests : Requests
         Seals and opens.
     wait_s : float
         How long a hub that cannot be reached is tried.
     """
 
-    def __init__(self, link: Link, requests: Requests, wait_s: float) -> None:
+    def __init__(self, link: InvitationLink, requests: Requests, wait_s: float) -> None:
         self._link = link
         self._requests = requests
         self._wait_s = wait_s
@@ -135,7 +135,7 @@ class Hub:
 
     def _post_once(self, request: bytes) -> bytes:
         kind = {"Content-Type": "application/octet-stream"}
-        asked = urllib.request.Request(self._link.hub + WORDS, request, kind)  # noqa: S310 - http(s), see Link
+        asked = urllib.request.Request(self._link.hub + WORDS, request, kind)  # noqa: S310 - http(s), see InvitationLink
         with urllib.request.urlopen(asked, timeout=_ANSWER_S) as answered:  # noqa: S310
             content: bytes = answered.read(_MAX_ANSWER_BYTES)
             if answered.length and len(content) < _MAX_ANSWER_BYTES:  # of a hub that ended as it answered
@@ -144,12 +144,12 @@ class Hub:
 
 
 @dataclass
-class Joining:
+class TaskParticipation:
     """One participant's part in one task.
 
     Parameters
     ----------
-    link : Link
+    link : InvitationLink
     data : str
         What it brings: a file.
     rules : SiteRules
@@ -164,14 +164,14 @@ class Joining:
         How long a hub that cannot be reached is tried.
     """
 
-    link: Link
+    link: InvitationLink
     data: str
     rules: SiteRules
     folder: Path
     tell: Callable[[str], None]
     watches: bool = False
     wait_s: float = 60.0
-    _hub: Hub = field(init=False)
+    _hub: HubClient = field(init=False)
 
     def visit(self) -> bool:
         """Do what is due; whether the task is over.
@@ -192,7 +192,7 @@ class Joining:
             self._hub.ask(
                 "ready", columns=[[c.name, c.categorical] for c in held.columns], agreement_key=agreement.public
             )
-            visitor = Visitor(
+            visitor = OfflineSite(
                 diary.facts["site"],
                 keys.public,
                 INSTALLATION,
@@ -207,7 +207,7 @@ class Joining:
                 return self._carry_on(diary, visitor, held)
             finally:
                 with suppress(FederationError):  # what went wrong before is to be read, and a hub finds out by itself
-                    Hub(self.link, Requests(keys, self.link.hub_key), 0.0).ask("leave")
+                    HubClient(self.link, Requests(keys, self.link.hub_key), 0.0).ask("leave")
 
     def decline(self, reason: str) -> None:
         """Take no part, or no longer. Raises FederationError where the hub refuses, or cannot be reached."""
@@ -224,16 +224,16 @@ class Joining:
         if not path.exists():
             certificates.create(self.folder, _KEY)
         keys = certificates.read_secret(path).keys
-        self._hub = Hub(self.link, Requests(keys, self.link.hub_key), self.wait_s)
+        self._hub = HubClient(self.link, Requests(keys, self.link.hub_key), self.wait_s)
         return keys
 
-    def _diary(self, keys: KeyPair) -> Diary:
-        return Diary(self.folder / _DIARY, derived(keys.secret, "diary"))
+    def _diary(self, keys: KeyPair) -> SiteStore:
+        return SiteStore(self.folder / _DIARY, derived(keys.secret, "diary"))
 
     def _ask_to_join(self) -> Mapping[str, Any]:
         return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
 
-    def _joined(self, diary: Diary) -> Mapping[str, Any]:
+    def _joined(self, diary: SiteStore) -> Mapping[str, Any]:
         """Return the task, which must not have changed since the first visit. Raises FederationError."""
         task = self._ask_to_join()
         said = {name: task[name] for name in ("site", "run", "terms")}
@@ -250,7 +250,7 @@ class Joining:
             )
         return task
 
-    def _held(self, name: str, run: bytes, terms: Terms) -> Held:
+    def _held(self, name: str, run: bytes, terms: Terms) -> SiteData:
         """Return this site's data. Raises FederationError if it does not take part; declines what its policy
         forbids."""
         try:
@@ -272,7 +272,7 @@ class Joining:
         receipt.declined(reason)
         receipt.release()
 
-    def _carry_on(self, diary: Diary, visitor: Visitor, held: Held) -> bool:
+    def _carry_on(self, diary: SiteStore, visitor: OfflineSite, held: SiteData) -> bool:
         standing = self._take(diary)
         while standing["state"] == "inviting" and self.watches:
             standing = self._take(diary)
@@ -312,7 +312,7 @@ class Joining:
         model = self.folder / _MODEL
         self.tell(f"the task is over{f'; your part of the model is in {model}' if model.exists() else ''}")
 
-    def _more(self, diary: Diary, standing: Mapping[str, Any]) -> Iterator[Message]:
+    def _more(self, diary: SiteStore, standing: Mapping[str, Any]) -> Iterator[Message]:
         """Yield further messages."""
         while True:
             letters = list(standing["letters"])
@@ -323,7 +323,7 @@ class Joining:
                 return
             standing = self._take(diary, acted=True)
 
-    def _take(self, diary: Diary, *, acted: bool = False) -> Mapping[str, Any]:
+    def _take(self, diary: SiteStore, *, acted: bool = False) -> Mapping[str, Any]:
         """Return the state of the task, and new messages. acted: all earlier messages were processed."""
         return self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.wire import Message
-from fedsvm.federation.visits.endpoint import Arrived, Left
+from fedsvm.federation.visits.endpoint import Departure, StoredArrival
 from fedsvm.federation.visits.sealing import Vault
 from fedsvm.scenarios.hub.database import Letter, Participant
 
@@ -19,7 +19,7 @@ _LEAVES_AT = 1 << 52
 """In place of a round, of what says that a site left."""
 
 
-class Letters:
+class StoredMessages:
     """Reads and writes letters.
 
     Parameters
@@ -69,7 +69,7 @@ class Letters:
 
     def arrivals(
         self, session: Session, sites: dict[int, Participant], last_round: int, after: int
-    ) -> Iterator[tuple[int, Arrived | Left]]:
+    ) -> Iterator[tuple[int, StoredArrival | Departure]]:
         """Yield messages of rounds above the last, or before the first, with their numbers."""
         task_id = next(iter(sites.values())).task_id
         of_task = sql.select(Letter).filter_by(task_id=task_id).where(Letter.way != TOLD, Letter.id > after)
@@ -80,9 +80,9 @@ class Letters:
                 continue
             said = self._opened(letter, who)
             if letter.way == LEFT:
-                yield letter.id, Left(who.site, said.decode())
+                yield letter.id, Departure(who.site, said.decode())
             else:
-                yield letter.id, Arrived(who.site, wire.decode(said))
+                yield letter.id, StoredArrival(who.site, wire.decode(said))
 
     def _add(
         self, session: Session, who: Participant, way: str, number: int, where: tuple[int, int], said: bytes

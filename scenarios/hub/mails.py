@@ -32,7 +32,7 @@ _FIRST_RETRY_S, _MAX_RETRY_S = 5.0, 3600.0
 _GIVEN_UP_S = 3 * 24 * 3600.0
 
 
-class Carrier(Protocol):
+class MailSender(Protocol):
     """Sends mails."""
 
     async def send(self, number: int, message: EmailMessage) -> None:

@@ -24,11 +24,11 @@ from starlette.exceptions import HTTPException
 from fedsvm.algorithms.settings import Setting
 from fedsvm.protocols.sums.registry import DROPOUT_SUM, OWN_SUMS
 from fedsvm.scenarios.hub import asking, presentation
-from fedsvm.scenarios.hub.asking import Wish
+from fedsvm.scenarios.hub.asking import TaskForm
 from fedsvm.scenarios.hub.database import Task, Visitor, day
 from fedsvm.scenarios.hub.limits import RateLimiter
-from fedsvm.scenarios.hub.presentation import Measure
-from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address
+from fedsvm.scenarios.hub.presentation import ModelMeasure
+from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, RequestRefused, address
 from fedsvm.scenarios.report.template import printable
 from fedsvm.scenarios.run.result import read_result
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -102,7 +102,7 @@ def _answered(hub: Hub, page: Any) -> Any:
                 caller.form = await _form(request, hub.settings.url)
             given = {**request.path_params, **({"query": dict(request.query_params)} if page.__name__ == "new" else {})}
             answered: Response = await run_in_threadpool(page, caller, **given)
-        except Refused as error:
+        except RequestRefused as error:
             page_of_it = rendered("sentence", caller, title="This request was refused", said="", problem=str(error))
             answered = HTMLResponse(page_of_it, 400)
         return answered
@@ -134,7 +134,9 @@ class Pages:
     def send_sign_in(self, caller: Caller) -> Response:
         """Mail a link. Raises Refused if this network address asked for too many."""
         if not self._sign_ins.allows(caller.client):
-            raise Refused("Too many sign-in links were requested from your network address; try again in an hour.")
+            raise RequestRefused(
+                "Too many sign-in links were requested from your network address; try again in an hour."
+            )
         self._tasks.send_sign_in(caller.form.get("email", ""))
         said = "We have mailed you a sign-in link. It works for 15 minutes. You can close this page."
         return HTMLResponse(rendered("sentence", caller, title="Check your mail", said=said))
@@ -172,7 +174,7 @@ class Pages:
         visitor = _require_form(caller)
         try:
             number = self._tasks.create(visitor.email, _new_task(caller.form))
-        except Refused as error:
+        except RequestRefused as error:
             return self._form(caller, caller.form, str(error))
         return RedirectResponse(f"/tasks/{number}", 303)
 
@@ -199,7 +201,7 @@ class Pages:
         """Return the report of a task's run."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
         if not self._has_report(task):
-            raise Refused("There is no report yet; it is written when the task ends.")
+            raise RequestRefused("There is no report yet; it is written when the task ends.")
         path = self._hub.conductor.folder_of(task.id) / "report.html"
         return HTMLResponse(path.read_text(encoding="utf-8"), headers={"Content-Security-Policy": _REPORT_POLICY})
 
@@ -236,7 +238,7 @@ class Pages:
     def static(self, caller: Caller, name: str) -> Response:
         """Return a file of the package."""
         if name not in _STATIC:
-            raise Refused("There is no such file.")
+            raise RequestRefused("There is no such file.")
         return FileResponse(
             _HERE / "static" / name, media_type=_STATIC[name], headers={"Cache-Control": "max-age=3600"}
         )
@@ -246,7 +248,7 @@ class Pages:
 
     def _outcome_of(self, task: Task) -> dict[str, Any]:
         """Return what the page of a task shows when its run is over: the measures, and whether there is a report."""
-        measures: list[Measure] = []
+        measures: list[ModelMeasure] = []
         if task.state == "completed":
             with suppress(ScenarioError):  # the run's folder was removed
                 measures = list(presentation.measures_of(read_result(self._hub.conductor.folder_of(task.id))))
@@ -255,7 +257,7 @@ class Pages:
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
         wish = _wish(given)
         if wish.algorithm not in asking.askable():
-            wish = Wish(asking.default())
+            wish = TaskForm(asking.default())
         defaults = {
             "title": "",
             "description": "",
@@ -289,12 +291,12 @@ async def _form(request: Request, url: str) -> dict[str, str]:
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     is_own = origin is None or origin in (f"http://{host}", f"https://{host}", _origin_of(url))
     if not is_own or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Refused("This form was sent from another website; open the hub's own page and send it there.")
+        raise RequestRefused("This form was sent from another website; open the hub's own page and send it there.")
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > _MAX_FORM_BYTES:
-            raise Refused(f"A form can have {_MAX_FORM_BYTES} bytes; shorten the text.")
+            raise RequestRefused(f"A form can have {_MAX_FORM_BYTES} bytes; shorten the text.")
     try:
         text = body.decode("ascii")
         fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
@@ -302,7 +304,7 @@ async def _form(request: Request, url: str) -> dict[str, str]:
             raise ValueError("there are databases whose texts cannot hold it")
         return fields
     except ValueError:
-        raise Refused("The form cannot be read; reload the page and send it again.") from None
+        raise RequestRefused("The form cannot be read; reload the page and send it again.") from None
 
 
 def _origin_of(url: str) -> str:
@@ -312,7 +314,7 @@ def _origin_of(url: str) -> str:
 
 def _require_signed_in(caller: Caller) -> Visitor:
     if caller.visitor is None:
-        raise Refused("Sign in first: the home page mails you a link.")
+        raise RequestRefused("Sign in first: the home page mails you a link.")
     return caller.visitor
 
 
@@ -320,14 +322,14 @@ def _require_form(caller: Caller) -> Visitor:
     """Return the visitor who sent their own form. Raises Refused."""
     visitor = _require_signed_in(caller)
     if not hmac.compare_digest(caller.form.get("form_key", "").encode(), caller.form_key.encode()):
-        raise Refused("The form has expired; reload the page and send it again.")
+        raise RequestRefused("The form has expired; reload the page and send it again.")
     return visitor
 
 
-def _wish(form: Mapping[str, str]) -> Wish:
+def _wish(form: Mapping[str, str]) -> TaskForm:
     said = {name: form[name].strip() for name in _WISHED if name in form}
     settings = {name.removeprefix(_SETTING): text for name, text in form.items() if name.startswith(_SETTING)}
-    return Wish(settings=settings, **said)
+    return TaskForm(settings=settings, **said)
 
 
 _WISHED = ("algorithm", "label", "positive", "negative", "sum", "test_fraction", "label_site", "identifier")
@@ -350,7 +352,7 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
 def _invited(line: str) -> Invited:
     words = line.replace(",", " ").split()
     if len(words) != 2:
-        raise Refused(
+        raise RequestRefused(
             f"Participants: each line must be a name and an e-mail address such as north anna@north.example, got "
             f"{line.strip()[:80]!r}."
         )
@@ -364,7 +366,7 @@ def _number(form: Mapping[str, str], name: str, what: str, default: str) -> floa
     except ValueError:
         found = float("nan")
     if not abs(found) < 1e6:
-        raise Refused(f"{what.capitalize()}: must be a number, got {text[:40]!r}.")
+        raise RequestRefused(f"{what.capitalize()}: must be a number, got {text[:40]!r}.")
     return found
 
 

@@ -40,7 +40,7 @@ _AFTERWARDS = {
 
 
 @dataclass(frozen=True)
-class Disclosures:
+class DisclosedValues:
     """The values that a task discloses, in sentences: those that are summed, and those that each site shows."""
 
     algorithm: str
@@ -57,7 +57,7 @@ class Disclosures:
 
 
 @dataclass(frozen=True)
-class Measure:
+class ModelMeasure:
     """A measure of a trained model, with a sentence that explains it."""
 
     name: str
@@ -65,7 +65,7 @@ class Measure:
     meaning: str
 
 
-def disclosures_of(task: Task) -> Disclosures:
+def disclosures_of(task: Task) -> DisclosedValues:
     """Return what a task discloses, from the steps of its algorithm."""
     scenario = scenario_text(task)
     terms = terms_of(scenario)
@@ -73,7 +73,7 @@ def disclosures_of(task: Task) -> Disclosures:
     ordered = algorithm.Site.script(terms).steps
     methods = {name: method for name, method in sorted(step_methods(algorithm.Site).items()) if name in ordered}
     summed = [method for name, method in methods.items() if _has_value(method) and name not in terms.gathers]
-    return Disclosures(
+    return DisclosedValues(
         algorithm=terms.program,
         summary=algorithm.summary,
         sum=terms.sum_name,
@@ -117,17 +117,19 @@ def participant_state(who: Participant, task: Task) -> str:
     return _AFTERWARDS.get((task.state, who.state), who.state)
 
 
-def measures_of(result: RunResult) -> Iterator[Measure]:
+def measures_of(result: RunResult) -> Iterator[ModelMeasure]:
     """Return the measures of a finished run's model on records that it was not trained on."""
     found, whole = result.metrics, result.metrics or result.at_sites
     if whole is None:
         return
-    yield Measure("Accuracy", percent(whole.accuracy, 1), "Share of test records whose class is predicted correctly.")
+    yield ModelMeasure(
+        "Accuracy", percent(whole.accuracy, 1), "Share of test records whose class is predicted correctly."
+    )
     if found is not None and found.majority_accuracy is not None:
         always = "Accuracy of always predicting the more frequent class, for comparison."
-        yield Measure("Baseline accuracy", percent(found.majority_accuracy, 1), always)
+        yield ModelMeasure("Baseline accuracy", percent(found.majority_accuracy, 1), always)
     if whole.auc is not None:
-        yield Measure("AUC", f"{whole.auc:.3f}", "Area under the ROC curve: 0.5 is chance, 1 is perfect ranking.")
+        yield ModelMeasure("AUC", f"{whole.auc:.3f}", "Area under the ROC curve: 0.5 is chance, 1 is perfect ranking.")
     if found is None:
         return
     for name, share, meaning in (
@@ -137,7 +139,7 @@ def measures_of(result: RunResult) -> Iterator[Measure]:
         ("NPV", found.npv, "Share of records predicted negative that are negative."),
     ):
         if share is not None:
-            yield Measure(name, percent(share, 1), meaning)
+            yield ModelMeasure(name, percent(share, 1), meaning)
 
 
 def _has_value(method: Callable[..., Any]) -> bool:

@@ -21,13 +21,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.hosts import certificates
-from fedsvm.scenarios.hub.conducting import Conductor
+from fedsvm.scenarios.hub.conducting import TaskRunner
 from fedsvm.scenarios.hub.database import Database
-from fedsvm.scenarios.hub.desk import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, Desk
+from fedsvm.scenarios.hub.desk import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, ParticipantApi
 from fedsvm.scenarios.hub.joining import WORDS
-from fedsvm.scenarios.hub.letters import Letters
+from fedsvm.scenarios.hub.letters import StoredMessages
 from fedsvm.scenarios.hub.limits import RateLimiter
-from fedsvm.scenarios.hub.mails import Carrier, Outbox
+from fedsvm.scenarios.hub.mails import MailSender, Outbox
 from fedsvm.scenarios.hub.tasks import Tasks, vault_of
 
 _LOGGER = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Hub:
     Parameters
     ----------
     settings : Settings
-    carrier : Carrier
+    carrier : MailSender
         Sends mails.
 
     Raises
@@ -91,7 +91,7 @@ class Hub:
         Another hub is at work in this folder, or the database cannot be used.
     """
 
-    def __init__(self, settings: Settings, carrier: Carrier) -> None:
+    def __init__(self, settings: Settings, carrier: MailSender) -> None:
         folder = settings.folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)  # a folder that was there already may be open to others
@@ -104,12 +104,12 @@ class Hub:
         self.carrier = carrier
         self.closing = asyncio.Event()
         self.database = Database(settings.database)
-        letters = Letters(vault_of(self.keys, "letters"))
+        letters = StoredMessages(vault_of(self.keys, "letters"))
         self.outbox = Outbox(self.database, vault_of(self.keys, "mails"), settings.sender)
         self.tasks = Tasks(self.database, self.keys, letters, self.outbox, settings.url)
-        self.conductor = Conductor(self.database, letters, folder / "tasks", self.tasks.note_over)
+        self.conductor = TaskRunner(self.database, letters, folder / "tasks", self.tasks.note_over)
         self.tasks.nudge, self.tasks.never_ran = self.conductor.nudge, self.conductor.never_ran
-        self.desk = Desk(self.tasks, self.conductor, self.keys)
+        self.desk = ParticipantApi(self.tasks, self.conductor, self.keys)
         self.conductor.on_said = self.desk.note_said
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ def application(hub: Hub) -> FastAPI:
     return app
 
 
-async def _word(request: Request, desk: Desk) -> bytes:
+async def _word(request: Request, desk: ParticipantApi) -> bytes:
     """Return the body of a request. It may be long only if it begins with a known key. Raises Malformed."""
     body, most = bytearray(), MAX_STRANGERS_WORD_BYTES
     async for part in request.stream():

@@ -16,7 +16,7 @@ from fedsvm.scenarios.console import say
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from fedsvm.scenarios.hub.mails import Carrier
+    from fedsvm.scenarios.hub.mails import MailSender
 
 _EXTRA = 'fedsvm hub needs additional packages: pip install "fedsvm[hub]".'
 
@@ -76,7 +76,7 @@ def serve(
         asyncio.run(answer())
 
 
-def _carrier(smtp: str, folder: Path) -> Carrier:
+def _carrier(smtp: str, folder: Path) -> MailSender:
     from fedsvm.scenarios.hub.mails import Files, Smtp
 
     return Smtp(*_address("--smtp", smtp)) if smtp else Files(folder / "mails")

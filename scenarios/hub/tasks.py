@@ -23,11 +23,11 @@ from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.federation.visits.sealing import Vault, derived
 from fedsvm.scenarios.hub import asking
-from fedsvm.scenarios.hub.asking import Wish
+from fedsvm.scenarios.hub.asking import TaskForm
 from fedsvm.scenarios.hub.database import Database, Participant, SignIn, Task, Visitor, day, digest, token
-from fedsvm.scenarios.hub.letters import Letters
+from fedsvm.scenarios.hub.letters import StoredMessages
 from fedsvm.scenarios.hub.mails import Outbox
-from fedsvm.scenarios.run.runner import Finished
+from fedsvm.scenarios.run.runner import FinishedRun
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
@@ -46,7 +46,7 @@ _A_DAY_S = 24 * 3600.0
 MOST_DAYS = 365
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The refusal of a request. The sentence says why, and what to do."""
 
 
@@ -65,7 +65,7 @@ class NewTask:
     Parameters
     ----------
     title, description : str
-    wish : Wish
+    wish : TaskForm
     invited : sequence of Invited
     min_sites : int
         With fewer it is not begun.
@@ -77,7 +77,7 @@ class NewTask:
 
     title: str
     description: str
-    wish: Wish
+    wish: TaskForm
     invited: Sequence[Invited]
     min_sites: int
     join_days: float
@@ -92,7 +92,7 @@ class Tasks:
     database : Database
     keys : KeyPair
         The hub's own.
-    letters : Letters
+    letters : StoredMessages
     outbox : Outbox
     url : str
         By which people reach the hub, without a slash at its end.
@@ -105,7 +105,7 @@ class Tasks:
         Whether the coordinator of a task was not run since the hub was started.
     """
 
-    def __init__(self, database: Database, keys: KeyPair, letters: Letters, outbox: Outbox, url: str) -> None:
+    def __init__(self, database: Database, keys: KeyPair, letters: StoredMessages, outbox: Outbox, url: str) -> None:
         self.database = database
         self.nudge: Callable[[str], None] = lambda number: None
         self.never_ran: Callable[[str], bool] = lambda number: False
@@ -139,7 +139,9 @@ class Tasks:
         with self.database.session() as session:
             found = session.scalar(sql.select(SignIn).filter_by(token=digest(said)))
             if found is None or found.used_at is not None or now - found.made_at > SIGN_IN_S:
-                raise Refused("This link was used or is older than 15 minutes; request a new one on the home page.")
+                raise RequestRefused(
+                    "This link was used or is older than 15 minutes; request a new one on the home page."
+                )
             found.used_at = now
             cookie = token()
             form_key = secrets.token_bytes(32)
@@ -162,12 +164,12 @@ class Tasks:
     def create(self, creator: str, new: NewTask) -> str:
         """Make a task, and invite its participants. Its number. Raises Refused with all that is wrong."""
         if problems := _problems(new):
-            raise Refused(" ".join(problems))
+            raise RequestRefused(" ".join(problems))
         sites = [each.site for each in new.invited]
         try:
             scenario = asking.scenario_of(new.title, new.wish, sites, new.min_sites)
         except ScenarioError as error:
-            raise Refused(" ".join(error.problems)) from error
+            raise RequestRefused(" ".join(error.problems)) from error
         now, number = time.time(), secrets.token_hex(8)
         with self.database.session() as session:
             _require_few(session, creator, len(new.invited), now)
@@ -209,7 +211,7 @@ class Tasks:
         with self.database.reading() as session:
             found = session.get(Task, number)
             if found is None or email not in (found.creator, *(each.email for each in found.participants)):
-                raise Refused(
+                raise RequestRefused(
                     "There is no such task, or this address has no access to it; sign in with another address."
                 )
             return found
@@ -219,7 +221,7 @@ class Tasks:
         with self.database.reading() as session:
             found = session.scalar(sql.select(Participant).filter_by(token=digest(said)))
             if found is None:
-                raise Refused("There is no such invitation; copy the whole link from the mail.")
+                raise RequestRefused("There is no such invitation; copy the whole link from the mail.")
             _ = found.task.participants
             return found
 
@@ -233,7 +235,7 @@ class Tasks:
             if who.state not in ("invited", "joined"):
                 return
             if task.state not in ("inviting", "running"):
-                raise Refused("The task is over, so you can no longer decline.")
+                raise RequestRefused("The task is over, so you can no longer decline.")
             self._leave(session, who, "withdrawn" if who.state == "joined" else "declined", reason[:500])
         self.look_after(task.id, changed=True)
 
@@ -242,9 +244,9 @@ class Tasks:
         with self.database.session() as session:
             task = session.get(Task, number)
             if task is None or task.creator != creator:
-                raise Refused("Only the creator of a task can cancel it.")
+                raise RequestRefused("Only the creator of a task can cancel it.")
             if task.state not in ("inviting", "running"):
-                raise Refused("The task is already over.")
+                raise RequestRefused("The task is already over.")
             self._end(session, task, "cancelled", f"Canceled by {creator}.")
 
     def look_after_all(self) -> None:
@@ -255,7 +257,7 @@ class Tasks:
         for number in numbers:
             self.look_after(number)
 
-    def note_over(self, number: str, finished: Finished) -> None:
+    def note_over(self, number: str, finished: FinishedRun) -> None:
         """Record that a task's run is over."""
         with self.database.session() as session:
             task = session.get_one(Task, number)
@@ -393,21 +395,23 @@ def _require_few_sign_ins(session: Session, email: str) -> None:
     """Raise Refused if one address, or all together, reached the maximum of sign-in links within an hour."""
     recent = sql.select(sql.func.count()).select_from(SignIn).where(SignIn.made_at > time.time() - 3600)
     if (session.scalar(recent.filter_by(email=email)) or 0) >= _SIGN_INS_AN_HOUR:
-        raise Refused(
+        raise RequestRefused(
             f"{_SIGN_INS_AN_HOUR} links were mailed to {email} within an hour; use the latest, or try again later."
         )
     if (session.scalar(recent) or 0) >= _ALL_SIGN_INS_AN_HOUR:
-        raise Refused("Too many sign-in links were requested from this hub; try again in an hour.")
+        raise RequestRefused("Too many sign-in links were requested from this hub; try again in an hour.")
 
 
 def _require_few(session: Session, creator: str, more: int, now: float) -> None:
     """Raise Refused if a creator has too many open tasks, or too many invitations within a day."""
     counted = sql.select(sql.func.count()).select_from(Task).where(Task.creator == creator)
     if (session.scalar(counted.where(Task.ended_at.is_(None))) or 0) >= _OPEN_TASKS:
-        raise Refused(f"You have {_OPEN_TASKS} open tasks, which is the maximum; cancel one or wait until one is over.")
+        raise RequestRefused(
+            f"You have {_OPEN_TASKS} open tasks, which is the maximum; cancel one or wait until one is over."
+        )
     invited = counted.join(Participant).where(Task.made_at > now - _A_DAY_S)
     if (session.scalar(invited) or 0) + more > _INVITATIONS_A_DAY:
-        raise Refused(f"You can invite {_INVITATIONS_A_DAY} participants per day; create this task tomorrow.")
+        raise RequestRefused(f"You can invite {_INVITATIONS_A_DAY} participants per day; create this task tomorrow.")
 
 
 def address(said: str) -> str:
@@ -415,7 +419,7 @@ def address(said: str) -> str:
     found = said.strip().lower()
     is_short = len(found) <= _MAX_ADDRESS and len(found.partition("@")[0]) <= _MAX_LOCAL_PART
     if not is_short or not _ADDRESS.fullmatch(found):
-        raise Refused(f"E-mail address: must be one such as anna@example.org, got {found[:80]!r}.")
+        raise RequestRefused(f"E-mail address: must be one such as anna@example.org, got {found[:80]!r}.")
     return found
 
 

@@ -40,7 +40,7 @@ _OPENED_BY = {
 
 
 @dataclass(frozen=True)
-class Leaving:
+class LeavingStep:
     """A step whose value leaves the site.
 
     Parameters
@@ -99,14 +99,14 @@ class Explanation:
 
     name: str
     asks: tuple[str, ...]
-    in_clear: tuple[Leaving, ...]
-    in_sums: tuple[Leaving, ...]
+    in_clear: tuple[LeavingStep, ...]
+    in_sums: tuple[LeavingStep, ...]
     staying: tuple[str, ...]
     undoing: tuple[str, ...]
     beside: tuple[str, ...]
 
     @property
-    def tables(self) -> list[tuple[str, tuple[Leaving, ...]]]:
+    def tables(self) -> list[tuple[str, tuple[LeavingStep, ...]]]:
         """Titles and their values: those in the clear, and those in sums by who opens them."""
         receivers = dict.fromkeys(each.receiver for each in self.in_sums)
         by_receiver = [
@@ -183,13 +183,13 @@ def _is_clear(method: Callable[..., Any], step: str, terms: Terms) -> bool:
     return mark_of(method).opens == "value" or step in terms.shown
 
 
-def _leaving(step: str, method: Callable[..., Any], count: Count) -> Leaving:
+def _leaving(step: str, method: Callable[..., Any], count: Count) -> LeavingStep:
     first = inspect.cleandoc(method.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     found = _SHAPE.match(first)
     otherwise = "1" if _SINGLE.match(first) else _AS_ORDERED
     what, numbers = (found["rest"], found["shape"]) if found else (first.removeprefix("Return "), otherwise)
     sentence = what.partition(". ")[0].partition("; ")[0].rstrip(".:").replace("this site's", "the site's")
-    return Leaving(step, sentence, numbers, count.least, count.most, _OPENED_BY[mark_of(method).receiver])
+    return LeavingStep(step, sentence, numbers, count.least, count.most, _OPENED_BY[mark_of(method).receiver])
 
 
 def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:

@@ -85,7 +85,7 @@ def shortened(name: str, letters: int) -> str:
 
 
 @dataclass(frozen=True)
-class Axis:
+class ChartAxis:
     """The quantity along an axis, and the format of its numbers."""
 
     label: str
@@ -205,8 +205,8 @@ def text(x: float, y: float, words: str, *, halo: bool = False, **attributes: st
 def lines(
     title: str,
     caption: str,
-    x: Axis,
-    y: Axis,
+    x: ChartAxis,
+    y: ChartAxis,
     series: Sequence[Series],
     *,
     levels: Sequence[Level] = (),
@@ -220,15 +220,15 @@ def lines(
     drawn = [_thinned(each) for each in series if each.points]
     whole_range = [0.0, 1.0] if has_diagonal else []
     if names:
-        across = _Scale(-0.5, len(names) - 0.5, 0, 1, False)
+        across = _PictureScale(-0.5, len(names) - 0.5, 0, 1, False)
     else:
-        across = _Scale.over([*(px for each in drawn for px, _ in each.points), *whole_range], x)
+        across = _PictureScale.over([*(px for each in drawn for px, _ in each.points), *whole_range], x)
     heights = [
         value
         for each in drawn
         for value in [*(py for _, py in each.points), *(v for pair in each.spread for v in pair)]
     ]
-    up = _Scale.over([*heights, *(level.value for level in levels), *whole_range], y)
+    up = _PictureScale.over([*heights, *(level.value for level in levels), *whole_range], y)
     left = _beside([_tick(y, tick) for tick in up.ticks()])
     across, up = across.between(left, WIDTH - _RIGHT), up.between(_HEIGHT - _BOTTOM, _TOP)
     marks = [(place, shortened(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
@@ -246,26 +246,26 @@ def lines(
     return Chart(title, caption, _HEIGHT, "".join(body), tuple(keys.values()) if len(keys) > 1 else ())
 
 
-def boxes(title: str, caption: str, x: str, y: Axis, values: Mapping[str, Sequence[float]]) -> Chart:
+def boxes(title: str, caption: str, x: str, y: ChartAxis, values: Mapping[str, Sequence[float]]) -> Chart:
     """Draw a box for each name: quartiles, median, and whiskers to the farthest values within 1.5 boxes.
 
     What lies beyond is a mark of its own. x: what the names are of.
     """
     names = list(values)
-    up = _Scale.over([value for each in values.values() for value in each], y)
+    up = _PictureScale.over([value for each in values.values() for value in each], y)
     left = _beside([_tick(y, tick) for tick in up.ticks()])
     across, up = (
-        _Scale(-0.5, len(names) - 0.5, left, WIDTH - _RIGHT, False),
+        _PictureScale(-0.5, len(names) - 0.5, left, WIDTH - _RIGHT, False),
         up.between(_HEIGHT - _BOTTOM, _TOP),
     )
     marks = [(place, shortened(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
     half = min(22.0, 0.3 * (across.end - across.start) / len(names))
-    body = [_frame(Axis(x), y, across, up, marks)]
+    body = [_frame(ChartAxis(x), y, across, up, marks)]
     body += [_box(name, each, across(place), half, up, y) for place, (name, each) in enumerate(values.items())]
     return Chart(title, caption, _HEIGHT, "".join(body))
 
 
-def _box(name: str, values: Sequence[float], at: float, half: float, up: _Scale, y: Axis) -> str:
+def _box(name: str, values: Sequence[float], at: float, half: float, up: _PictureScale, y: ChartAxis) -> str:
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     reach = 1.5 * (high - low)
     near = [value for value in values if low - reach <= value <= high + reach]
@@ -295,7 +295,7 @@ def _box(name: str, values: Sequence[float], at: float, half: float, up: _Scale,
 
 
 @dataclass(frozen=True)
-class Column:
+class ChartColumn:
     """A column that stands on the horizontal axis."""
 
     x: float
@@ -305,15 +305,15 @@ class Column:
     tip: str
 
 
-def columns(title: str, caption: str, x: Axis, y: Axis, drawn: Sequence[Column]) -> Chart:
+def columns(title: str, caption: str, x: ChartAxis, y: ChartAxis, drawn: Sequence[ChartColumn]) -> Chart:
     """Draw columns side by side. If there are very many, draw the highest of neighbors."""
     step = max(1, math.ceil(len(drawn) / _MAX_MARKS))
     shown = [max(drawn[first : first + step], key=lambda each: each.y) for first in range(0, len(drawn), step)]
     low, high = min(each.x for each in shown), max(each.x for each in shown)
-    up = _Scale.over([each.y for each in shown], y)
+    up = _PictureScale.over([each.y for each in shown], y)
     left = _beside([_tick(y, tick) for tick in up.ticks()])
     across, up = (
-        _Scale(low - step / 2, high + step / 2, left, WIDTH - _RIGHT, False),
+        _PictureScale(low - step / 2, high + step / 2, left, WIDTH - _RIGHT, False),
         up.between(_HEIGHT - _BOTTOM, _TOP),
     )
     body, keys = [_frame(x, y, across, up)], {each.series: Key(each.series, each.colour) for each in shown}
@@ -361,7 +361,7 @@ def bars(
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSpan:
     """From when until when; is_out: nothing happened there."""
 
     start: float
@@ -371,7 +371,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Strike:
+class TimedEvent:
     """Something that happened to a row at a time."""
 
     row: str
@@ -380,14 +380,16 @@ class Strike:
 
 
 def spans(
-    title: str, caption: str, x: Axis, rows: Mapping[str, Sequence[Span]], strikes: Sequence[Strike] = ()
+    title: str, caption: str, x: ChartAxis, rows: Mapping[str, Sequence[TimeSpan]], strikes: Sequence[TimedEvent] = ()
 ) -> Chart:
     """Draw a strip of time for each row, and the events in it."""
     names = {name: shortened(name, 20) for name in rows}
     left = _beside(list(names.values()), label=False)
     end = max((span.end for each in rows.values() for span in each), default=1.0)
     height = 26.0 * len(rows) + _BOTTOM + 8
-    across = _Scale(0, end or 1.0, left, WIDTH - 2 * _RIGHT, False)  # its last tick, of words, may stand at the end
+    across = _PictureScale(
+        0, end or 1.0, left, WIDTH - 2 * _RIGHT, False
+    )  # its last tick, of words, may stand at the end
     body = [_across(x, across, height - _BOTTOM)]
     places = {name: 8.0 + 26 * number for number, name in enumerate(rows)}
     for name, own in rows.items():
@@ -416,7 +418,7 @@ def spans(
 
 
 @dataclass(frozen=True)
-class _Scale:
+class _PictureScale:
     """From a range of numbers to a range of units of the picture."""
 
     low: float
@@ -426,7 +428,7 @@ class _Scale:
     is_log: bool
 
     @classmethod
-    def over(cls, values: Sequence[float], axis: Axis) -> _Scale:
+    def over(cls, values: Sequence[float], axis: ChartAxis) -> _PictureScale:
         """Return a range that contains all values, and ends at ticks if that costs little room."""
         known = [value for value in values if not axis.is_log or value > 0] or [1.0]
         low, high = min(known), max(known)
@@ -441,8 +443,8 @@ class _Scale:
         margin = 0.05 * (high - low)
         return cls(low if axis.from_zero and low == 0 else low - margin, high + margin, 0, 1, False)
 
-    def between(self, start: float, end: float) -> _Scale:
-        return _Scale(self.low, self.high, start, end, self.is_log)
+    def between(self, start: float, end: float) -> _PictureScale:
+        return _PictureScale(self.low, self.high, start, end, self.is_log)
 
     def __call__(self, value: float) -> float:
         low, high = (math.log(self.low), math.log(self.high)) if self.is_log else (self.low, self.high)
@@ -465,7 +467,7 @@ class _Scale:
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def _tick(axis: Axis, value: float) -> str:
+def _tick(axis: ChartAxis, value: float) -> str:
     if axis.is_log and not 0.01 <= value <= 10_000:
         return f"10{str(round(math.log10(value))).translate(_SUPERSCRIPTS)}"
     return axis.number(value)
@@ -479,7 +481,13 @@ def _beside(labels: Sequence[str], *, label: bool = True) -> float:
 # What is drawn.
 
 
-def _frame(x: Axis, y: Axis, across: _Scale, up: _Scale, marks: Sequence[tuple[float, str]] | None = None) -> str:
+def _frame(
+    x: ChartAxis,
+    y: ChartAxis,
+    across: _PictureScale,
+    up: _PictureScale,
+    marks: Sequence[tuple[float, str]] | None = None,
+) -> str:
     body = [_across(x, across, up.start, marks)]
     for tick in up.ticks():
         at = up(tick)
@@ -490,7 +498,9 @@ def _frame(x: Axis, y: Axis, across: _Scale, up: _Scale, marks: Sequence[tuple[f
     return "".join(body)
 
 
-def _across(x: Axis, across: _Scale, bottom: float, marks: Sequence[tuple[float, str]] | None = None) -> str:
+def _across(
+    x: ChartAxis, across: _PictureScale, bottom: float, marks: Sequence[tuple[float, str]] | None = None
+) -> str:
     """Draw the horizontal axis, with ticks, or with marks at names."""
     body = [element("line", x1=across.start, x2=across.end, y1=bottom, y2=bottom, stroke="var(--grey)")]
     for tick, label in marks if marks is not None else [(tick, _tick(x, tick)) for tick in _whole(across.ticks(), x)]:
@@ -501,7 +511,7 @@ def _across(x: Axis, across: _Scale, bottom: float, marks: Sequence[tuple[float,
     return "".join(body)
 
 
-def _whole(ticks: Sequence[float], axis: Axis) -> list[float]:
+def _whole(ticks: Sequence[float], axis: ChartAxis) -> list[float]:
     """Return the ticks of a counting axis that are whole numbers."""
     return [tick for tick in ticks if axis.number(tick)]
 
@@ -511,7 +521,9 @@ def whole(value: float) -> str:
     return f"{value:.0f}" if abs(value - round(value)) < 1e-6 else ""
 
 
-def _series(number: int, of: Series, across: _Scale, up: _Scale, x: Axis, y: Axis, names: Sequence[str]) -> str:
+def _series(
+    number: int, of: Series, across: _PictureScale, up: _PictureScale, x: ChartAxis, y: ChartAxis, names: Sequence[str]
+) -> str:
     places = [(across(px) + of.shift, up(py)) for px, py in of.points]
     body = []
     if of.line and len(places) > 1:

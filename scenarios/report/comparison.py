@@ -10,7 +10,7 @@ from typing import Any
 
 from fedsvm.scenarios.figures import area, human_bytes, percent
 from fedsvm.scenarios.report import template
-from fedsvm.scenarios.report.chart import Axis, Chart, Level, Series, Style, lines, style, whole
+from fedsvm.scenarios.report.chart import Chart, ChartAxis, Level, Series, Style, lines, style, whole
 from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.report.run_plots import SMALLEST_TOLERANCE, gap_curves, human_seconds
 from fedsvm.scenarios.report.summary import interval
@@ -24,7 +24,7 @@ _WIDE = 20.0
 
 
 @dataclass(frozen=True)
-class Measure:
+class ComparedMeasure:
     """A figure of a run: what it is called with its unit, where it is, how it is written, and what of it is better."""
 
     name: str
@@ -41,48 +41,48 @@ def _tiny(value: float) -> str:
     return f"{value:.1e}"
 
 
-MEASURES: Mapping[str, Measure] = {
-    "accuracy": Measure("accuracy", "metrics.accuracy", percent, 1),
-    "auc": Measure("AUC", "metrics.auc", area, 1),
-    "sensitivity": Measure("sensitivity", "metrics.sensitivity", percent, 1),
-    "specificity": Measure("specificity", "metrics.specificity", percent, 1),
-    "ppv": Measure("PPV", "metrics.ppv", percent, 1),
-    "npv": Measure("NPV", "metrics.npv", percent, 1),
-    "balanced_accuracy": Measure("balanced accuracy", "metrics.balanced_accuracy", percent, 1),
-    "f1": Measure("F1", "metrics.f1", area, 1),
-    "mcc": Measure("MCC", "metrics.mcc", area, 1),
-    "average_precision": Measure("average precision", "metrics.average_precision", area, 1),
-    "majority_accuracy": Measure("accuracy of the majority class", "metrics.majority_accuracy", percent),
-    "brier": Measure("Brier score", "metrics.brier", area, -1),
-    "calibration_slope": Measure("calibration slope", "metrics.calibration_slope", _plain),
-    "calibration_intercept": Measure("calibration intercept", "metrics.calibration_intercept", _plain),
-    "binary_accuracy": Measure("accuracy of one class against the rest", "metrics.binary_accuracy", percent),
-    "threshold": Measure("threshold", "metrics.threshold", _plain),
-    "pooled_accuracy": Measure("accuracy of pooled rows", "centralised.accuracy", percent),
-    "pooled_auc": Measure("AUC of pooled rows", "centralised.auc", area),
-    "objective": Measure("objective", "model.objective", _plain),
-    "gap": Measure("certified gap", "model.gap", _tiny, -1),
-    "iterations": Measure("iterations", "model.iterations", whole, -1),
-    "rounds": Measure("rounds", "cost.rounds", whole, -1),
-    "hops": Measure("hops", "cost.hops", whole, -1),
-    "messages": Measure("messages", "cost.messages", whole, -1),
-    "payload_bytes": Measure("payload", "cost.payload_bytes", human_bytes, -1),
-    "wire_bytes": Measure("on the wire", "cost.wire_bytes", human_bytes, -1),
-    "control_bytes": Measure("requests and replies", "cost.control.wire_bytes", human_bytes, -1),
-    "epsilon": Measure("epsilon", "privacy.epsilon", _plain),
-    "train_s": Measure("training time", "timing.train_s", human_seconds, -1),
-    "total_s": Measure("total time", "timing.total_s", human_seconds, -1),
+MEASURES: Mapping[str, ComparedMeasure] = {
+    "accuracy": ComparedMeasure("accuracy", "metrics.accuracy", percent, 1),
+    "auc": ComparedMeasure("AUC", "metrics.auc", area, 1),
+    "sensitivity": ComparedMeasure("sensitivity", "metrics.sensitivity", percent, 1),
+    "specificity": ComparedMeasure("specificity", "metrics.specificity", percent, 1),
+    "ppv": ComparedMeasure("PPV", "metrics.ppv", percent, 1),
+    "npv": ComparedMeasure("NPV", "metrics.npv", percent, 1),
+    "balanced_accuracy": ComparedMeasure("balanced accuracy", "metrics.balanced_accuracy", percent, 1),
+    "f1": ComparedMeasure("F1", "metrics.f1", area, 1),
+    "mcc": ComparedMeasure("MCC", "metrics.mcc", area, 1),
+    "average_precision": ComparedMeasure("average precision", "metrics.average_precision", area, 1),
+    "majority_accuracy": ComparedMeasure("accuracy of the majority class", "metrics.majority_accuracy", percent),
+    "brier": ComparedMeasure("Brier score", "metrics.brier", area, -1),
+    "calibration_slope": ComparedMeasure("calibration slope", "metrics.calibration_slope", _plain),
+    "calibration_intercept": ComparedMeasure("calibration intercept", "metrics.calibration_intercept", _plain),
+    "binary_accuracy": ComparedMeasure("accuracy of one class against the rest", "metrics.binary_accuracy", percent),
+    "threshold": ComparedMeasure("threshold", "metrics.threshold", _plain),
+    "pooled_accuracy": ComparedMeasure("accuracy of pooled rows", "centralised.accuracy", percent),
+    "pooled_auc": ComparedMeasure("AUC of pooled rows", "centralised.auc", area),
+    "objective": ComparedMeasure("objective", "model.objective", _plain),
+    "gap": ComparedMeasure("certified gap", "model.gap", _tiny, -1),
+    "iterations": ComparedMeasure("iterations", "model.iterations", whole, -1),
+    "rounds": ComparedMeasure("rounds", "cost.rounds", whole, -1),
+    "hops": ComparedMeasure("hops", "cost.hops", whole, -1),
+    "messages": ComparedMeasure("messages", "cost.messages", whole, -1),
+    "payload_bytes": ComparedMeasure("payload", "cost.payload_bytes", human_bytes, -1),
+    "wire_bytes": ComparedMeasure("on the wire", "cost.wire_bytes", human_bytes, -1),
+    "control_bytes": ComparedMeasure("requests and replies", "cost.control.wire_bytes", human_bytes, -1),
+    "epsilon": ComparedMeasure("epsilon", "privacy.epsilon", _plain),
+    "train_s": ComparedMeasure("training time", "timing.train_s", human_seconds, -1),
+    "total_s": ComparedMeasure("total time", "timing.total_s", human_seconds, -1),
 }
 """The measures of any run, by their names in sweeps."""
 
 
-def measure(name: str) -> Measure:
+def measure(name: str) -> ComparedMeasure:
     """Return a measure by its name, which may be a figure of an algorithm."""
-    return MEASURES.get(name) or Measure(name.replace("_", " "), "", _plain)
+    return MEASURES.get(name) or ComparedMeasure(name.replace("_", " "), "", _plain)
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """A run to compare: its name among the others, its folder, its result, and the group that it is drawn with."""
 
     name: str
@@ -90,12 +90,12 @@ class Run:
     result: RunResult
     group: str
 
-    def value(self, measured: Measure) -> Any:
+    def value(self, measured: ComparedMeasure) -> Any:
         """Return a figure of the run; None if it does not apply."""
         return figure(self.result, measured)
 
 
-def figure(result: RunResult, measured: Measure) -> Any:
+def figure(result: RunResult, measured: ComparedMeasure) -> Any:
     """Return a figure of a result; None if it does not apply."""
     found: Any = result
     for name in measured.place.split("."):
@@ -105,16 +105,16 @@ def figure(result: RunResult, measured: Measure) -> Any:
 
 def render(folders: Sequence[Path]) -> str:
     """Return a page that compares runs. Raises ScenarioError for a folder without a run."""
-    runs = [Run(folder.name, folder, read_result(folder), folder.name) for folder in folders]
+    runs = [ComparedRun(folder.name, folder, read_result(folder), folder.name) for folder in folders]
     return page(f"{len(runs)} runs", runs, changed_keys([run.result.scenario for run in runs]), [])
 
 
 def page(
     title: str,
-    runs: Sequence[Run],
+    runs: Sequence[ComparedRun],
     changed: Mapping[str, Sequence[Any]],
     charts: Sequence[Chart],
-    repeated: Mapping[str, Sequence[Run]] | None = None,
+    repeated: Mapping[str, Sequence[ComparedRun]] | None = None,
 ) -> str:
     """Return the comparison of runs as a page that needs nothing else.
 
@@ -156,7 +156,9 @@ def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
     return found
 
 
-def _rows(runs: Sequence[Run], changed: Mapping[str, Sequence[Any]], known: Sequence[Measure]) -> list[dict[str, Any]]:
+def _rows(
+    runs: Sequence[ComparedRun], changed: Mapping[str, Sequence[Any]], known: Sequence[ComparedMeasure]
+) -> list[dict[str, Any]]:
     """Return a row for each run: its different keys, and its figures, the best of them marked."""
     best = {each.name: _best(runs, each) for each in known}
     return [
@@ -182,7 +184,7 @@ def _told(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _best(runs: Sequence[Run], each: Measure) -> float | None:
+def _best(runs: Sequence[ComparedRun], each: ComparedMeasure) -> float | None:
     """Return the best value of completed runs; None if none is better, or all are equal."""
     values = [run.value(each) for run in runs if run.result.status == "completed" and run.value(each) is not None]
     if not each.better or len(set(values)) < 2:
@@ -190,7 +192,7 @@ def _best(runs: Sequence[Run], each: Measure) -> float | None:
     return float(max(values) if each.better > 0 else min(values))
 
 
-def _figure(run: Run, each: Measure, best: float | None) -> dict[str, Any]:
+def _figure(run: ComparedRun, each: ComparedMeasure, best: float | None) -> dict[str, Any]:
     value = run.value(each)
     if value is None:
         return {"text": "", "value": "", "is_best": False, "interval": ""}
@@ -201,7 +203,7 @@ def _figure(run: Run, each: Measure, best: float | None) -> dict[str, Any]:
     return {"text": each.written(value), "value": repr(float(value)), "is_best": is_best, "interval": within}
 
 
-def _spread(runs: Sequence[Run], known: Sequence[Measure]) -> list[list[str]]:
+def _spread(runs: Sequence[ComparedRun], known: Sequence[ComparedMeasure]) -> list[list[str]]:
     """Return minimum and maximum of each figure over the completed runs."""
     values = [[run.value(each) for run in runs if run.result.status == "completed"] for each in known]
     there = [[value for value in each if value is not None] for each in values]
@@ -220,7 +222,7 @@ def mean_and_deviation(values: Sequence[Any]) -> tuple[float | None, float | Non
     return mean, statistics.stdev(known) if len(known) > 1 else None
 
 
-def _repeated(repeated: Mapping[str, Sequence[Run]], known: Sequence[Measure]) -> list[list[str]]:
+def _repeated(repeated: Mapping[str, Sequence[ComparedRun]], known: Sequence[ComparedMeasure]) -> list[list[str]]:
     rows = []
     for name, runs in repeated.items():
         found = [mean_and_deviation([run.value(each) for run in runs]) for each in known]
@@ -231,12 +233,12 @@ def _repeated(repeated: Mapping[str, Sequence[Run]], known: Sequence[Measure]) -
     return rows
 
 
-def _styles(runs: Sequence[Run]) -> dict[str, Style]:
+def _styles(runs: Sequence[ComparedRun]) -> dict[str, Style]:
     """Return the style of each group of runs."""
     return {group: style(number) for number, group in enumerate(dict.fromkeys(run.group for run in runs))}
 
 
-def _convergence(runs: Sequence[Run]) -> Chart | None:
+def _convergence(runs: Sequence[ComparedRun]) -> Chart | None:
     """Draw the gap of each run by iteration; with folds, of the first."""
     series, styles = [], _styles(runs)
     for run in runs[:_MAX_LINES]:
@@ -252,14 +254,14 @@ def _convergence(runs: Sequence[Run]) -> Chart | None:
     return lines(
         "Convergence",
         f"Certified maximum distance of each model from the optimum; with folds, of the first.{only}",
-        Axis("iteration", number=whole),
-        Axis("certified relative gap", is_log=True),
+        ChartAxis("iteration", number=whole),
+        ChartAxis("certified relative gap", is_log=True),
         series,
         levels=[Level("tolerance", each) for each in tolerances if each > SMALLEST_TOLERANCE and len(tolerances) == 1],
     )
 
 
-def _bytes_against_accuracy(runs: Sequence[Run]) -> Chart | None:
+def _bytes_against_accuracy(runs: Sequence[ComparedRun]) -> Chart | None:
     accuracy, carried, styles = MEASURES["accuracy"], MEASURES["payload_bytes"], _styles(runs)
     known = [run for run in runs if run.value(accuracy) is not None and run.value(carried)]
     if len(known) < 2:
@@ -278,7 +280,7 @@ def _bytes_against_accuracy(runs: Sequence[Run]) -> Chart | None:
     return lines(
         "Accuracy by bytes",
         "Bytes sent and accuracy of each run. Best is at the top left.",
-        Axis("payload", is_log=max(sent) > _WIDE * min(sent), number=human_bytes),
-        Axis("accuracy on test rows", number=lambda share: f"{100 * share:.4g} %"),
+        ChartAxis("payload", is_log=max(sent) > _WIDE * min(sent), number=human_bytes),
+        ChartAxis("accuracy on test rows", number=lambda share: f"{100 * share:.4g} %"),
         series,
     )

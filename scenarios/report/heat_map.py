@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from fedsvm.protocols.analysis.survey import Cell
+from fedsvm.protocols.analysis.survey import CoalitionCount
 from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.scenarios.figures import human_bytes, percent
 from fedsvm.scenarios.report import template
@@ -18,7 +18,7 @@ COSTED_NUMBERS = 1000
 """A sum of so many numbers, each from -1 to 1, is what costs are shown of."""
 
 
-def table(cells: Sequence[Cell]) -> Table:
+def table(cells: Sequence[CoalitionCount]) -> Table:
     """Return the heat map for a terminal."""
     sizes = _sizes(cells)
     title = f"{_TITLE}, {_BY} (of {cells[0].sites})"
@@ -32,7 +32,7 @@ def table(cells: Sequence[Cell]) -> Table:
     return found
 
 
-def page(cells: Sequence[Cell], sums: Sequence[SecureSum]) -> str:
+def page(cells: Sequence[CoalitionCount], sums: Sequence[SecureSum]) -> str:
     """Return a page that needs no other file. sums: the sums of the cells, for their cost."""
     sites = cells[0].sites
     cost = {each.described: each.cost(sites, (COSTED_NUMBERS,), 1.0) for each in sums}
@@ -50,14 +50,14 @@ def page(cells: Sequence[Cell], sums: Sequence[SecureSum]) -> str:
     )
 
 
-def _rows(cells: Sequence[Cell]) -> Iterator[tuple[str, str, list[float]]]:
+def _rows(cells: Sequence[CoalitionCount]) -> Iterator[tuple[str, str, list[float]]]:
     for name in dict.fromkeys(cell.sum for cell in cells):
         for coordinator in (False, True):
             row = [cell for cell in cells if cell.sum == name and cell.coordinator == coordinator]
             yield name, "with" if coordinator else "without", [cell.share for cell in row]
 
 
-def _sizes(cells: Sequence[Cell]) -> list[int]:
+def _sizes(cells: Sequence[CoalitionCount]) -> list[int]:
     return sorted({cell.size for cell in cells})
 
 

@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.membership import Change
-from fedsvm.federation.record import Logged
+from fedsvm.federation.membership import MembershipChange
+from fedsvm.federation.record import LoggedMessage
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.figures import duration, human_bytes
 from fedsvm.scenarios.schema.spec import Scenario
@@ -340,7 +340,7 @@ def _live(federation: Federation) -> str:
     return f"{len(federation.sites)} of {len(sites)}, without {named}"
 
 
-def change_in_words(change: Change) -> str:
+def change_in_words(change: MembershipChange) -> str:
     """Return who left and why, or joined, and how many sites there are."""
     left = "; ".join(f"{site} dropped ({why})" for site, why in change.left.items())
     joined = ", ".join(change.joined)
@@ -349,6 +349,6 @@ def change_in_words(change: Change) -> str:
     return f"round {change.round} ({change.phase}): {happened}; {len(change.sites)} sites"
 
 
-def record_in_words(record: Logged) -> str:
+def record_in_words(record: LoggedMessage) -> str:
     """Return a log record as text, such as "site-2: warning in round 3, py.warnings: …"."""
     return f"{record.site}: {record.level} in round {record.round}, {record.logger}: {record.text}"

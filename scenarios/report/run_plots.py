@@ -14,14 +14,14 @@ from fedsvm.scenarios.report.chart import (
     HUB,
     MODEL,
     SITES,
-    Axis,
     Chart,
-    Column,
+    ChartAxis,
+    ChartColumn,
     Level,
     Series,
-    Span,
-    Strike,
     Style,
+    TimedEvent,
+    TimeSpan,
     bars,
     colour,
     columns,
@@ -138,8 +138,8 @@ def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
     return lines(
         "Convergence",
         f"Certified maximum distance of the model from the optimum{of}. Training stops below the dashed line.",
-        Axis("iteration", number=whole),
-        Axis("certified relative gap", is_log=True),
+        ChartAxis("iteration", number=whole),
+        ChartAxis("certified relative gap", is_log=True),
         series,
         levels=[Level("tolerance", tolerance)] if tolerance and tolerance > SMALLEST_TOLERANCE else [],
     )
@@ -200,7 +200,7 @@ def _rounds(result: RunResult, log: Sequence[Event], colours: Mapping[str, str])
     if not rounds:
         return None
     drawn = [
-        Column(
+        ChartColumn(
             event["round"],
             event["seconds"],
             "aborted" if event["aborted"] else event["phase"],
@@ -215,8 +215,8 @@ def _rounds(result: RunResult, log: Sequence[Event], colours: Mapping[str, str])
     return columns(
         "Rounds",
         f"Duration of each round, in order.{aborted}",
-        Axis("round", number=whole),
-        Axis("time", from_zero=True, number=lambda seconds: human_seconds(seconds) if seconds else "0"),
+        ChartAxis("round", number=whole),
+        ChartAxis("time", from_zero=True, number=lambda seconds: human_seconds(seconds) if seconds else "0"),
         drawn,
     )
 
@@ -228,7 +228,7 @@ def _presence(result: RunResult, log: Sequence[Event]) -> Chart | None:
         return None
     rows = {name: list(_spans(name, log, max(event["at_s"] for event in log))) for name in names}
     strikes = [
-        Strike(name, fault.start_s, fault.kind)
+        TimedEvent(name, fault.start_s, fault.kind)
         for fault in result.faults
         for name in fault.site.split(", ")
         if name in rows and fault.start_s is not None
@@ -236,22 +236,22 @@ def _presence(result: RunResult, log: Sequence[Event]) -> Chart | None:
     return spans(
         "Sites and faults",
         "Participation of each site (pale: absent) and the faults injected into it.",
-        Axis("time", number=lambda seconds: human_seconds(seconds) if seconds else "0"),
+        ChartAxis("time", number=lambda seconds: human_seconds(seconds) if seconds else "0"),
         rows,
         strikes,
     )
 
 
-def _spans(name: str, log: Sequence[Event], end: float) -> Iterator[Span]:
+def _spans(name: str, log: Sequence[Event], end: float) -> Iterator[TimeSpan]:
     since, is_out = 0.0, False
     for event in log:
         changes = event["event"] == "membership" and name in (event["joined"] if is_out else event["left"])
         if changes:
-            yield Span(since, event["at_s"], _told(name, since, event["at_s"], is_out), is_out)
+            yield TimeSpan(since, event["at_s"], _told(name, since, event["at_s"], is_out), is_out)
             since, is_out = event["at_s"], not is_out
             if is_out and name in event["joined"]:  # started again before the next round
                 is_out = False
-    yield Span(since, end, _told(name, since, end, is_out), is_out)
+    yield TimeSpan(since, end, _told(name, since, end, is_out), is_out)
 
 
 def _told(name: str, since: float, until: float, is_out: bool) -> str:
@@ -353,7 +353,7 @@ def _curves(
                     tips=[told],
                 )
             )
-    x, y = (Axis(axis, number=lambda share: f"{share:.3g}") for axis in axes)
+    x, y = (ChartAxis(axis, number=lambda share: f"{share:.3g}") for axis in axes)
     return lines(title, caption, x, y, series, has_diagonal=has_diagonal)
 
 
@@ -380,8 +380,8 @@ def _calibration(result: RunResult) -> Chart | None:
         "Calibration",
         f"Observed against predicted probability. On the diagonal the model is perfectly calibrated. The Brier score "
         f"is {result.metrics.brier:.4f}.",
-        Axis("predicted probability", number=lambda share: f"{share:.3g}"),
-        Axis("share of positives", number=lambda share: f"{share:.3g}"),
+        ChartAxis("predicted probability", number=lambda share: f"{share:.3g}"),
+        ChartAxis("share of positives", number=lambda share: f"{share:.3g}"),
         series,
         has_diagonal=True,
     )
@@ -408,8 +408,8 @@ def _decision_curve(result: RunResult) -> Chart | None:
         "Decision curve",
         "Net benefit of treating the rows whose probability is at least the threshold, where a false alarm costs the "
         "odds of the threshold. A model is of use where it is above treating all and above 0, treating none.",
-        Axis("threshold of the probability", number=lambda share: f"{share:.3g}"),
-        Axis("net benefit", number=lambda share: f"{share:.3g}"),
+        ChartAxis("threshold of the probability", number=lambda share: f"{share:.3g}"),
+        ChartAxis("net benefit", number=lambda share: f"{share:.3g}"),
         series,
         levels=[Level("treat none", 0.0)],
     )
@@ -455,8 +455,8 @@ def _sizes(result: RunResult) -> Chart | None:
         "Accuracy by number of columns",
         "Linear models of the best columns, on inner folds of the rows that ranked them (optimistic) and on test rows. "
         "Squares: nested is unbiased, the other two are the best point of a curve.",
-        Axis("columns", number=whole, is_log=wide),
-        Axis("accuracy", number=lambda share: f"{100 * share:.3g} %"),
+        ChartAxis("columns", number=whole, is_log=wide),
+        ChartAxis("accuracy", number=lambda share: f"{100 * share:.3g} %"),
         series,
     )
 

@@ -18,7 +18,7 @@ from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
 from fedsvm.scenarios.figures import counted, human_bytes, percent, percent_range, plain_range
 from fedsvm.scenarios.report import whole_run
-from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
+from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownColumns
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
 from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import ModelResult, RunResult, Timing
@@ -241,7 +241,7 @@ def _collusion(collusion: CollusionReport) -> str:
     return f"{who} {100 * share:.0f} % of the inputs of {', '.join(recovered)} to single sums"
 
 
-def _rebuilt(attack: AttackResult, before: KnownBefore) -> str:
+def _rebuilt(attack: AttackResult, before: KnownColumns) -> str:
     together = " together" if len(before.sites) > 1 else ""
     error = f", with errors up to {attack.max_error:.1e}" if attack.max_error is not None else ""
     return (

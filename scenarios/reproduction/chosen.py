@@ -14,11 +14,11 @@ from fedsvm.scenarios.reproduction import judge, page, plan
 from fedsvm.scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
 from fedsvm.scenarios.reproduction.judge import JudgedEntry
 from fedsvm.scenarios.reproduction.page import WORDS, Reproduction
-from fedsvm.scenarios.reproduction.provenance import MadeWith
+from fedsvm.scenarios.reproduction.provenance import InputDigests
 
 
 @dataclass(frozen=True)
-class Chosen:
+class EntrySelection:
     """Entries to run and judge, in a folder; the page has all others too, as far as their runs are there."""
 
     ids: Sequence[str]
@@ -27,7 +27,7 @@ class Chosen:
     full: bool
 
     @classmethod
-    def of(cls, ids: list[str], folder: Path, *, full: bool, papers: Path = FOLDER) -> Chosen:
+    def of(cls, ids: list[str], folder: Path, *, full: bool, papers: Path = FOLDER) -> EntrySelection:
         """Return the choice for some ids. Raises ScenarioError for an unknown id."""
         known = entries(papers)
         return cls(chosen(ids, list(known)), known, folder, full)
@@ -89,7 +89,7 @@ class Chosen:
     def _carry_out(self, runs: Sequence[plan.PlannedRun], jobs: int) -> dict[str, str]:
         waiting = [run for run in runs if not plan.is_done(run, self.folder)]
         files = [path for run in runs for path in run.files]
-        made_with = MadeWith.of(self.folder).extended(self.folder, files, runs=bool(waiting))
+        made_with = InputDigests.of(self.folder).extended(self.folder, files, runs=bool(waiting))
         if made_with.is_of_other_code:
             told = "runs that are there may have been made by another state of the code"
             errors.print(f"note {told}; name another folder to measure this one alone", soft_wrap=True)

@@ -46,7 +46,7 @@ Value = Any
 """A number, a truth, a text, or a masked array of numbers or truths."""
 
 
-class Measured(Protocol):
+class MeasuredValues(Protocol):
     """The values that claims are about. Missing values are NaN."""
 
     def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
@@ -68,7 +68,7 @@ class Measured(Protocol):
         """Return the values of a cell, one per seed. Raises KeyError for an unknown name."""
 
 
-class CannotTell(Exception):
+class ValuesMissing(Exception):
     """The values that a claim is about are missing."""
 
 
@@ -96,14 +96,14 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
 }
 
 
-def holds(test: str, measured: Measured) -> bool:
+def holds(test: str, measured: MeasuredValues) -> bool:
     """Return whether a claim holds for the measured values.
 
     Parameters
     ----------
     test : str
         The claim, in the language of this module.
-    measured : Measured
+    measured : MeasuredValues
 
     Returns
     -------
@@ -116,7 +116,7 @@ def holds(test: str, measured: Measured) -> bool:
     ScenarioError
         For a claim that is not written in the language.
     """
-    found = _known(_Evaluation(test, measured).of(_parsed(test)))
+    found = _known(_ClaimEvaluator(test, measured).of(_parsed(test)))
     if not isinstance(found, bool | np.bool_):
         raise _wrong(test, "must be true or false; put a comparison of columns into all(…) or any(…)")
     return bool(found)
@@ -134,9 +134,9 @@ def _wrong(test: str, why: str) -> ScenarioError:
 
 
 @dataclass(frozen=True)
-class _Evaluation:
+class _ClaimEvaluator:
     test: str
-    measured: Measured
+    measured: MeasuredValues
 
     def of(self, node: ast.expr) -> Value:
         """Return the value of an expression."""
@@ -210,7 +210,7 @@ class _Evaluation:
 
 def _known(value: Value) -> Value:
     if value is np.ma.masked or (isinstance(value, np.ma.MaskedArray) and not value.count()):
-        raise CannotTell
+        raise ValuesMissing
     return value.item() if isinstance(value, np.ma.MaskedArray) and not value.ndim else value
 
 
@@ -218,16 +218,16 @@ def _some(value: Value) -> NDArray[Any]:
     """Return the known values of a column, in order."""
     known = np.ma.atleast_1d(value).compressed()
     if not len(known):
-        raise CannotTell
+        raise ValuesMissing
     return np.asarray(known)
 
 
 def _welch(one: Sequence[float], other: Sequence[float]) -> float:
     if len(one) < 2 or len(other) < 2:
-        raise CannotTell
+        raise ValuesMissing
     deviations = _deviation(one), _deviation(other)
     if not any(deviations):
-        raise CannotTell
+        raise ValuesMissing
     sizes, means = (len(one), len(other)), (np.mean(one), np.mean(other))
     found = stats.ttest_ind_from_stats(
         means[0], deviations[0], sizes[0], means[1], deviations[1], sizes[1], equal_var=False
@@ -245,7 +245,7 @@ def _deviation(values: Sequence[float]) -> float:
 
 def _each_with_next(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     if len(values) < 2:
-        raise CannotTell
+        raise ValuesMissing
     return values[:-1], values[1:]
 
 

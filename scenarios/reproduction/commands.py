@@ -34,10 +34,10 @@ def reproduce(
 
     Repeat the command to do missing runs. Exit status 3: a run failed, or a value differs that was not expected to.
     """
-    from fedsvm.scenarios.reproduction.chosen import Chosen
+    from fedsvm.scenarios.reproduction.chosen import EntrySelection
 
     terminate_as_interrupted()
-    chosen = Chosen.of(ids or [], folder, full=full)
+    chosen = EntrySelection.of(ids or [], folder, full=full)
     if listed:
         print_table(chosen.table())
         return

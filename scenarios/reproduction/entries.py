@@ -102,7 +102,7 @@ class Row(Part):
         return {name: spec or "" for _, name, spec, _ in parsed if name is not None}
 
 
-class Axis(Part):
+class FigureAxis(Part):
     """The horizontal axis of a figure, whose places are rows of one key's values."""
 
     label: str
@@ -158,7 +158,7 @@ class Entry(Part):
     """Of --quick alone: smaller runs."""
     column: list[Column] = Field(default=[])
     row: list[Row] = Field(default=[])
-    axis: Axis | None = None
+    axis: FigureAxis | None = None
     claim: list[Claim] = Field(default=[])
     pictures: list[Picture] = Field(default=[])
     """The kinds of pictures: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or

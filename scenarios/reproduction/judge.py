@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from fedsvm.scenarios.data.origins import origin
 from fedsvm.scenarios.reproduction import plan
-from fedsvm.scenarios.reproduction.claims import ROUNDING, CannotTell, holds
+from fedsvm.scenarios.reproduction.claims import ROUNDING, ValuesMissing, holds
 from fedsvm.scenarios.reproduction.entries import Claim, Entry, Paper
-from fedsvm.scenarios.reproduction.plan import Cell, PlannedRun
+from fedsvm.scenarios.reproduction.plan import EntryCell, PlannedRun
 
 Verdict = Literal["same", "better", "differs", "cannot", "failed", "open", ""]
 """same: within tolerance, or a claim that holds. cannot: for want of data, or of anything that could be measured.
@@ -29,14 +29,14 @@ VERDICTS: tuple[Verdict, ...] = ("same", "better", "differs", "cannot", "failed"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCell:
     """A cell with what was measured: mean and standard deviation over seeds, standard error, and the verdict.
 
     values: of each seed. deviation: None of one seed. error: over seeds, or of one seed over its folds. reason: why it
     differs, where that is known, or why it cannot be had.
     """
 
-    cell: Cell
+    cell: EntryCell
     verdict: Verdict
     reason: str = ""
     value: float | None = None
@@ -80,7 +80,7 @@ class JudgedEntry:
 
     paper: Paper
     entry: Entry
-    cells: tuple[Judged, ...]
+    cells: tuple[JudgedCell, ...]
     claims: tuple[JudgedClaim, ...]
     shows: tuple[JudgedEntry, ...] = ()
 
@@ -92,7 +92,7 @@ class JudgedEntry:
         """
         if self.entry.cannot:
             return Counter({"cannot": 1})
-        printed: list[Judged | JudgedClaim] = [*self.cells, *(each for each in self.claims if not each.claim.ours)]
+        printed: list[JudgedCell | JudgedClaim] = [*self.cells, *(each for each in self.claims if not each.claim.ours)]
         return Counter(each.verdict for each in printed if each.verdict)
 
     @property
@@ -143,27 +143,27 @@ def judge(
         For an entry whose scenarios or claims are wrong.
     """
     cells = tuple(judged(cell, out, failures) for cell in plan.cells(entry, full=full))
-    measured = _Measured(entry, cells)
+    measured = _EntryValues(entry, cells)
     claims = (_judged_claim(claim, measured, full=full) for claim in entry.claim)
     drawn = (each for each in paper.entry if each.id in entry.draws)
     shows = tuple(judge(paper, each, out, full=full, failures=failures) for each in drawn)
     return JudgedEntry(paper, entry, cells, tuple(claims), shows)
 
 
-def judged(cell: Cell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> Judged:
+def judged(cell: EntryCell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> JudgedCell:
     """Judge a cell by the results of its runs, and by the errors of those that failed."""
     if reason := cell.reason:
-        return Judged(cell, "cannot", reason)
+        return JudgedCell(cell, "cannot", reason)
     if not cell.runs:
-        return Judged(cell, "open", "--full has it.")
+        return JudgedCell(cell, "open", "--full has it.")
     waiting = list(plan.unfinished(cell, out))
     if missing := plan.missing(waiting):
         place = f" It is from {origin(missing)}." if origin(missing) else ""
-        return Judged(cell, "cannot", f"There is no {missing}: put {missing}.csv into FEDSVM_DATA's folder.{place}")
+        return JudgedCell(cell, "cannot", f"There is no {missing}: put {missing}.csv into FEDSVM_DATA's folder.{place}")
     if said := next(filter(None, (failures.get(run.name) or _failure(run, out) for run in waiting)), None):
-        return Judged(cell, "failed", said)
+        return JudgedCell(cell, "failed", said)
     if waiting:
-        return Judged(cell, "open", "Its runs have not been carried out.")
+        return JudgedCell(cell, "open", "Its runs have not been carried out.")
     return _measured_cell(cell, out)
 
 
@@ -175,11 +175,11 @@ def _failure(run: PlannedRun, out: Path) -> str:
     return str(result.get("error") or f"The run failed and does not say why; {run.command} repeats it.")
 
 
-def _measured_cell(cell: Cell, out: Path) -> Judged:
+def _measured_cell(cell: EntryCell, out: Path) -> JudgedCell:
     readings = plan.values_of(cell, out)
     if not readings:
         folder = cell.runs[0].folder(out)
-        return Judged(
+        return JudgedCell(
             cell, "failed", f"{folder} has no {cell.measure}; once it is removed, the same command repeats it."
         )
     values = np.array([each.value for each in readings])
@@ -187,10 +187,10 @@ def _measured_cell(cell: Cell, out: Path) -> Judged:
     deviation = float(values.std(ddof=1)) if several else None
     error = deviation / math.sqrt(len(values)) if deviation is not None else readings[0].error
     verdict, reason = _verdict(cell, float(values.mean()))
-    return Judged(cell, verdict, reason, float(values.mean()), deviation, error, tuple(values.tolist()))
+    return JudgedCell(cell, verdict, reason, float(values.mean()), deviation, error, tuple(values.tolist()))
 
 
-def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
+def _verdict(cell: EntryCell, value: float) -> tuple[Verdict, str]:
     printed, within = cell.printed, cell.entry.tolerance(cell.row, cell.column)
     if printed is None or within is None:
         return "", ""
@@ -202,27 +202,27 @@ def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
     return "differs", cell.entry.reason_to_differ(cell.row, cell.column)
 
 
-def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedClaim:
+def _judged_claim(claim: Claim, measured: _EntryValues, *, full: bool) -> JudgedClaim:
     if claim.full and not full:
         return JudgedClaim(claim, "open", "--full has the runs to tell.")
     measured.lacking.clear()
     try:
         if holds(claim.test, measured):
             return JudgedClaim(claim, "same", lacking=len(measured.lacking))
-    except CannotTell:
+    except ValuesMissing:
         if any(each.verdict in ("open", "failed") for each in measured.cells):
             return JudgedClaim(claim, "open", "Its runs have not been carried out, or failed.")
         return JudgedClaim(claim, "cannot", "What it is about could not be measured here.")
     return JudgedClaim(claim, "differs", claim.differs, len(measured.lacking))
 
 
-class _Measured:
+class _EntryValues:
     """The values of an entry by row and column, NaN if missing.
 
     lacking: places of values that columns and rows were asked for and that are not there, and not left to --full.
     """
 
-    def __init__(self, entry: Entry, cells: Sequence[Judged]) -> None:
+    def __init__(self, entry: Entry, cells: Sequence[JudgedCell]) -> None:
         self.cells = cells
         self.lacking: set[int] = set()
         self._rows = {row.name: number for number, row in enumerate(entry.rows)}

@@ -12,9 +12,9 @@ from typing import Any
 
 from fedsvm.scenarios.report import template
 from fedsvm.scenarios.report.page import NAME as REPORT
-from fedsvm.scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
+from fedsvm.scenarios.reproduction.judge import JudgedCell, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
 from fedsvm.scenarios.reproduction.pictures import drawn
-from fedsvm.scenarios.reproduction.provenance import MadeWith
+from fedsvm.scenarios.reproduction.provenance import InputDigests
 from fedsvm.scenarios.run.result import environment, write_whole
 
 PAGE, DATA = "index.html", "reproduction.json"
@@ -58,7 +58,7 @@ class Reproduction:
         return {
             "mode": "full" if self.full else "quick",
             "date": on.date,
-            "code": list(MadeWith.of(self.folder).code),
+            "code": list(InputDigests.of(self.folder).code),
             "environment": {"fedsvm": on.fedsvm, "python": on.python, "system": on.system, "cpus": on.cpus},
             "counts": dict(counted_apart(self.entries, ours=False)),
             "counts_ours": dict(counted_apart(self.entries, ours=True)),
@@ -70,7 +70,7 @@ class Reproduction:
         on, papers = environment(), list(dict.fromkeys(each.paper.name for each in self.entries))
         facts = [("runs", "--full" if self.full else "--quick"), ("fedsvm", on.fedsvm), ("Python", on.python)]
         facts += [("on", f"{on.system}, {on.cpus} processors"), ("date", on.date[:16].replace("T", " "))]
-        states = len(MadeWith.of(self.folder).code)
+        states = len(InputDigests.of(self.folder).code)
         facts += [("by", f"{states} states of the code")] if states > 1 else []
         return template.render(
             "reproduction.html.j2",
@@ -116,7 +116,7 @@ def _said(counts: Iterator[tuple[Verdict, int]]) -> str:
 def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
     """Return what the template shows of an entry."""
     entry = judged.entry
-    rows: dict[str, list[Judged]] = {}
+    rows: dict[str, list[JudgedCell]] = {}
     for each in judged.cells:
         rows.setdefault(each.cell.row.name, []).append(each)
     unit = f", {entry.unit}" if entry.unit else ""
@@ -137,7 +137,7 @@ def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
     }
 
 
-def _row(cells: Sequence[Judged], folder: Path) -> dict[str, Any]:
+def _row(cells: Sequence[JudgedCell], folder: Path) -> dict[str, Any]:
     row = cells[0].cell.row
     reasons = {each.reason for each in cells}
     alone = len(reasons) == 1 and cells[0].verdict in ("cannot", "open")
@@ -151,7 +151,7 @@ def _row(cells: Sequence[Judged], folder: Path) -> dict[str, Any]:
     }
 
 
-def _cell(judged: Judged, folder: Path) -> dict[str, Any]:
+def _cell(judged: JudgedCell, folder: Path) -> dict[str, Any]:
     symbol, word = WORDS[judged.verdict]
     run = next(iter(judged.cell.runs), None)
     link = run.folder(Path()) / REPORT if run is not None else None
@@ -170,7 +170,7 @@ def _cell(judged: Judged, folder: Path) -> dict[str, Any]:
     }
 
 
-def _printed(judged: Judged) -> str:
+def _printed(judged: JudgedCell) -> str:
     """Return the printed value with all its digits."""
     value, decimals = judged.cell.printed, judged.cell.entry.decimals
     if value is None:
@@ -179,7 +179,7 @@ def _printed(judged: Judged) -> str:
     return text if float(text) == value else f"{value:.10g}"
 
 
-def _number(value: float | None, judged: Judged, sign: str = "") -> str:
+def _number(value: float | None, judged: JudgedCell, sign: str = "") -> str:
     if value is None:
         return ""
     decimals = judged.cell.entry.decimals
@@ -251,7 +251,7 @@ def _plain_entry(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
     }
 
 
-def _plain_cell(judged: Judged) -> dict[str, Any]:
+def _plain_cell(judged: JudgedCell) -> dict[str, Any]:
     cell = judged.cell
     return {
         "row": cell.row.name,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsvm.scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
+from fedsvm.scenarios.report.chart import Chart, ChartAxis, Series, Style, boxes, lines, style
 from fedsvm.scenarios.reproduction import judge, measures, plan
 from fedsvm.scenarios.reproduction.entries import Entry, Picture
-from fedsvm.scenarios.reproduction.judge import Judged, JudgedEntry
+from fedsvm.scenarios.reproduction.judge import JudgedCell, JudgedEntry
 
 _GRID = 21
 """Places along the false positive rate at which curves are averaged."""
@@ -53,7 +53,7 @@ def _charts(pictures: Sequence[Picture], judged: JudgedEntry, out: Path) -> list
     return [chart for picture in pictures for chart in _drawn(picture, judged, known, out)] if known else []
 
 
-def _drawn(picture: Picture, judged: JudgedEntry, known: Sequence[Judged], out: Path) -> list[Chart]:
+def _drawn(picture: Picture, judged: JudgedEntry, known: Sequence[JudgedCell], out: Path) -> list[Chart]:
     if picture == "roc":
         return [_roc(judged, known, out)]
     if picture == "boxes":
@@ -74,7 +74,7 @@ def _measured(entry: Entry) -> str:
     return ", ".join(filter(None, (entry.quantity or "measured", entry.unit)))
 
 
-def _lines(judged: JudgedEntry, known: Sequence[Judged], *, by_name: bool) -> Chart:
+def _lines(judged: JudgedEntry, known: Sequence[JudgedCell], *, by_name: bool) -> Chart:
     entry = judged.entry
     names = list(dict.fromkeys(each.cell.row.name for each in known)) if by_name else []
     series = []
@@ -95,15 +95,15 @@ def _lines(judged: JudgedEntry, known: Sequence[Judged], *, by_name: bool) -> Ch
     return lines(
         _title(judged),
         " ".join(told),
-        Axis(label, is_log=is_log, number=lambda value: f"{value:g}"),
-        Axis(_measured(entry), number=lambda value: f"{value:.6g}"),
+        ChartAxis(label, is_log=is_log, number=lambda value: f"{value:g}"),
+        ChartAxis(_measured(entry), number=lambda value: f"{value:.6g}"),
         series,
         names=names,
     )
 
 
 def _column_series(
-    name: str, places: Sequence[tuple[float, Judged]], drawn_as: Style, shift: float, *, line: bool
+    name: str, places: Sequence[tuple[float, JudgedCell]], drawn_as: Style, shift: float, *, line: bool
 ) -> list[Series]:
     """Return the measured and the printed values of a column."""
     ordered = sorted(places, key=lambda each: each[0])
@@ -118,7 +118,7 @@ def _column_series(
     return found
 
 
-def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
+def _roc(judged: JudgedEntry, known: Sequence[JudgedCell], out: Path) -> Chart:
     """Draw vertical means over folds, with their standard deviation."""
     rates, series = np.linspace(0, 1, _GRID), []
     rows = list(dict.fromkeys(each.cell.row.name for each in known))
@@ -138,14 +138,14 @@ def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
     return lines(
         _title(judged),
         "Vertical means over the folds; strokes reach a standard deviation to both sides. Curves stand a little apart.",
-        Axis("false positive rate", number=lambda value: f"{value:g}"),
-        Axis("true positive rate", number=lambda value: f"{value:.3g}"),
+        ChartAxis("false positive rate", number=lambda value: f"{value:g}"),
+        ChartAxis("true positive rate", number=lambda value: f"{value:.3g}"),
         series,
         has_diagonal=True,
     )
 
 
-def _sizes(judged: JudgedEntry, column: str, known: Sequence[Judged], out: Path) -> Chart:
+def _sizes(judged: JudgedEntry, column: str, known: Sequence[JudgedCell], out: Path) -> Chart:
     """Draw the accuracy on held-out rows by number of columns, for each row in a column."""
     series, most = [], 0
     rows = [row.name for row in judged.entry.rows]
@@ -161,13 +161,13 @@ def _sizes(judged: JudgedEntry, column: str, known: Sequence[Judged], out: Path)
     return lines(
         f"{_title(judged)}: {column}",
         f"{', '.join(each.cell.row.name for each in known)}: means over splits of the rows, of linear SVMs.",
-        Axis("columns kept", is_log=most > _MAX_LINEAR, number=lambda value: f"{value:g}"),
-        Axis(_measured(judged.entry), number=lambda value: f"{value:.6g}"),
+        ChartAxis("columns kept", is_log=most > _MAX_LINEAR, number=lambda value: f"{value:g}"),
+        ChartAxis(_measured(judged.entry), number=lambda value: f"{value:.6g}"),
         [each for each in series if each.points],
     )
 
 
-def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
+def _boxes(judged: JudgedEntry, known: Sequence[JudgedCell], out: Path) -> Chart:
     """Draw the values of the seeds of each column and row; with one seed, of its folds."""
     entry, found = judged.entry, {}
     for each in known:
@@ -178,12 +178,12 @@ def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
         "Boxes are quartiles over seeds, or over the folds of one, with the median across; "
         "whiskers end within 1.5 boxes.",
         entry.axis.label if entry.axis else "",
-        Axis(_measured(entry), number=lambda value: f"{value:.6g}"),
+        ChartAxis(_measured(entry), number=lambda value: f"{value:.6g}"),
         found,
     )
 
 
-def _of_folds(judged: Judged, out: Path) -> list[float]:
+def _of_folds(judged: JudgedCell, out: Path) -> list[float]:
     """Return the cell's measure in each fold of its run, or the mean if folds lack it."""
     measure = judged.cell.measure.removeprefix("metrics.")
     folds = [fold for run in judged.cell.runs for fold in measures.at(plan.result_of(run, out), "metrics.folds") or []]

@@ -63,7 +63,7 @@ class PlannedRun:
 
 
 @dataclass(frozen=True)
-class Cell:
+class EntryCell:
     """A cell of an entry, with a run for each seed; without runs where it cannot be had, or is left out.
 
     less: the cell whose values are taken away. parts: cells that its value follows from, where its row has no runs.
@@ -73,8 +73,8 @@ class Cell:
     row: Row
     column: Column
     runs: tuple[PlannedRun, ...] = ()
-    less: Cell | None = None
-    parts: tuple[Cell, ...] = ()
+    less: EntryCell | None = None
+    parts: tuple[EntryCell, ...] = ()
 
     @property
     def printed(self) -> float | None:
@@ -114,14 +114,14 @@ class Cell:
         return (*self.runs, *(run for each in taken for run in each.all_runs))
 
 
-def cells(entry: Entry, *, full: bool) -> list[Cell]:
+def cells(entry: Entry, *, full: bool) -> list[EntryCell]:
     """Return the cells of an entry, row by row. Raises ScenarioError for an invalid scenario."""
     return [_cell(entry, row, column, full=full) for row in entry.rows for column in entry.column]
 
 
-def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
+def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> EntryCell:
     if entry.reason(row, column) or (entry.is_left_to_full(row, column) and not full):
-        return Cell(entry, row, column)
+        return EntryCell(entry, row, column)
     if row.derived_from:
         return _derived_cell(entry, row, column, full=full)
     name = entry.scenario_of(row, column)
@@ -135,15 +135,15 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
         said = (f"{entry.id}, {row.name}, {column.name}: {problem}" for problem in error.problems)
         raise ScenarioError(said) from None
     less = next((each for each in entry.column if each.name == column.less), None)
-    return Cell(entry, row, column, runs, None if less is None else _cell(entry, row, less, full=full))
+    return EntryCell(entry, row, column, runs, None if less is None else _cell(entry, row, less, full=full))
 
 
-def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
+def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> EntryCell:
     """Return a cell computed from others, without runs if one has none, or only one for a deviation."""
     others = (each for each in entry.rows if each.name in row.derived_from)
     parts = tuple(_cell(entry, each, column, full=full) for each in others)
     is_told = all(len(each.runs) > (1 if row.deviation_of else 0) for each in parts)
-    return Cell(entry, row, column, parts[0].runs if is_told else (), parts=parts)
+    return EntryCell(entry, row, column, parts[0].runs if is_told else (), parts=parts)
 
 
 def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
@@ -189,7 +189,7 @@ def missing(runs: Sequence[PlannedRun]) -> str:
     return next((run.missing for run in runs if run.missing), "")
 
 
-def needed(planned_cells: Sequence[Cell]) -> list[PlannedRun]:
+def needed(planned_cells: Sequence[EntryCell]) -> list[PlannedRun]:
     """Return the runs of cells with available data, each once."""
     return list({run.name: run for cell in planned_cells if not cell.missing for run in cell.all_runs}.values())
 
@@ -292,7 +292,7 @@ def _parsed(path: Path, written_ns: int) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def values_of(cell: Cell, out: Path) -> list[Reading]:
+def values_of(cell: EntryCell, out: Path) -> list[Reading]:
     """Return the values that the cell's completed runs measured; empty if one lacks it."""
     if cell.parts:
         return _derived(cell, [values_of(each, out) for each in cell.parts])
@@ -306,7 +306,7 @@ def values_of(cell: Cell, out: Path) -> list[Reading]:
     return [Reading(of.value - away.value) for of, away in zip(known, taken, strict=True)] if taken else []
 
 
-def _derived(cell: Cell, values: Sequence[Sequence[Reading]]) -> list[Reading]:
+def _derived(cell: EntryCell, values: Sequence[Sequence[Reading]]) -> list[Reading]:
     """Return values computed from those of other cells; empty if one has none."""
     if not all(values):
         return []
@@ -315,6 +315,6 @@ def _derived(cell: Cell, values: Sequence[Sequence[Reading]]) -> list[Reading]:
     return [Reading(sum(each.value for each in of_seed)) for of_seed in zip(*values, strict=True)]
 
 
-def unfinished(cell: Cell, out: Path) -> Iterator[PlannedRun]:
+def unfinished(cell: EntryCell, out: Path) -> Iterator[PlannedRun]:
     """Return the runs that have not completed."""
     return (run for run in cell.all_runs if not is_done(run, out))

@@ -17,14 +17,14 @@ _CODE = ("algorithms", "federation", "protocols", "scenarios")
 
 
 @dataclass(frozen=True)
-class MadeWith:
+class InputDigests:
     """Digests of the data files that runs of a folder have read, by name, and of the code at each command."""
 
     files: Mapping[str, str]
     code: tuple[str, ...]
 
     @classmethod
-    def of(cls, folder: Path) -> MadeWith:
+    def of(cls, folder: Path) -> InputDigests:
         """Return the record of a folder, empty if it has no runs."""
         try:
             found = json.loads((folder / NAME).read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ class MadeWith:
             told = "cannot be read, and nobody can tell what the runs there were made with; name another folder"
             raise ScenarioError([f"--out: {folder / NAME} {told}."]) from None
 
-    def extended(self, folder: Path, files: Iterable[Path], *, runs: bool) -> MadeWith:
+    def extended(self, folder: Path, files: Iterable[Path], *, runs: bool) -> InputDigests:
         """Return this record extended by what a command reads here, and write it down.
 
         Parameters
@@ -64,7 +64,7 @@ class MadeWith:
                 [f"--out: {changed[0]} is not the file that runs in {folder} were made with; name another folder."]
             )
         code = dict.fromkeys([*self.code, *([_code_digest()] if runs else [])])
-        known = MadeWith({**self.files, **read}, tuple(code))
+        known = InputDigests({**self.files, **read}, tuple(code))
         text = json.dumps({"files": known.files, "code": known.code}, indent=1) + "\n"
         write_whole(folder / NAME, lambda file: file.write(text.encode()))
         return known

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, Claim, KnownRecords, Prior, Ranking
+from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, CandidateScores, KnownRecords, Prior, RowClaim
 from fedsvm.algorithms.attacks.every_problem import on_every_problem
 from fedsvm.algorithms.attacks.model_file import HOLDER, file_view
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun, RunView
 
@@ -50,7 +50,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class KnownBefore:
+class KnownColumns:
     """Of vertical partitions: whose columns were rebuilt, from the values of which sites, and of how many records.
 
     known_records: of how many the coalition knew these columns before; held_back: of how many it did not.
@@ -82,7 +82,7 @@ class AttackResult:
     ranked, members, auc : optional
         Of one that ranks candidates: how many, how many of these are in the training data of the others, and the chance
         that it ranks one that is above one that is not; None where either are missing.
-    known_before : KnownBefore, optional
+    known_before : KnownColumns, optional
         Of vertical partitions.
     """
 
@@ -95,7 +95,7 @@ class AttackResult:
     ranked: int | None = None
     members: int | None = None
     auc: float | None = None
-    known_before: KnownBefore | None = None
+    known_before: KnownColumns | None = None
 
 
 @dataclass(frozen=True)
@@ -161,23 +161,23 @@ class GroundTruth:
 
     Parameters
     ----------
-    rows : mapping of site to Labelled
+    rows : mapping of site to LabeledRows
         Of sites that hold rows: those that they trained on, encoded and not scaled.
     columns : mapping of site to FloatArray
         Of sites that hold columns: these, scaled, of the records that were trained on last.
-    candidates : Labelled, optional
+    candidates : LabeledRows, optional
         Records that the attackers can imagine, encoded.
-    source : Labelled, optional
+    source : LabeledRows, optional
         All rows of the source, test rows too, encoded.
     classes : int
         How many there are; of more than two, labels are their numbers.
     """
 
-    rows: Mapping[str, Labelled]
+    rows: Mapping[str, LabeledRows]
     columns: Mapping[str, FloatArray]
-    candidates: Labelled | None = None
+    candidates: LabeledRows | None = None
     classes: int = 2
-    source: Labelled | None = None
+    source: LabeledRows | None = None
 
 
 def everybody(sites: Sequence[str]) -> list[Coalition]:
@@ -252,14 +252,14 @@ def audited(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known:
     """
     coalition = view.coalition
     prior = Prior(_together(truth.rows, coalition.sites), truth.candidates, None, known, truth.classes)
-    judge = _Judge(
+    judge = _ClaimJudge(
         _together(truth.rows, [site for site in truth.rows if site not in coalition.sites]),
         {site: columns for site, columns in truth.columns.items() if site not in coalition.sites},
     )
     results: list[AttackResult] = []
     for attack in attacks:
         for outcome in on_every_problem(attack, view, prior):
-            if isinstance(outcome, Ranking):
+            if isinstance(outcome, CandidateScores):
                 results.append(judge.ranking(attack.name, outcome))
                 continue
             results.append(judge.claim(attack.name, outcome))
@@ -291,17 +291,17 @@ def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: Gro
     return [without, replace(listed, has_list=True)]
 
 
-def _together(rows: Mapping[str, Labelled], sites: Sequence[str]) -> Labelled | None:
+def _together(rows: Mapping[str, LabeledRows], sites: Sequence[str]) -> LabeledRows | None:
     """Return the rows of some sites; None for none."""
     if not (held := [rows[site] for site in sites if site in rows]):
         return None
-    return Labelled(np.vstack([each.rows for each in held]), np.concatenate([each.labels for each in held]))
+    return LabeledRows(np.vstack([each.rows for each in held]), np.concatenate([each.labels for each in held]))
 
 
-class _Judge:
+class _ClaimJudge:
     """Compares what is claimed with the training rows, or the columns, of the honest sites."""
 
-    def __init__(self, rows: Labelled | None, columns: Mapping[str, FloatArray]) -> None:
+    def __init__(self, rows: LabeledRows | None, columns: Mapping[str, FloatArray]) -> None:
         self._rows, self._columns = rows, columns
         self.found: set[int] = set()
         if rows is not None:
@@ -315,7 +315,7 @@ class _Judge:
             return len(self._rows.rows)
         return len(next(iter(self._columns.values()))) if self._columns else 0
 
-    def claim(self, name: str, claim: Claim) -> AttackResult:
+    def claim(self, name: str, claim: RowClaim) -> AttackResult:
         """Judge a claim. A row that is claimed twice must exist twice."""
         if claim.aligned is not None:
             return self._aligned(name, claim, claim.aligned)
@@ -342,7 +342,7 @@ class _Judge:
             for label, places in zip(labels, near, strict=True)
         ]
 
-    def _match(self, claim: Claim) -> dict[int, float]:
+    def _match(self, claim: RowClaim) -> dict[int, float]:
         """Return the training rows that match claimed ones, each used once, with their distances."""
         taken: dict[int, float] = {}
         for row, places in zip(claim.rows, self._near(claim.rows, claim.labels), strict=True):
@@ -352,16 +352,16 @@ class _Judge:
                 taken[free[0]] = float(away[~np.isnan(away)].max(initial=0.0))
         return taken
 
-    def _aligned(self, name: str, claim: Claim, aligned: AlignedRecords) -> AttackResult:
+    def _aligned(self, name: str, claim: RowClaim, aligned: AlignedRecords) -> AttackResult:
         """Compare records that have a position with the record there."""
         columns = np.hstack([self._columns[site] for site in aligned.columns_of])
         errors = np.abs(claim.rows - columns[aligned.indices]).max(axis=1, initial=0.0)
         true = np.flatnonzero(errors < _SAME_COLUMNS)
         self.found |= set(aligned.indices[true].tolist())
-        before = KnownBefore(aligned.sites, aligned.columns_of, aligned.known_records, aligned.held_back)
+        before = KnownColumns(aligned.sites, aligned.columns_of, aligned.known_records, aligned.held_back)
         return _result(name, claim, errors[true].tolist(), before)
 
-    def ranking(self, name: str, ranking: Ranking) -> AttackResult:
+    def ranking(self, name: str, ranking: CandidateScores) -> AttackResult:
         """Judge a ranking: which candidates are training rows, and whether these rank above the others."""
         member = np.array([bool(places) for places in self._near(*ranking.candidates)], dtype=np.bool_)
         return AttackResult(
@@ -372,7 +372,7 @@ class _Judge:
         )
 
 
-def _result(name: str, claim: Claim, errors: Sequence[float], before: KnownBefore | None = None) -> AttackResult:
+def _result(name: str, claim: RowClaim, errors: Sequence[float], before: KnownColumns | None = None) -> AttackResult:
     """Return the result of a claim. errors: those of the true rows."""
     return AttackResult(
         attack=name,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsvm.algorithms.contract import HorizontalAlgorithm, Model
-from fedsvm.algorithms.data.columns import Columns, Labelled, Schema
+from fedsvm.algorithms.data.columns import Columns, LabeledRows, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
@@ -83,7 +83,7 @@ class RowSource(Source):
             )
         rows = self.public_rows()
         columns = public_columns(self.schema, rows.numeric, rows.categorical, data.scale, data.ranges)
-        public = Labelled(columns(rows.numeric, rows.categorical), rows.labels)
+        public = LabeledRows(columns(rows.numeric, rows.categorical), rows.labels)
         accountant = PrivacyAccountant.within(scenario.algorithm.settings, self.identity)
         return PublicTask(columns, public, accountant, noise_shares(scenario), scenario.seed, classes=len(self.classes))
 
@@ -213,8 +213,8 @@ class SimulatedRows(RowSource):
         if (columns := self._columns) is None:
             raise AssertionError("nothing was trained")
 
-        def encoded(rows: Rows) -> Labelled:
-            return Labelled(columns.encode(rows.numeric, rows.categorical), rows.labels)
+        def encoded(rows: Rows) -> LabeledRows:
+            return LabeledRows(columns.encode(rows.numeric, rows.categorical), rows.labels)
 
         dataset = self.dataset
         held = zip(dataset.names, dataset.shards, strict=True)
@@ -222,7 +222,7 @@ class SimulatedRows(RowSource):
         rows = {name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}
         return GroundTruth(rows, {}, candidates, len(dataset.classes), encoded(dataset.rows))
 
-    def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
+    def _scaled(self, indices: IntArray, columns: Columns) -> LabeledRows:
         """Return rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
-        return Labelled(columns(rows.numeric, rows.categorical), rows.labels)
+        return LabeledRows(columns(rows.numeric, rows.categorical), rows.labels)

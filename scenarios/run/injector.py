@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.membership import Change
+from fedsvm.federation.membership import MembershipChange
 from fedsvm.federation.processes.contract import SiteLauncher
-from fedsvm.federation.relays.client import Conditions, Relays
+from fedsvm.federation.relays.client import LinkEffect, Relays
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.spec import Scenario
@@ -148,13 +148,13 @@ class Injector:
             healed=ended is not None if fault.kind != "kill" else any(back for _, back, _ in changes),
         )
 
-    def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_Change]:
+    def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_InjectedChange]:
         """Return which affected sites left and came back, until another fault affects any of them."""
         struck = set(self._struck(fault))
         others = [_round_of(other, federation) for other in self._faults if struck & set(self._struck(other))]
         until = min((number for number in others if number > at_round), default=sys.maxsize)
         return [
-            _Change(sorted(struck & change.left.keys()), sorted(struck & set(change.joined)), change)
+            _InjectedChange(sorted(struck & change.left.keys()), sorted(struck & set(change.joined)), change)
             for change in federation.membership.changes
             if at_round <= change.round < until
         ]
@@ -194,13 +194,13 @@ def _disturb(relays: Relays, fault: FaultSpec, links: list[tuple[str, str]]) -> 
     return relays.cut(links, reset=fault.kind == "disconnect", for_s=fault.for_s)
 
 
-class _Change(NamedTuple):
+class _InjectedChange(NamedTuple):
     left: list[str]
     back: list[str]
-    change: Change
+    change: MembershipChange
 
 
-def _outcome(changes: list[_Change], at_round: int, federation: Federation) -> str:
+def _outcome(changes: list[_InjectedChange], at_round: int, federation: Federation) -> str:
     parts = []
     for left, back, change in changes:
         parts += [f"{', '.join(left)} dropped in round {change.round} ({change.phase})"] if left else []
@@ -212,10 +212,10 @@ def _outcome(changes: list[_Change], at_round: int, federation: Federation) -> s
     return "all went on"
 
 
-def conditions(network: NetworkSpec, names: list[str]) -> dict[tuple[str, str], Conditions]:
+def conditions(network: NetworkSpec, names: list[str]) -> dict[tuple[str, str], LinkEffect]:
     """Return the conditions of every directed link."""
     everyone = [COORDINATOR, *names]
-    of_all = Conditions(network.latency_ms, network.jitter_ms, network.bandwidth_mbit)
+    of_all = LinkEffect(network.latency_ms, network.jitter_ms, network.bandwidth_mbit)
     links = {(a, b): of_all for a in everyone for b in everyone if a != b}
     for link in network.links:
         ends = [party if party == COORDINATOR else resolve(party, names) for party in (link.sender, link.receiver)]
@@ -223,9 +223,9 @@ def conditions(network: NetworkSpec, names: list[str]) -> dict[tuple[str, str], 
     return links
 
 
-def _own_conditions(link: LinkSpec, network: NetworkSpec) -> Conditions:
+def _own_conditions(link: LinkSpec, network: NetworkSpec) -> LinkEffect:
     def chosen(name: str) -> Any:
         own = getattr(link, name)
         return own if own is not None else getattr(network, name)
 
-    return Conditions(chosen("latency_ms"), chosen("jitter_ms"), chosen("bandwidth_mbit"))
+    return LinkEffect(chosen("latency_ms"), chosen("jitter_ms"), chosen("bandwidth_mbit"))

@@ -29,7 +29,7 @@ from fedsvm.federation.processes.spare import SPARE, spare_launcher
 from fedsvm.federation.shown import ShownRound
 from fedsvm.federation.transport.keys import COORDINATOR, Party
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun
-from fedsvm.scenarios.data.dataset import FederatedDataset, Holding, Sizes
+from fedsvm.scenarios.data.dataset import FederatedDataset, SiteSize, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, file_audits, findings
@@ -66,7 +66,7 @@ OnProgress = Callable[[Federation, Sequence[str]], None]
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRun:
     """A run that ended: its result as written to `folder`, and the remote or local traceback of what failed."""
 
     result: RunResult
@@ -97,7 +97,7 @@ class DataFacts(Protocol):
     def sizes(self) -> Sizes:
         """The sizes of the data."""
 
-    def held(self, site: str) -> Holding:
+    def held(self, site: str) -> SiteSize:
         """Return the number of rows and columns of a site."""
 
 
@@ -133,7 +133,7 @@ def run(
     another_follows: bool = False,
     command: str = "",
     journal: Journal | None = None,
-) -> Finished:
+) -> FinishedRun:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
     journal: where the run is written down so that it can be resumed; what it has already is not done again.
@@ -147,7 +147,7 @@ def run(
     return recorded(this, lambda: _carry_out(this, dataset, on_progress))
 
 
-def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
+def recorded(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
     """Carry out a run, and write down what came of it.
 
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
@@ -176,7 +176,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
             outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
             outcome.traceback = traceback.format_exc()
         outcome.timing["total_s"] = time.monotonic() - asked
-        return Finished(_written(this), this.folder, outcome.traceback)
+        return FinishedRun(_written(this), this.folder, outcome.traceback)
 
 
 def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
@@ -207,7 +207,7 @@ def _launcher(this: Run) -> AbstractContextManager[SiteLauncher]:
     return ClusterLauncher(SITE_MODULE, settings.ray_address)
 
 
-class _Observer(RunObserver):
+class _SimulationObserver(RunObserver):
     """The observer of a simulation: keeps its log and its rounds, and begins the faults on its links."""
 
     def __init__(self, this: Run, starter: Starter, on_progress: OnProgress) -> None:
@@ -244,7 +244,7 @@ def _started(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[F
         with started(
             starter.launcher,
             starter.deployment(),
-            observer=_Observer(this, starter, on_progress),
+            observer=_SimulationObserver(this, starter, on_progress),
             views=injector.view,
             journal=this.journal,
         ) as federation:

@@ -19,7 +19,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedsvm.algorithms.ranking import CurvePoint, Ranking
+from fedsvm.algorithms.ranking import CurvePoint, FeatureRanking
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run.metrics import FoldMetrics, accuracy, class_table
 
@@ -41,7 +41,7 @@ BIASED: Mapping[str, str] = {
 class FoldSelection:
     """The selection by one model. equal_positions: columns with the same rank in pooled rows; None if unknown."""
 
-    ranking: Ranking
+    ranking: FeatureRanking
     equal_positions: int | None = None
 
 
@@ -64,7 +64,7 @@ class SelectionResult:
 
     Attributes
     ----------
-    ranking : Ranking
+    ranking : FeatureRanking
         Of the last model.
     readings : mapping of str to AccuracyEstimate
         Of the accuracy, as far as they are known: "nested", "separate", "whole".
@@ -80,7 +80,7 @@ class SelectionResult:
         Mean over pairs of folds of the columns that both chose, as a share of those that either chose (Jaccard).
     """
 
-    ranking: Ranking
+    ranking: FeatureRanking
     readings: Mapping[str, AccuracyEstimate]
     evaluation: Evaluation
     curve: tuple[CurvePoint, ...] = ()
@@ -95,7 +95,10 @@ class SelectionResult:
 
 
 def fold_selection(
-    ranking: Ranking, pooled: Sequence[str] | None, tested: Mapping[int, Sequence[FloatArray]], labels: FloatArray
+    ranking: FeatureRanking,
+    pooled: Sequence[str] | None,
+    tested: Mapping[int, Sequence[FloatArray]],
+    labels: FloatArray,
 ) -> FoldSelection:
     """Return a ranking with that of pooled rows, and its curve with the accuracy on test rows.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsvm.algorithms.contract import VerticalAlgorithm, VerticalModel
-from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.encoding import one_hot
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask, align, labels_of
@@ -147,8 +147,8 @@ class SimulatedColumns(ColumnSource):
             wanted = {name for site in of for name in parts[site]["columns"].tolist()}
             names, rows = [name for name in names if name in wanted], rows[:, [name in wanted for name in names]]
         scaled, labels = Scale.of(rows[training], self.scenario.data.scale)(rows), self.dataset.rows.labels[indices]
-        train = Labelled(scaled[training], labels[training])
-        test = Labelled(scaled[~training], labels[~training]) if not training.all() else train
+        train = LabeledRows(scaled[training], labels[training])
+        test = LabeledRows(scaled[~training], labels[~training]) if not training.all() else train
         return names, EvaluationRows(train, test, classes=self.dataset.classes)
 
     def _encoded(self, indices: IntArray, columns: set[str]) -> tuple[list[str], FloatArray]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsvm.scenarios.report.chart import Axis, Chart, Series, Style, lines, style, whole
+from fedsvm.scenarios.report.chart import Chart, ChartAxis, Series, Style, lines, style, whole
 from fedsvm.scenarios.report.comparison import measure
 
 Row = dict[str, Any]
@@ -65,8 +65,8 @@ def draw(plot: Plot, rows: Sequence[Row]) -> Chart | None:
     return lines(
         f"{of.name[0].upper()}{of.name[1:]} against {plot.axis}{f', by {plot.group}' if plot.group else ''}",
         " ".join(told),
-        Axis(plot.axis, number=lambda value: f"{value:g}"),
-        Axis(of.name, number=of.written),
+        ChartAxis(plot.axis, number=lambda value: f"{value:g}"),
+        ChartAxis(of.name, number=of.written),
         series,
         names=names,
     )
@@ -109,7 +109,7 @@ def draw_curves(plot: Plot, runs: Sequence[Row]) -> Chart | None:
     return lines(
         f"{of.name[0].upper()}{of.name[1:]} in every round",
         f"A line for each run, named by {', '.join(told)}.",
-        Axis("round", number=whole),
-        Axis(of.name, is_log=True),
+        ChartAxis("round", number=whole),
+        ChartAxis(of.name, is_log=True),
         series,
     )

@@ -36,7 +36,7 @@ def sweep(
     from fedsvm.scenarios.sweep import grid
 
     terminate_as_interrupted()
-    axes = tuple(grid.Axis.read(each) for each in vary)
+    axes = tuple(grid.SweepAxis.read(each) for each in vary)
     named, _ = spec.read(scenario, overrides=changes or [])
     chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
     chosen.check()

@@ -40,14 +40,14 @@ CURVES = ("gap", "objective")
 
 
 @dataclass(frozen=True)
-class Axis:
+class SweepAxis:
     """A key path and the texts of its values, each as `--set` takes it."""
 
     key: str
     values: tuple[str, ...]
 
     @classmethod
-    def read(cls, text: str) -> Axis:
+    def read(cls, text: str) -> SweepAxis:
         """Parse "key.path=v1,v2,…"; commas within brackets or quotes do not separate. Raises ScenarioError."""
         key, equals, listed = text.partition("=")
         values = _SEPARATOR.split(listed)
@@ -80,7 +80,7 @@ class Sweep:
 
     scenario: str
     changes: tuple[str, ...]
-    axes: tuple[Axis, ...]
+    axes: tuple[SweepAxis, ...]
     folder: Path
 
     @property
@@ -229,11 +229,11 @@ class Sweep:
         """Write index.html: what differs between the runs that have a result, what came of them, and the plots."""
         groups = [axis.key for axis in self.axes if axis.key != SEED] or [SEED]
         runs, values = [], []
-        repeated: dict[str, list[comparison.Run]] = {}
+        repeated: dict[str, list[comparison.ComparedRun]] = {}
         for point in self.points:
             if (result := self._result(point)) is not None:
                 group = ", ".join(point.values[key] for key in groups)
-                runs.append(comparison.Run(point.name, self.folder / POINTS / point.name, result, group))
+                runs.append(comparison.ComparedRun(point.name, self.folder / POINTS / point.name, result, group))
                 if result.status == "completed":
                     same = ", ".join(f"{key}={value}" for key, value in point.values.items() if key != SEED)
                     repeated.setdefault(same, []).append(runs[-1])
@@ -262,7 +262,7 @@ class Sweep:
         return rows
 
 
-def read_plot(text: str, axes: Sequence[Axis], measures: Sequence[str]) -> Plot:
+def read_plot(text: str, axes: Sequence[SweepAxis], measures: Sequence[str]) -> Plot:
     """Parse "measure:axis" or "measure:axis:group". Raises ScenarioError."""
     measure, _, rest = text.partition(":")
     axis, _, group = rest.partition(":")
@@ -287,7 +287,7 @@ def _whole_key(name: str, keys: Sequence[str]) -> str:
     return found[0] if len(found) == 1 else name
 
 
-def default_plots(axes: Sequence[Axis]) -> list[Plot]:
+def default_plots(axes: Sequence[SweepAxis]) -> list[Plot]:
     """Return plots of accuracy, bytes and seconds by an axis of numbers if there is one, grouped by the next axis."""
     keys = [axis.key for axis in axes if axis.key != SEED] or [axes[0].key]
     numbers = [
