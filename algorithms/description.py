@@ -264,7 +264,7 @@ class DescriptionSite(HorizontalSite):
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         del self.evaluation
-        self.statistics = DescriptionSums(self)
+        self.statistics: DescriptionSums = DescriptionSums(self)
 
     @classmethod
     def script(cls, terms: Terms) -> Script:

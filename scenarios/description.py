@@ -14,6 +14,7 @@ from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.description import NAME, CategoricalColumn, Description, NumericColumn, describe
+from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
 from fedsvm.federation.assemble import started
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.spare import SPARE
@@ -48,7 +49,7 @@ def describable(scenario: Scenario) -> Scenario:
         raise ScenarioError(
             [
                 f"algorithm.name: {scenario.algorithm.name} takes no statistics of private rows; describe them by "
-                "--set algorithm.name=pan-svm --set data.statistics_privacy=MU."
+                f"--set algorithm.name={DEFAULT_ALGORITHM} --set data.statistics_privacy=MU."
             ]
         )
     whole = {

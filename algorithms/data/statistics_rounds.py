@@ -101,6 +101,7 @@ class Holder(Protocol):
     terms: Terms
     partition: Partition
     answers: AnswerRecord
+    min_cell: int
     encoded: FloatArray
     values: list[list[str]]
 
