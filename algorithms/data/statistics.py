@@ -249,6 +249,13 @@ def bins_of(numbers: FloatArray) -> IntArray:
     )
 
 
+def bin_ends() -> tuple[FloatArray, FloatArray]:
+    """Return (BINS,) the lower and the upper ends of the bins."""
+    sizes = 2.0 ** np.arange(FIRST_EXPONENT, LAST_EXPONENT + 1)
+    inner = np.concatenate([[0.0], sizes[:-1]])
+    return np.concatenate([-sizes[::-1], [0.0], inner]), np.concatenate([-inner[::-1], [0.0], sizes])
+
+
 def windows(counts: FloatArray, sigma: float, names: Sequence[str]) -> FloatArray:
     """Return (2, c): the ends of the bins that hold the values of each column.
 
@@ -276,9 +283,7 @@ def windows(counts: FloatArray, sigma: float, names: Sequence[str]) -> FloatArra
             "lowest and the highest value of each, such as age = [0, 120]; or set data.statistics_privacy = 0 for "
             "exact statistics."
         )
-    sizes = 2.0 ** np.arange(FIRST_EXPONENT, LAST_EXPONENT + 1)
-    inner = np.concatenate([[0.0], sizes[:-1]])
-    lower, upper = np.concatenate([-sizes[::-1], [0.0], inner]), np.concatenate([-inner[::-1], [0.0], sizes])
+    lower, upper = bin_ends()
     ends = np.array([(lower[each.argmax()], upper[BINS - 1 - each[::-1].argmax()]) for each in full]).T
     ends[1, ends[0] == ends[1]] = 1.0  # of a column of zeros
     return ends

@@ -32,7 +32,7 @@ from fedsvm.federation.site.terms import Terms
 _VERSION = 1
 """Of what rows contribute: raised when the same question gets another answer."""
 
-_CHUNK = 4096
+CHUNK = 4096
 """Rows whose contributions are in memory at a time."""
 
 
@@ -101,6 +101,7 @@ class Holder(Protocol):
     terms: Terms
     partition: Partition
     answers: AnswerRecord
+    min_cell: int
     encoded: FloatArray
     values: list[list[str]]
 
@@ -195,7 +196,7 @@ class StatisticsSums(SitePart):
         *asked: Any,
     ) -> FloatArray:
         """Return the sums of contributions with noise, or the kept answer to the same question."""
-        site, places = self._site, [slice(at, at + _CHUNK) for at in range(0, len(self._numeric), _CHUNK)]
+        site, places = self._site, [slice(at, at + CHUNK) for at in range(0, len(self._numeric), CHUNK)]
         question = {
             "version": _VERSION,
             "step": name,
