@@ -176,7 +176,6 @@ release = true
 # max_mu = 1.0
 # answers = "{name}.answers"
 # min_cell = 5
-
 # pinned: the site takes part only with sites whose public keys it was given (fedsvm site --sites).
 # pinned = true
 
