@@ -1,28 +1,29 @@
-"""Floor 3: what is learnt, each algorithm written in one file, and the mathematics it is made of.
+"""Floor 3: the algorithms, one file each, and the mathematics that they share.
 
-settings      the types of an algorithm's settings
-ranking       columns in their order, as a result has them
-contract      what an algorithm is to everything above
-mapped_site   the site half, and what settings have in common, of algorithms in features that all sites share
+settings      types of an algorithm's settings
+ranking       ordered columns, as a result shows them
+contract      the interface of an algorithm
+mapped_site   the site half and the settings of algorithms in features that all sites share
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
-registry      which algorithms there are, by the name a scenario calls them
+registry      the algorithms by their names in scenarios
+description   a program that describes the columns of all sites and trains nothing
 pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
-              the same of methods to compare with
+              comparison methods
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper
-              the same of methods that choose columns, and train PAN-SVM on these
-dpp_selection the same where sites hold columns, and DPP-SVM is trained
+              methods that select columns and train PAN-SVM on them
+dpp_selection selects columns where sites hold columns, and trains DPP-SVM
 baselines     methods on pooled rows that a scenario may name
 
-data          partitions made comparable: columns, categories, scale, public rows
-features      kernels, and the features that approximate them
-selection     what choosing columns is made of: filters, SVMs on subsets of columns and rows, support sums
-optimisation  cutting planes over sums, line searches, LIBSVM to compare with
+data          makes partitions comparable: columns, categories, scale, public rows
+features      kernels, and features that approximate them
+selection     parts of column selection: filters, SVMs on subsets of columns and rows, support sums
+optimisation  cutting planes over sums, line searches, LIBSVM for comparison
 attacks       attacks on the rows and columns of a whole run
-privacy       noise, how much of it, and the account that is kept
+privacy       noise, its size, and the ledger of releases
 estimators    scikit-learn estimators, derived from the algorithms
-site_process  what the processes of sites run
+site_process  programs of site processes
 """
 
 SITE_MODULE = "fedsvm.algorithms.site_process"

@@ -1,36 +1,35 @@
-"""Processes, sockets, messages, identity, time, faults, and counting all of it; no protocol, no SVM.
+"""Floor 1: processes, sockets, messages, identity, time, faults, and the ledger of all traffic. Knows no protocol.
 
-In the order to read it; each imports from earlier ones only:
+Reading order; each module imports only from those above it:
 
-- `errors`: what can go wrong, in two families: try again, or do not
-- `arrays`: the types of arrays that all floors name
-- `columns`: how the columns of some sites differ from what most have
-- `plugins`: what other packages offer by entry points
-- `transport`: one party's encrypted connections, and the bytes on them
-- `channel`: what a protocol function sees of the network
-- `control`: every message that is not a protocol's, on one page
-- `site`: what runs in a site's process
-- `processes`: starting site processes and watching them
-- `ledger`: messages and bytes of every link in every round, told by both ends
-- `membership`: which sites take part, and why others do not
-- `disclosures`: what was revealed, to whom
-- `shown`: what one round showed, for who audits a run
-- `exchange`: control messages out, answers in
+- `errors`: the errors, in two families: retry, or end the run
+- `arrays`: the array types that all floors use
+- `columns`: differences between the columns of sites
+- `plugins`: entry points of other packages
+- `transport`: the encrypted connections of one party, and the bytes on them
+- `channel`: the view that a protocol function has of the network
+- `control`: every message that does not belong to a protocol
+- `site`: the code that runs in a site's process
+- `processes`: starts and watches site processes
+- `ledger`: messages and bytes of every link in every round, reported by both ends
+- `membership`: the sites that take part, and why others do not
+- `disclosures`: the values that a run reveals, and to whom
+- `shown`: the values that one round reveals, for audits
+- `exchange`: sends control messages, receives answers
 - `round`: one attempt at one round
-- `admission`: how sites come to take part, at launch and later
-- `journal`: the file by which a run can be resumed
+- `admission`: admits sites at launch and later
+- `journal`: the file from which a run can be resumed
 - `record`: the log of a run, its metrics and the seconds of its phases
-- `rounds`: rounds repeated until they are complete
-- `replay`: rounds of a run that has a journal
-- `links`: processes, sockets and identities of the sites, as the coordinator has them
+- `rounds`: repeats rounds until they are complete
+- `replay`: the rounds of a run with a journal
+- `links`: the coordinator's processes, sockets and identities of sites
 - `federation`: the verbs of an algorithm, and its phases
-- `running`: the one builder of a federation
-- `report`: what a federation says of itself afterwards
-- `assemble`: simulations, whose sites are started here
+- `running`: builds every federation
+- `report`: the report of a federation after its run
+- `assemble`: simulations, whose sites run on this machine
 - `hosts`: sites on other hosts
-- `visits`: sites that visit a hub
-- `relays`: delays and faults on the links, for experiments
+- `visits`: sites that are never online together
+- `relays`: delays and faults on links, for experiments
 
-`local_federation` of `assemble` is the way in for a program; `Federation.sum` of `federation` the one to follow from
-there, hop by hop in docs/architecture.md.
+Programs start at `local_federation` in `assemble`. docs/architecture.md follows one `Federation.sum` step by step.
 """

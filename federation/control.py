@@ -1,29 +1,29 @@
-"""Every control message, its form on the wire, and what follows from it.
+"""Every control message, its form on the wire, and its effect.
 
-    message        from         when                                what follows
+    message        from         when                                effect
     -------------  -----------  ----------------------------------  ----------------------------------------------------
-    RosterUpdate   coordinator  at launch, and when a site was      the site admits exactly these parties, takes in its
-                                restarted or joins again            partition if it has not yet, and answers Done
-    Missed         coordinator  a site joins that missed orders     the site moves on in its script, and answers Done
+    RosterUpdate   coordinator  at launch, and when a site was      the site admits exactly these parties, loads its
+                                restarted or joins again            partition if necessary, and answers StepDone
+    MissedOrders   coordinator  a site that missed orders joins     the site moves on in its script, answers StepDone
     Order          coordinator  a round begins                      the site runs the step and its part of the protocol,
-                                                                    and answers Done, Failed or Aborted
-    Done           site         its part of the order is complete   the coordinator waits for the others
-    Failed         site         a step or a protocol raised, or     `cut_off`: the round is aborted and runs again;
+                                                                    answers StepDone, StepFailure or Aborted
+    StepDone       site         its part of the order is complete   the coordinator waits for the others
+    StepFailure    site         a step or a protocol raised, or     `cut_off`: the round is aborted and runs again;
                                 the order was refused               otherwise the run ends with SiteFailed
-    Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; in
-                                that are late                       it or not, it answers Aborted
-    Aborted        site         it was told Abort                   the coordinator counts the site as reachable
-    LogRecord      site         its code logged something           the coordinator writes it down and shows it
-    Stop           coordinator  the run is over, or failed          the site answers FinalReport, and its process ends;
+    Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; each
+                                that are late                       site answers Aborted
+    Aborted        site         it received Abort                   the coordinator counts the site as reachable
+    LogRecord      site         its code logged something           the coordinator writes and shows it
+    RunOver        coordinator  the run is over, or failed          the site answers FinalReport, and its process ends;
                                                                     it waits if the run may be resumed
-    FinalReport    site         it was told Stop                    the coordinator keeps it; nothing more comes
+    FinalReport    site         it received RunOver                 the coordinator keeps it; no message follows
 
-The coordinator's messages go over connections that it opened, the answers come back by the same ones. All of them
-carry the run and the round in the frame's header (`transport.wire`); what is listed in `to_message` are its `fields`.
-An answer for another round than the coordinator's is refused as stale.
+The coordinator sends over connections that it opened; answers use the same ones. Every message carries the run and the
+round in the frame's header (`transport.wire`). `to_message` lists its `fields`. The coordinator refuses an answer for
+another round than the current one.
 
-Every `from_message` is strict: another set of fields, or a field of another type, raises Malformed, and nothing of the
-message is believed. No other module spells the name of a field.
+Every `from_message` is strict: a missing field, an additional one, or one of another type raises Malformed, and the
+receiver uses no part of the message. No other module spells the name of a field.
 """
 
 from __future__ import annotations

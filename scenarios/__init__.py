@@ -1,25 +1,26 @@
-"""Floor 4: what a user runs. No module here knows an algorithm by its name.
+"""Floor 4: everything that a user runs. No module here knows an algorithm by name.
 
-schema    scenario files: the tables, what does not go together, reading and validating
-data      where rows come from, and how they are cut into what each site holds
-run       a run from beginning to end: pipelines, faults, the audit, metrics, the result
-report    the live view, the summary, the page
-sweep     grids of runs, their table and plots
+schema    scenario files: tables, consistency, reading and validation
+data      sources of rows, and their partition over sites
+run       a run from start to end: pipelines, faults, audit, metrics, result
+report    live view, summary, report page
+sweep     grids of runs, with table and plots
 hosts     runs over sites on other hosts
-oversight pages for whoever answers for a site's data
+oversight pages for the people who are responsible for a site's data
 hub       an application: the task service
-reproduction  an application: papers and claims measured again, with verdicts; papers has their files
+reproduction  an application: measures the claims of papers again, with verdicts; `papers` has their files
 predict   predictions of a run's model for new rows
-forecast  what a scenario would cost with more sites
+forecast  the predicted cost of a scenario with more sites
+description  `fedsvm describe`: the columns of all sites, without training
 draft     a first scenario for a table
-sets      set operations over columns of files, each at a site process
-runs      finding runs: a table of those in a folder
-track     runs for an experiment tracker
+sets      set operations over columns of files, one site process for each file
+runs      lists the runs of a folder
+track     exports runs to an experiment tracker
 api       `fedsvm.run`
-commands  commands of the packages above but for hosts, oversight, sweep and applications, which have their own
-cli       the command line: all of them
+commands  commands of the packages above, except those that have their own
+cli       the whole command line
 console   the terminal
-figures   figures as text: percent, bytes
+figures   numbers as text: percent, bytes
 interrupts  Ctrl-C, SIGTERM and SIGHUP
-catalogue scenarios that come along
+catalogue built-in scenarios
 """

@@ -1,30 +1,31 @@
-"""Attacks on a whole run: what a coalition recovers from what it saw, although each sum hides its addends.
+"""Attacks on a whole run: the rows that a coalition recovers from its view, although each sum hides its addends.
 
-In the order to read it:
+Reading order:
 
-- `contract`: a view in, rows out, checked without knowing any truth
-- `epochs`: a view in parts, over which sums are of the same rows
-- `row_counts`: what different sums say of the same rows, put together
-- `landmark_copies`: landmarks that are a single row's copy
-- `model_file`: the view of whoever holds a model's file
+- `contract`: an attack maps a view to claimed rows, and never knows the truth
+- `epochs`: divides a view into parts whose sums are over the same rows
+- `row_counts`: combines several sums over the same rows
+- `landmark_copies`: landmarks that copy a single row
+- `model_file`: the view of somebody who holds a model file
 - `landmark_means`: listed rows whose mean is a landmark, by `subset_sums`
 - `fold_differences`: rows by which landmarks of two folds differ
-- `scale_digits`: listed rows that have the digits of the scale
-- `cluster_rounds`: rounds of k-means over all sites, subtracted from each other
-- `cut_differences`: cuts of the cutting plane, subtracted from each other, and the rows in them peeled off
-- `joint_blocks`: cuts of the joint problem of all classes, subtracted and peeled likewise
+- `scale_digits`: listed rows that match the digits of the scale
+- `run_differences`: the row by which the exact scales of two runs differ
+- `cluster_rounds`: differences between rounds of k-means over all sites
+- `cut_differences`: differences between cuts of the cutting plane, and the single rows in them
+- `joint_blocks`: the same for cuts of the joint problem of all classes
 - `plain_cuts`: cuts of one row where features are the columns themselves
-- `subset_cuts`: cuts of linear SVMs on columns, subtracted from each other
-- `support_differences`: class sums over support rows, subtracted from each other
-- `chosen_columns`: other attacks where rows are in some of their columns
-- `finite_domain`: how often each possible record occurs, by least squares
-- `newton_path`: the path of the interior point, and where rows stand on it, for who knows its masks
-- `newton_systems`: rows from Newton's systems, where a coordinator knows the masks
-- `newton_steps`: which candidates are in the data, by the steps that every site sees, through the noise on them
-- `binary_counts`: which of some rows are there, by noisy sums of them
-- `support_rows`: which candidates the trained point is made of
+- `subset_cuts`: differences between cuts of linear SVMs on columns
+- `support_differences`: differences between class sums over support rows
+- `chosen_columns`: other attacks, on rows of which only some columns are known
+- `finite_domain`: counts of each possible record, by least squares
+- `newton_path`: the path of the interior point, for an attacker who knows its masks
+- `newton_systems`: rows from Newton's systems, for a coordinator who knows the masks
+- `newton_steps`: candidates in the data, by the noisy steps that every site receives
+- `binary_counts`: which of some rows are in the data, by noisy sums over them
+- `support_rows`: candidates that are support vectors of the trained model
 - `membership`: the optimal test of one row against noisy sums
-- `kernel_matrix`: a kernel matrix, and some known records
+- `kernel_matrix`: a kernel matrix together with some known records
 
-Another attack is a class of the contract in `contract`, listed by its algorithm (`Algorithm.attacks`).
+A new attack is a class of the interface in `contract`. Its algorithm lists it (`Algorithm.attacks`).
 """

@@ -34,7 +34,7 @@ from fedsvm.federation.site.terms import Terms
 _VERSION = 2
 """Of what rows contribute: raised when the same question gets another answer."""
 
-_CHUNK = 4096
+CHUNK = 4096
 """Rows whose contributions are in memory at a time."""
 
 
@@ -103,6 +103,7 @@ class Holder(Protocol):
     terms: Terms
     partition: Partition
     answers: AnswerRecord
+    min_cell: int
     encoded: FloatArray
     values: list[list[str]]
 
@@ -144,7 +145,7 @@ class StatisticsSums(SitePart):
             counts = scale_search.scale_counts(self._numeric[:, columns])
             return block.noised_counts(counts, scale_search.scale_weights(len(columns)), source)
 
-        return self._answer(name, [block], draw, columns)
+        return self._released(name, [block], draw, columns)
 
     @step(
         bound=math.inf,
@@ -179,7 +180,7 @@ class StatisticsSums(SitePart):
             }
             return [found[block.name] for block in blocks]
 
-        return self._answer("noisy_statistics", blocks, self._summed(blocks, contributions), ends.tolist())
+        return self._answer("noisy_statistics", blocks, contributions, ends.tolist())
 
     @step(
         bound=math.inf,
@@ -206,19 +207,26 @@ class StatisticsSums(SitePart):
             rows = clipped(np.nan_to_num((numeric - mean) / deviation), statistics.longest_row(width))
             return [np.hstack([rows**2, math.sqrt(2) * rows[:, upper[0]] * rows[:, upper[1]]])]
 
-        asked = mean.tolist(), deviation.tolist()
-        return self._answer("noisy_products", [block], self._summed([block], products), asked)
-
-    def _summed(
-        self, blocks: Sequence[NoisyBlock], contributions: Callable[[slice], list[FloatArray]]
-    ) -> Callable[[Random], FloatArray]:
-        """Return what draws the noisy sums of rows' contributions."""
-        places = [slice(at, at + _CHUNK) for at in range(0, len(self._numeric), _CHUNK)]
-        return lambda source: np.concatenate(
-            [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
-        )
+        return self._answer("noisy_products", [block], products, [mean.tolist(), deviation.tolist()])
 
     def _answer(
+        self,
+        name: str,
+        blocks: Sequence[NoisyBlock],
+        contributions: Callable[[slice], list[FloatArray]],
+        *asked: Any,
+    ) -> FloatArray:
+        """Return the sums of contributions with noise, or the kept answer to the same question."""
+        places = [slice(at, at + CHUNK) for at in range(0, len(self._numeric), CHUNK)]
+
+        def draw(source: Random) -> FloatArray:
+            return np.concatenate(
+                [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
+            )
+
+        return self._released(name, blocks, draw, *asked)
+
+    def _released(
         self,
         name: str,
         blocks: Sequence[NoisyBlock],

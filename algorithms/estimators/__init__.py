@@ -1,15 +1,15 @@
 """scikit-learn estimators that train a federation of processes within `fit`.
 
-base        what all have in common; a class is the settings of its algorithm and the parameters of its family
-frames      rows that they take: arrays, and data frames with columns of text
+base        the common base; a class combines the settings of its algorithm and the parameters of its family
+frames      input: arrays, and data frames with text columns
 horizontal  sites hold rows and agree by secure sums: PanSVC
-public_rows sites hold private rows, and public ones choose scale and features: HybridSVC, PrivateErmClassifier
+public_rows sites hold private rows, and public ones set scale and features: HybridSVC, PrivateErmClassifier
 vertical    sites hold columns: DppSVC
-selector    columns chosen, for pipelines: FederatedSelector
-narration   what one of them prints with `verbose`
+selector    column selection for pipelines: FederatedSelector
+narration   the output of `verbose`
 
-Every algorithm has an estimator, of this project or of another package: `classifier("pan-svm")`, or by the name of its
-class. They are imported when they are asked for, since scikit-learn is nothing that a site process should carry.
+Every algorithm has an estimator, also those of other packages: `classifier("pan-svm")`, or the name of its class.
+Estimators load on first use, so that site processes do not load scikit-learn.
 """
 
 from __future__ import annotations

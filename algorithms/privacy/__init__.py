@@ -1,9 +1,9 @@
-"""Differential privacy of what is released.
+"""Differential privacy of releases.
 
 discrete_noise  noise on a lattice, whole and in shares
-noisy_sums      sums of clipped rows, of which every site adds all of the noise
-mechanisms      how much noise, for what is promised
-ledger          what is spent of one data set by all runs
+noisy_sums      sums of clipped rows, to which every site adds a full share of noise
+mechanisms      the size of noise for a promise
+ledger          the privacy that all runs have spent of one data set
 accountant      every release of a run, and the budget
-budget          what settings promise, refused before anything starts
+budget          the promise of the settings, checked before a run starts
 """

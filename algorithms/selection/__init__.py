@@ -1,14 +1,14 @@
-"""Choosing columns over sites that hold rows, and a PAN-SVM on those that are chosen.
+"""Column selection over sites that hold rows, and a PAN-SVM on the selected columns.
 
 filters       scores of columns from sums over the classes: Welch's t, F, Fisher's ratio, mutual information, mRMR
 moments       class moments over the sites
 subsets       linear SVMs on subsets of columns and rows by cutting planes, many in the same rounds
-subset_path   the same by the interior point, blindly
+subset_path   the same by the interior point, with masked systems
 site          the site half of all methods
-training      either of them, and SVMs on columns that become fewer
-elimination   how many columns go in a step, and when it is certain which
-model         the model of chosen columns, the settings that all methods share, and what a fit does after the choice
-held_out      which column is missed least by rows that inner folds leave out, and what decides ties
-kernel_scores what columns are worth to a kernel SVM
-support_sums  class sums over support rows, released so that no two differ by a row or two
+training      either solver, and SVMs on a shrinking set of columns
+elimination   the columns to remove in a step, and when the order is certain
+model         the model on selected columns, the shared settings, and the fit after the selection
+held_out      the accuracy of column sets on inner folds, and tie-breaking
+kernel_scores scores of columns for a kernel SVM
+support_sums  class sums over support rows, released so that no two differ by fewer than three rows
 """

@@ -1,14 +1,14 @@
 """A federation across hosts: the same sites and the same coordinator, each started by its own operator.
 
-The coordinator listens; every site opens two connections to it, one for orders and one for protocols, so that a site
-needs nobody to reach it but other sites, and those only where they speak directly. In the order to read it:
+The coordinator listens. Every site opens two connections to it, one for orders and one for protocols. So nobody needs
+to reach a site, except other sites where they send messages directly. Reading order:
 
-- `certificates`: files of keys, and the folder of those that are admitted
-- `messages`: what is said before the first roster
-- `hub`: the coordinator's endpoint, which sites connect to
+- `certificates`: key files, and the folder of admitted keys
+- `messages`: the messages before the first roster
+- `hub`: the coordinator's endpoint, to which sites connect
 - `spoke`: a site's endpoint, which connects to the coordinator
-- `lobby`: the coordinator waits for its sites, and turns others away
-- `gathering`: a `Federation` over the sites that came
-- `reminders`: a site says what it waits for
+- `lobby`: registers sites until all have joined, and turns others away
+- `gathering`: a `Federation` over the registered sites
+- `reminders`: messages about what a site waits for
 - `visit`: a site joins, takes part, and leaves
 """

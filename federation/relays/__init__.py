@@ -1,5 +1,5 @@
-"""Delays and faults on the links between parties, without root. In the order to read it:
+"""Delays and faults on the links between parties, without root. Reading order:
 
-- `client`: what is asked for, in the process of whoever runs an experiment
-- `process`: the relay process, which carries the bytes
+- `client`: requests conditions and faults, in the process that runs the experiment
+- `process`: the relay process, which forwards the bytes
 """

@@ -1,14 +1,14 @@
-"""The code that runs in a site's process. In the order to read it:
+"""The code that runs in a site's process. Reading order:
 
-- `program`: what a site can be asked to do: steps, and the secure sums of its installation
-- `terms`: what a run asks of every site, said before anything is computed
-- `script`: which steps may be ordered, in which order and how often
-- `chain`: the digest of each order and of all before it, to which masks are bound
-- `rules`: what the site's operator allows, whatever a run asks for
-- `policy`: what a site takes part in, by both
-- `journal`: what a site writes down, so that its process can be started again and stand where it stood
-- `receipt`: what a site records of a run for those who answer for its data
+- `program`: the steps and the secure sums that a site offers
+- `terms`: the terms of a run, sent to every site before anything is computed
+- `script`: the steps that may be ordered, their order and their number
+- `chain`: the digest of each order and of all before it; masks depend on it
+- `rules`: the rules of the site's operator
+- `policy`: terms and rules of a site in one run
+- `journal`: records what a restarted site needs to continue
+- `receipt`: records the values that left the site, for the people responsible for its data
 - `site`: receives an order, runs the step, runs the protocol, answers
-- `partition`: what a site holds, and the file that it is handed in
-- `faults`: kills and stalls that a site does to itself, for experiments
+- `partition`: the data of a site, and the file that holds it
+- `faults`: kills and stalls that a site inflicts on itself, for experiments
 """

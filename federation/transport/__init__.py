@@ -1,13 +1,13 @@
-"""One party's connections. In the order to read it:
+"""The connections of one party. Reading order:
 
-- `wire`: a message as frames, and what is refused of what comes in
-- `keys`: who is who: key pairs, parties, the roster
-- `auth`: who may connect, and under which name
-- `connection`: one connection: how it fares, and what it carried
-- `poller`: the one loop that serves the sockets of a party
-- `descriptors`: how many files a process may open
-- `endpoint`: all sockets of one party, and the messages on them
+- `wire`: a message as frames, and strict decoding
+- `keys`: identities: key pairs, parties, the roster
+- `auth`: admits connections by key
+- `connection`: one connection: its state, and its traffic
+- `poller`: the loop that serves the sockets of a party
+- `descriptors`: the limit of open files of a process
+- `endpoint`: all sockets of one party, and their messages
 - `zmtp`, `counters`: bytes on the stream, by formula and by the kernel's count
-- `deadline`: time as this process sees it
+- `deadline`: the clock of this process
 - `framefile`: messages in a file
 """

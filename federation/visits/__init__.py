@@ -1,13 +1,12 @@
-"""A federation whose parties are never online together: messages are stored, and each party comes when it suits it.
+"""A federation whose parties are never online together: messages are stored, and each party comes when it can.
 
-The very `Federation` and the very `Site` run over an endpoint that stores. Whoever comes is run from its start: it
-takes in what it was sent, one message after the other, draws at random what it drew before, and so comes to where it
-stood; what it says again is known. Where it waits for what is not there yet, it ends (`NothingDue`). In the order to
-read it:
+The same `Federation` and the same `Site` run over an endpoint that stores messages. At each visit a party runs from its
+start. It receives the stored messages in order and repeats its random draws, so it reaches its earlier state; messages
+that it sent before are recognized and dropped. It ends (`NothingDue`) where the next message is missing. Reading order:
 
-- `endpoint`: an endpoint whose messages were stored
-- `sealing`: what a party derives from its key: words to the hub, files that only it can read, and what it draws
-- `diary`: what a site keeps between its visits
-- `coordinator`: a `Federation` as far as the stored messages carry it
-- `visit`: a `Site` as far as the stored messages carry it
+- `endpoint`: an endpoint over stored messages
+- `sealing`: derives from a party's key its sealed messages, its private files and its random draws
+- `diary`: stores a site's state between visits
+- `coordinator`: runs a `Federation` as far as the stored messages allow
+- `visit`: runs a `Site` as far as the stored messages allow
 """

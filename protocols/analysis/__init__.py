@@ -1,11 +1,11 @@
-"""The cost and disclosures of a secure sum, by executing it in memory, and what a run of many sums reveals to whom.
+"""The cost and the disclosures of a secure sum, computed by executing it in memory, and the views of a whole run.
 
-In the order to read it:
+Reading order:
 
-- `execution`: one sum in memory, and the labelled record of all that its parties saw.
-- `symbolic`: the same on symbols, so that every message is a linear form of the inputs and of what was drawn.
+- `execution`: one sum in memory, and the labeled record of all messages.
+- `symbolic`: the same on symbols: every message is a linear form of inputs and random draws.
 - `span`: linear algebra modulo 2^64.
-- `coalitions`: what a coalition sees, and whose inputs follow from it.
-- `views`: what a coalition has of a whole run, which attacks start from.
-- `conformance`: what every secure sum must keep, checked; for sums of this project and of others.
+- `coalitions`: the view of a coalition, and the inputs that follow from it.
+- `views`: the view that a coalition has of a whole run, the input of every attack.
+- `conformance`: checks that every secure sum must pass, for sums of this project and of others.
 """

@@ -1,9 +1,9 @@
 """Secure set operations by commutative encryption: intersection, union and comparison of records.
 
-In the order to read it:
+Reading order:
 
-- `intersection`: which items all sites hold, or how many.
-- `union`: every item that a site holds, and not which site.
-- `records`: what any two of all sites' records have in common.
-- `program`: both halves of running these, and the scalar product, at site processes; `fedsvm sets` drives it.
+- `intersection`: the items that all sites hold, or their number.
+- `union`: every item that a site holds, without its site.
+- `records`: the values that any two records of different sites have in common.
+- `program`: both halves of these protocols and of the scalar product at site processes, for `fedsvm sets`.
 """

@@ -1,10 +1,10 @@
-"""Secure sums: one file a protocol, with its roles, its cost formula and what a coalition learns.
+"""Secure sums: one file for each protocol, with its roles, its cost formula and what a coalition learns.
 
-In the order to read it:
+Reading order:
 
-- `contract`: what every sum has in common, and how it is joined with the encoding.
-- `plain`: no secrecy, to compare with. `ring`: the model of a protocol.
-- `k_secure`, `changing_neighbours`: rings that take more colluders.
+- `contract`: the interface of every sum, and its encoding.
+- `plain`: no secrecy, for comparison. `ring`: the simplest secure sum.
+- `k_secure`, `changing_neighbours`: rings that withstand more colluders.
 - `masked`: survives dropouts.
-- `registry`: the names by which scenarios and orders call them; other packages' sums too.
+- `registry`: the names in scenarios and orders; sums of other packages too.
 """

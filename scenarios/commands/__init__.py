@@ -1,9 +1,9 @@
-"""Commands of `fedsvm`, and what all commands share. Packages that stand above this one have a `commands` of their own.
+"""Commands of `fedsvm`, and their shared parts. Packages above this one have a `commands` module of their own.
 
 exits         exit statuses, and errors that end a command with one
-options       arguments and options that several commands have
-outputs       files and folders that must not exist
-presentation  a run as a command shows it
+options       arguments and options of several commands
+outputs       checks that an output does not exist yet
+presentation  the output of a run
 run           `fedsvm run`, `audit` and `check-sum`
 results       `fedsvm report`, `predict-cost` and `predict`
 files         `fedsvm scenarios` and `schema`

@@ -1,11 +1,11 @@
-"""Runs across hosts: the scenario is the coordinator's, and each site brings a file of its own. In the order to read:
+"""Runs across hosts: the coordinator has the scenario, and each site brings its own file. Reading order:
 
-- `asking`: what a scenario asks of sites, and which scenarios can be run across hosts
-- `holding`: what a site reads of its own file on these terms
+- `asking`: the requirements of a scenario on sites, and the scenarios that can run across hosts
+- `holding`: reads a site's file on these terms
 - `asked`: the terms of a scenario, for commands that look at them before a run
-- `checking`: a policy and a scenario compared before a run
+- `checking`: compares a policy with a scenario before a run
 - `public_rows`: the coordinator's own rows, if training is private
-- `sources`: rows and columns at other hosts, as training sees them
-- `coordination`: a run over sites that join
+- `sources`: rows and columns at other hosts, for training
+- `coordination`: a run over registered sites
 - `commands`: the commands of a coordinator and of a site
 """

@@ -28,6 +28,7 @@ from fedsvm.scenarios.commands.options import (
     names_of,
     seconds,
 )
+from fedsvm.scenarios.commands.outputs import make_new
 from fedsvm.scenarios.commands.presentation import (
     Presentation,
     command_line,
@@ -67,6 +68,10 @@ def coordinate(
     ] = None,
     wait: Annotated[str, typer.Option(help="Maximum wait for all sites to join, such as 90s, 30m or 2h.")] = "1h",
     rejoin: Annotated[str, typer.Option(help="Maximum wait for a lost site to return (default: none).")] = "",
+    describes: Annotated[
+        bool,
+        typer.Option("--describe", help="Describe the columns of the sites and train nothing (fedsvm describe)."),
+    ] = False,
     changes: Changes = None,
     folder: RunFolder = None,
     as_json: PrintJson = False,
@@ -76,11 +81,14 @@ def coordinate(
     terminate_as_interrupted()
     shown = Presentation(show_json if as_json else show_summary, context.find_root().obj, as_json, debug)
     if resumed is not None:
-        if scenario is not None or sites is not None or changes or folder is not None:
+        if scenario is not None or sites is not None or changes or folder is not None or describes:
             raise ScenarioError(["--resume takes scenario, sites and folder from the run; remove the other options."])
         _resume(resumed, listen, key, wait, rejoin, shown)
     elif scenario is None or sites is None:
         raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
+    elif describes:
+        meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
+        _describe(scenario, changes or [], meeting, folder, as_json=as_json)
     else:
         _coordinate(scenario, changes or [], _meeting(listen, key, _admitted_in(sites), wait, rejoin), folder, shown)
 
@@ -94,10 +102,7 @@ def _coordinate(
     chosen = asking.read(scenario, changes, list(meeting.admitted))
     with coordination.listening(meeting) as endpoint:
         target = new_folder(chosen, folder)
-        say("coordinator", f"listens at {endpoint.address} for {', '.join(meeting.admitted)}; each runs:")
-        errors.print(
-            f"  {_join_line(meeting, endpoint.address, direct=chosen.protocol.routing == 'direct')}", soft_wrap=True
-        )
+        _invite(chosen, meeting, endpoint.address)
         plain = PlainView(errors, chosen.name, EtaEstimator.of(chosen))
         with interrupted_run(target):
             finished = coordination.coordinate(
@@ -112,6 +117,36 @@ def _coordinate(
                 command=command_line(),
             )
     shown.conclude(finished, target)
+
+
+def _describe(scenario: str, changes: list[str], meeting: JoinAddress, folder: Path | None, *, as_json: bool) -> None:
+    """Wait for the sites of a meeting, and show a description of their columns."""
+    from fedsvm.scenarios import description
+    from fedsvm.scenarios.commands import describe
+    from fedsvm.scenarios.hosts import asking, coordination, describing
+
+    chosen = description.describable(asking.read(scenario, changes, list(meeting.admitted)))
+    if folder is not None:
+        make_new(folder)
+    with failing(), interrupted_as("Interrupted; nothing was described."), coordination.listening(meeting) as endpoint:
+        _invite(chosen, meeting, endpoint.address)
+        found = describing.describe(
+            chosen,
+            meeting,
+            endpoint,
+            partial(say, "coordinator"),
+            min_sites_chosen=spec.says_min_sites(scenario, changes),
+            version=version("fedsvm"),
+        )
+    if folder is not None:
+        describe.write(found, chosen.name, folder)
+    describe.show(found, as_json=as_json)
+
+
+def _invite(chosen: spec.Scenario, meeting: JoinAddress, address: str) -> None:
+    """Print where the coordinator listens, and the command of every site."""
+    say("coordinator", f"listens at {address} for {', '.join(meeting.admitted)}; each runs:")
+    errors.print(f"  {_join_line(meeting, address, direct=chosen.protocol.routing == 'direct')}", soft_wrap=True)
 
 
 def _resume(folder: Path, listen: str, key: Path, wait: str, rejoin: str, shown: Presentation) -> None:

@@ -1,22 +1,22 @@
-"""The task service: people make tasks, invite others by mail, and each computes when it suits them.
+"""The task service: people create tasks and invite others by mail; each participant computes when it suits them.
 
-A task is a scenario over visitors (`fedsvm.federation.visits`): the same coordinator and journal as of any run, whose
-messages lie in a database until a participant comes for them. In the order to read it:
+A task is a scenario over offline sites (`fedsvm.federation.visits`). It uses the coordinator and the journal of any
+run; a database keeps its messages until a participant fetches them. Reading order:
 
-- `asking`: the scenario of a task, from what its form says
-- `database`: the tables, made by the migrations beside
-- `letters`: what participants and the coordinator say to each other, as it is stored
-- `conducting`: the coordinator of a task, run as far as it comes
-- `mails`: what is written to whom, once each, and how it is sent
-- `tasks`: what may happen to a task: invited, joined, declined, withdrawn, begun, over
-- `desk`: what participants' programs say to the hub, sealed
-- `pages`: what people see
-- `presentation`: the words in which pages describe a task
+- `asking`: makes a task's scenario from its form
+- `database`: the tables, created by `migrations`
+- `letters`: stores the messages between participants and coordinators
+- `conducting`: runs the coordinators of tasks
+- `mails`: writes each mail once, and sends it
+- `tasks`: the events of a task: invite, join, decline, withdraw, begin, end
+- `desk`: answers the sealed requests of participants' programs
+- `pages`: the web pages
+- `presentation`: the texts in which pages describe a task
 - `demo`: an example task
-- `limits`: how much one client can ask for
-- `connections`: how many connections are open, and for how long
-- `service`: all of it as one web application
+- `limits`: the rate limit of a client
+- `connections`: the number and the age of open connections
+- `service`: the web application
 - `joining`: a participant's visit
-- `serving`: the application at an address, until it is told to end
-- `commands`: `fedsvm hub` and `fedsvm join`, which alone are used from outside
+- `serving`: serves the application until it is stopped
+- `commands`: `fedsvm hub` and `fedsvm join`, the only module used from outside
 """

@@ -1,6 +1,6 @@
-"""Pages for whoever answers for a site's data, such as its data protection officer.
+"""Pages for the people who are responsible for a site's data, such as its data protection officer.
 
-explanation  what would leave a site, from the script of the agreed terms
-receipts     what left a site in a run, and whether two sites had the same orders
+explanation  the values that would leave a site, from the script of the agreed terms
+receipts     the values that left a site in a run, and a comparison of two sites' orders
 commands     `fedsvm explain` and `fedsvm receipt`
 """

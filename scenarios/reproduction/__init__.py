@@ -1,13 +1,13 @@
 """The results of papers and the claims of this project, measured again, each with a verdict.
 
-entries     the files in scenarios/papers: what is printed where, and which runs answer to it
-claims      the language in which a claim about measured values is put to the test
-measures    what a result says
-plan        the runs that entries need, each once, in a folder by its content
-judge       measured against printed: same, better, differs, or why it cannot be told
-provenance  the data files and states of the code that the runs of a folder were made with
-pictures    figures drawn from what was measured
-page        the page, JSON and tables of values that come of it
-chosen      entries that were asked for, listed or run and judged
-commands    `fedsvm reproduce`, which alone is used from outside
+entries     the files in scenarios/papers: printed values, and the runs that measure them
+claims      evaluates claims about measured values
+measures    values of a result
+plan        the runs of all entries, each once, in a folder named by its content
+judge       compares measured and printed values: same, better, differs, or a reason for none
+provenance  the data files and versions of the code of a folder's runs
+pictures    figures of measured values
+page        the page, JSON and tables of values
+chosen      lists, runs and judges selected entries
+commands    `fedsvm reproduce`, the only module used from outside
 """

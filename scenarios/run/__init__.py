@@ -1,20 +1,20 @@
-"""A run from beginning to end.
+"""A run from start to end.
 
-outcome     the state of a run that goes on, and its models with their evaluation
-starter     what sites are started with
-injector    faults and network conditions, as they strike
-training    the one driver: fit, time, log, evaluate and keep one model after the other, from a `Source`
+outcome     the state of a run, and its models with their evaluation
+starter     starts the sites
+injector    injects faults and network conditions
+training    fits, times, logs, evaluates and keeps one model after the other, from a `Source`
 horizontal  rows as a source, and those of a simulation
 vertical    columns as a source, and those of a simulation
-evaluation  a model beside what pooled rows give, which only a simulation knows
-metrics     how good decision values are
-curves      the curves that decision values are judged by
-selection   how columns were chosen, and three readings of how accurate the chosen ones are
+evaluation  compares a model with pooled training, in simulations
+metrics     measures of decision values
+curves      curves of decision values
+selection   the selected columns, and three estimates of their accuracy
 cautions    reasons to doubt trained models
-shortfalls  comparisons that a result does not beat
-secrecy     who can reveal an input to a sum, and what noise does not cover
-audit       what colluding parties reconstruct
-result      `RunResult`, of which result.json is the serialised form; the ledger
-log         log.jsonl, while the run goes on
-runner      puts it together
+shortfalls  comparisons in which a result is worse
+secrecy     the coalitions that learn an input, and the limits of noise
+audit       the rows that colluding parties recover
+result      `RunResult`, written as result.json; the ledger
+log         writes log.jsonl during the run
+runner      combines all of these
 """

@@ -1,1 +1,1 @@
-"""Each change of the tables, by its number."""
+"""The changes of the tables, by number."""
