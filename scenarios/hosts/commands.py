@@ -216,6 +216,9 @@ def site(
     key: Annotated[Path, typer.Option(help="Secret key of this site (NAME.key_secret).")],
     data: Annotated[str, typer.Option(help="Data file of this site. It stays on this machine.")],
     policy: Annotated[Path | None, typer.Option(help="Policy file of this site: see fedsvm policy template.")] = None,
+    sites: Annotated[
+        Path | None, typer.Option(help="Folder with the public keys of the other sites (NAME.key). Others are refused.")
+    ] = None,
     listen: Annotated[str, typer.Option(help="Address to listen on for other sites, such as tcp://0.0.0.0:7101.")] = "",
     advertise: Annotated[
         str, typer.Option(help="Address other sites use to reach this one, if different from --listen.")
@@ -258,7 +261,16 @@ def site(
         if serves and (policy is None or keep is not None):
             raise ScenarioError(["--serve: needs --policy, since nobody looks at each run, and no --keep."])
         rules = SiteRules() if policy is None else read_policy(policy)
-        place = SiteLocation(certificate, coordinator, certificates.read_public(coordinator_key), listen, advertise)
+        if rules.pinned and sites is None:
+            raise ScenarioError([f"--policy: {policy} has pinned = true; add --sites, the folder of the sites' keys."])
+        place = SiteLocation(
+            certificate,
+            coordinator,
+            certificates.read_public(coordinator_key),
+            listen,
+            advertise,
+            None if sites is None else certificates.pinned(sites),
+        )
         if check:
             print(f"{name} is ready: {checking.readiness(coordinator, data)}")
             return

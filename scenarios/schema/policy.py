@@ -72,6 +72,8 @@ class PolicyFile(Part):
     whose sums others repeat."""
     colluders: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     """The number of sites that may work with the coordinator. A masked sum must then need more sites to go on."""
+    pinned: bool = False
+    """true: take part only with sites whose public keys the site was given (`fedsvm site --sites`)."""
 
     @field_validator("algorithms")
     @classmethod
@@ -116,6 +118,13 @@ class PolicySpec(PolicyFile):
 
     site: SiteRef
     """The site, by number or name."""
+
+    @field_validator("pinned")
+    @classmethod
+    def _check_pinned(cls, pinned: bool) -> bool:
+        if pinned:
+            raise ValueError("a simulation makes its keys itself; pinned belongs in the policy file of a real site")
+        return pinned
 
 
 def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:
@@ -167,6 +176,8 @@ release = true
 # max_mu = 1.0
 # answers = "{name}.answers"
 # min_cell = 5
+# pinned: the site takes part only with sites whose public keys it was given (fedsvm site --sites).
+# pinned = true
 
 # Only algorithms with a table are allowed. A setting has a list of allowed values, or a range: {{ min = 1, max = 9 }}.
 [algorithms.{algorithm}]
