@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 Basis = Literal["agreed", "names", "statistics", "landmarks", "training", "scores"]
-"""What an array is computed from: the agreed settings and a public seed, names of columns and values of categories, the
+"""The basis of an array: the agreed settings and a public seed, names of columns and values of categories, the
 statistics of columns, landmarks, all rows by training, or rows set apart."""
 
 BASES: Mapping[str, Basis] = {
