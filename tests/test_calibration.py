@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -249,7 +249,7 @@ def test_a_site_that_is_lost_while_calibrating_is_done_without_or_waited_for(rej
 def test_an_estimator_gives_probabilities_of_several_classes(scheme: Scheme) -> None:
     X, y = load_wine(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    solver = "cutting-plane" if scheme == "joint" else "interior-point"
+    solver: Literal["cutting-plane", "interior-point"] = "cutting-plane" if scheme == "joint" else "interior-point"
     model = PanSVC(
         kernel="linear", features="identity", multiclass=scheme, solver=solver, calibration=0.5, random_state=1
     )

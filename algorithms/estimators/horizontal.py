@@ -274,9 +274,9 @@ class PanSVC(HorizontalClassifier, PanSettings):
         ndarray of shape (n, K)
             In the order of `classes_`.
         """
-        if self.model_.calibrated is None:
+        found = self.model_.probabilities(self._scaled(read(self, X, reset=False)))
+        if found is None:
             raise ValueError("This model was fitted with calibration=0; fit it again.")
-        found: FloatArray = self.model_.probabilities(self._scaled(read(self, X, reset=False)))
         return found if found.ndim == 2 else np.column_stack([1 - found, found])
 
     @property
