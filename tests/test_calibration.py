@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.calibration import CalibratedClassifierCV, _SigmoidCalibration
 from sklearn.datasets import load_wine
+from sklearn.exceptions import NotFittedError
 from sklearn.svm import SVC
 
 from fedsvm import PanSVC, ScenarioError, run
@@ -170,6 +171,8 @@ def test_an_estimator_gives_probabilities() -> None:
     np.testing.assert_array_equal(model.classes_[(chances[:, 1] >= 0.5).astype(int)], model.predict(X))
     assert chances[y == "well", 1].mean() - chances[y == "ill", 1].mean() > 0.3
     assert not hasattr(PanSVC(), "predict_proba")
+    with pytest.raises(NotFittedError):
+        PanSVC(calibration=0.25).predict_proba(X)
     with pytest.raises(ValueError, match=r'threshold: "half" needs rows to be found by; set data\.calibration'):
         PanSVC(threshold="half").fit(X, y)
     with pytest.raises(ValueError, match=r"calibration=0\.01 of 8 rows of a class is 0, and must be 5 or more"):

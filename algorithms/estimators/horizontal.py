@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fedsvm.algorithms.calibration import MIN_OF_CLASS
 from fedsvm.algorithms.data.columns import Schema
@@ -274,6 +274,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
         ndarray of shape (n, K)
             In the order of `classes_`.
         """
+        check_is_fitted(self)
         found = self.model_.probabilities(self._scaled(read(self, X, reset=False)))
         if found is None:
             raise ValueError("This model was fitted with calibration=0; fit it again.")
