@@ -53,20 +53,23 @@ class WholeRunLeakage:
 
     Parameters
     ----------
-    with_site : Recovery
-        By the coordinator and any one site together.
+    with_site : Recovery, optional
+        By the coordinator and any one site together. None if no attack has recovered anything.
     alone : Recovery, optional
         By the coordinator alone. None if no attack has recovered anything: this is no proof.
     one_site : Recovery, optional
         By any one site alone. None if it was not analyzed.
     rows_named : bool
         Whether the model file names listed rows, by exact landmarks and the scale.
+    with_members : Recovery, optional
+        By the coordinator and two of the three members of a committee, of algorithms that have one.
     """
 
-    with_site: Recovery
+    with_site: Recovery | None
     alone: Recovery | None = None
     one_site: Recovery | None = None
     rows_named: bool = False
+    with_members: Recovery | None = None
 
     def with_rows_alone(self) -> WholeRunLeakage:
         """Return the same, with at least some rows for the coordinator alone."""
@@ -76,10 +79,12 @@ class WholeRunLeakage:
 
     def __str__(self) -> str:
         """Return a clause with the parties as its subject."""
-        if self.alone == self.with_site:
-            clauses = [f"the coordinator, alone or with any one site, can {self.with_site}"]
+        members = f"the coordinator and two of the three committee members can {self.with_members}"
+        clauses = [members] if self.with_members else []
+        if self.alone is not None and self.alone == self.with_site:
+            clauses.append(f"the coordinator, alone or with any one site, can {self.with_site}")
         else:
-            clauses = [f"the coordinator and any one site together can {self.with_site}"]
+            clauses += [f"the coordinator and any one site together can {self.with_site}"] if self.with_site else []
             clauses += [f"the coordinator alone can {self.alone}"] if self.alone else []
         clauses += [f"any one site alone can {self.one_site}"] if self.one_site else []
         clauses += [f"whoever holds the model file can name training rows if {LISTED}"] if self.rows_named else []
