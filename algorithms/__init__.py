@@ -6,6 +6,7 @@ contract      the interface of an algorithm
 mapped_site   the site half and the settings of algorithms in features that all sites share
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      the algorithms by their names in scenarios
+description   a program that describes the columns of all sites and trains nothing
 pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -18,6 +19,21 @@ _RECOVERED: dict[Extent, str] = {
     "copies": "recover rows that equal a landmark",
     "members": "tell better than by chance which candidates are rows of the other sites",
 }
+
+
+NAMES_ROWS = f"whoever holds the model file can name training rows if {LISTED}"
+
+
+def limited_by_noise(mu: float) -> str:
+    """Return a clause on what a model file shows whose scale and landmarks have the noise of mu.
+
+    No test of a single row has an area under the curve above Phi(mu / sqrt(2)).
+    """
+    area = (1 + math.erf(mu / 2)) / 2
+    return (
+        f"whoever holds the model file can tell a row by its scale and drawn landmarks with an AUC of {area:.2f} at "
+        f"most (mu {mu:g}), and no noise limits what its weights tell"
+    )
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,12 @@ class Recovery:
     extent: Extent
     given: str = ""
     otherwise: Extent | None = None
+
+    def without_copies(self) -> Recovery | None:
+        """Return what is left if no row equals a landmark; None if nothing is."""
+        if self.extent == "copies":
+            return None
+        return replace(self, otherwise=None) if self.otherwise == "copies" else self
 
     def __str__(self) -> str:
         """Return a phrase that follows "can"."""
@@ -77,6 +99,14 @@ class WholeRunLeakage:
             return replace(self, alone=Recovery("some rows"))
         return self
 
+    def with_noisy_landmarks(self) -> WholeRunLeakage | None:
+        """Return what is left if landmarks are no exact means of rows; None if nothing is."""
+        found = (self.with_site, self.alone, self.one_site, self.with_members)
+        with_site, alone, one_site, members = (None if each is None else each.without_copies() for each in found)
+        if with_site is None and members is None:
+            return None
+        return WholeRunLeakage(with_site, alone, one_site, with_members=members)
+
     def __str__(self) -> str:
         """Return a clause with the parties as its subject."""
         members = f"the coordinator and two of the three committee members can {self.with_members}"
@@ -87,5 +117,5 @@ class WholeRunLeakage:
             clauses += [f"the coordinator and any one site together can {self.with_site}"] if self.with_site else []
             clauses += [f"the coordinator alone can {self.alone}"] if self.alone else []
         clauses += [f"any one site alone can {self.one_site}"] if self.one_site else []
-        clauses += [f"whoever holds the model file can name training rows if {LISTED}"] if self.rows_named else []
+        clauses += [NAMES_ROWS] if self.rows_named else []
         return "; ".join(clauses)

@@ -13,6 +13,8 @@ from dataclasses import fields
 import numpy as np
 
 from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.description import NAME as DESCRIBE
+from fedsvm.algorithms.description import DescriptionSite
 from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
@@ -78,25 +80,26 @@ def _step_of_path(half: PanSite) -> FloatArray:
     return Layout(3, 2).pack(opened if mask is None else opened.masked(mask), np.full(5, 100.0), 4, keeper=True)
 
 
-SETS = "sets"
+OTHERS: Mapping[str, type[SiteProgram]] = {"sets": SetsSite, DESCRIBE: DescriptionSite}
+"""The programs that train nothing, by name."""
 
 
 class _Programs(Mapping[str, type[SiteProgram]]):
-    """The programs of sites: the site half of every installed algorithm, and sets."""
+    """The programs of sites: the site half of every installed algorithm, and those that train nothing."""
 
     def __getitem__(self, name: str) -> type[SiteProgram]:
-        return SetsSite if name == SETS else ALGORITHMS[name].Site
+        return OTHERS[name] if name in OTHERS else ALGORITHMS[name].Site
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*ALGORITHMS, SETS])
+        return iter([*ALGORITHMS, *OTHERS])
 
     def __len__(self) -> int:
-        return len(ALGORITHMS) + 1
+        return len(ALGORITHMS) + len(OTHERS)
 
 
 def _setting_names(program: str) -> frozenset[str] | None:
-    """Return the names of an algorithm's settings; None of sets, which have none."""
-    return None if program == SETS else frozenset(field.name for field in fields(ALGORITHMS[program].Settings))
+    """Return the names of an algorithm's settings; None of another program, which has none."""
+    return None if program in OTHERS else frozenset(field.name for field in fields(ALGORITHMS[program].Settings))
 
 
 INSTALLATION = Installation(_Programs(), SUMS, _setting_names, _warm_up)

@@ -38,7 +38,7 @@ import msgpack
 import numpy as np
 
 from fedsvm.federation.errors import Malformed
-from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Roster
+from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, SIGNATURE_BYTES, Roster
 from fedsvm.federation.transport.wire import Array, Message, decode
 
 LedgerRows = list[list[Any]]
@@ -51,6 +51,13 @@ MAX_LOGGER_NAME = 100
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 """Those of Python's `logging`; what is critical is an error."""
+
+_OF_PARTIES: Mapping[str, int] = {
+    "public_keys": KEY_BYTES,
+    "agreement_keys": KEY_BYTES,
+    "vouchers": SIGNATURE_BYTES,
+}
+"""The arrays of a roster, with the bytes for each party."""
 
 _ROW = ((int,), (bool,), (str,), (str,), (int,), (int,), (int,), (int, type(None)))
 _ROWS = frozenset(itertools.product(*_ROW))
@@ -69,12 +76,11 @@ class RosterUpdate:
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Encode with fields names and addresses, a text with a line per party, and arrays public_keys and
-        agreement_keys. These have 32 bytes per party, zeros for a party without a key; they are empty if no party has
-        one."""
-        names, addresses, public_keys, agreement_keys = self.parties.to_columns()
+        agreement_keys, of 32 bytes per party, and vouchers, of 64. They have zeros for a party without one, and are
+        empty if no party has one."""
+        names, addresses, *columns = self.parties.to_columns()
         fields = {"names": names, "addresses": addresses}
-        arrays = {"public_keys": public_keys, "agreement_keys": agreement_keys}
-        tables = {name: np.frombuffer(keys, dtype=np.uint8) for name, keys in arrays.items()}
+        tables = {name: np.frombuffer(column, np.uint8) for name, column in zip(_OF_PARTIES, columns, strict=True)}
         return Message(self.kind, run, round_number, fields=fields, arrays=tables)
 
     @classmethod
@@ -85,16 +91,16 @@ class RosterUpdate:
         parties, reachable = (column.count("\n") + 1 for column in (names, addresses))
         if parties != reachable:
             raise Malformed(f"a roster must have an address for each of {parties} parties, got {reachable}")
-        if message.arrays.keys() != {"public_keys", "agreement_keys"}:
-            raise Malformed("a roster must have public_keys and agreement_keys, and nothing else")
+        if message.arrays.keys() != _OF_PARTIES.keys():
+            raise Malformed(f"a roster must have {', '.join(_OF_PARTIES)}, and nothing else")
         for name, table in message.arrays.items():
-            if table.dtype != np.uint8 or table.shape not in ((KEY_BYTES * parties,), (0,)):
-                raise Malformed(f"{name} of a roster must be {KEY_BYTES} bytes for each party")
+            if table.dtype != np.uint8 or table.shape not in ((_OF_PARTIES[name] * parties,), (0,)):
+                raise Malformed(f"{name} of a roster must be {_OF_PARTIES[name]} bytes for each party")
         known = "\n".join((COORDINATOR, "\n".join(all_sites)))  # whoever knows them need not take the names apart
         if names != known and len(set(names.split("\n"))) < parties:
             raise Malformed("each party of the roster must be listed once")
-        public_keys, agreement_keys = (message.arrays[name].tobytes() for name in ("public_keys", "agreement_keys"))
-        return cls(Roster.from_columns(names, addresses, public_keys, agreement_keys))
+        public_keys, agreement_keys, vouchers = (message.arrays[name].tobytes() for name in _OF_PARTIES)
+        return cls(Roster.from_columns(names, addresses, public_keys, agreement_keys, vouchers))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ and no site can choose them. Everything is an integer modulo several primes (`ar
     check   a sends x to b. They open r . (H x - q) to each other, for a random vector r that only they know. Both open
             x to the coordinator only if the number is next to 0, so that it learns A^T y of no other y.
 
-Cost: see `blind_system_cost`. About 60 products of matrices modulo a prime for each prime at a and b together, and 30
-at the dealer.
+Cost: see `blind_system_cost`. For each prime six products of matrices at a and at b, and four at the dealer.
 
 Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator, also
 together with any one site, sees M and the solution beside what that site has: H stays behind a mask of the other

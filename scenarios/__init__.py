@@ -11,6 +11,7 @@ hub       an application: the task service
 reproduction  an application: measures the claims of papers again, with verdicts; `papers` has their files
 predict   predictions of a run's model for new rows
 forecast  the predicted cost of a scenario with more sites
+description  `fedsvm describe`: the columns of all sites, without training
 draft     a first scenario for a table
 sets      set operations over columns of files, one site process for each file
 runs      lists the runs of a folder

@@ -29,6 +29,7 @@ AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.reproduction.commands": ("reproduce",),
     "fedsvm.scenarios.commands.files": ("schema", "scenarios"),
     "fedsvm.scenarios.commands.data": ("new", "data"),
+    "fedsvm.scenarios.commands.describe": ("describe",),
     "fedsvm.scenarios.sets": ("sets",),
     "fedsvm.scenarios.runs": ("runs",),
 }

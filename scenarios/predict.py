@@ -132,13 +132,13 @@ def read_model(folder: Path) -> SavedModel:
     result = read_result(folder)
     if result.model is None:
         raise ScenarioError([f"The run in {folder} has no model: {result.error}"])
-    arrays = _arrays(folder / "model.npz")
+    arrays = read_arrays(folder / "model.npz")
     earlier = f"The model in {folder} was written by an earlier version of fedsvm; run it again."
     if "algorithm" not in arrays:
         raise ScenarioError([earlier])
     if (name := str(arrays["algorithm"])) not in ALGORITHMS:
         raise ScenarioError([f"The model in {folder} is of {name!r}, which is not installed; install its package."])
-    parts = [_arrays(path) for path in _parts(folder, result)]
+    parts = [read_arrays(path) for path in _parts(folder, result)]
     holders = [arrays] if "columns" in arrays else parts
     columns = [name for each in holders for name in each["columns"].tolist()]
     scale = Scale(*(np.concatenate([each[name] for each in holders]) for name in ("offset", "scale")))
@@ -279,7 +279,8 @@ def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
     return names
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file. Raises ScenarioError if it cannot be read."""
     try:
         with np.load(path) as file:
             return {name: file[name] for name in file.files}

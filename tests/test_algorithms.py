@@ -138,8 +138,8 @@ def test_the_union_comes_out_of_the_sum_of_tables_or_it_is_said_that_slots_colli
     for slots in (4, 64, 4096, 4 * 4096):
         total = sum(encoding.table_of(sorted(values), slots, str(slots)) for values in held)
         results.append(encoding._values_in(np.asarray(total), slots, str(slots)))
-    assert all(found is None or found == union for found in results)
-    assert union in results
+    assert all(found is None or list(found) == union for found in results)
+    assert any(found is not None for found in results)
 
 
 def test_the_sum_shows_how_many_sites_hold_a_value_and_not_which() -> None:
@@ -151,7 +151,8 @@ def test_the_sum_shows_how_many_sites_hold_a_value_and_not_which() -> None:
 def test_as_many_values_as_are_promised_come_out_of_the_largest_table(count: int) -> None:
     held = [[f"v{number}" for number in range(count) if number % 3 != site] for site in range(3)]
     total = np.asarray(sum(encoding.table_of(values, encoding.MAX_SLOTS, "1:16384") for values in held))
-    assert encoding._values_in(total, encoding.MAX_SLOTS, "1:16384") == sorted(f"v{number}" for number in range(count))
+    found = encoding._values_in(total, encoding.MAX_SLOTS, "1:16384")
+    assert found == {f"v{number}": 2 for number in range(count)}
 
 
 def test_a_site_with_too_many_values_for_a_table_stays_within_the_bound_and_has_a_larger_one_tried() -> None:

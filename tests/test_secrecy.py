@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fedsvm import run
+from fedsvm.algorithms.leakage import LISTED as LISTED_RECORDS
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.naive_bayes import NaiveBayesSettings
 from fedsvm.federation.report import MembershipReport
@@ -186,6 +187,23 @@ def test_statements_follow_from_the_settings() -> None:
     for change in ("algorithm.solver=cutting-plane", "algorithm.solver=auto", "algorithm.masking=none"):
         assert stated(change).startswith("the coordinator, alone or with any one site, can recover every row")
     assert not spec.read("naive-bayes")[0].algorithm.implementation.whole_run(NaiveBayesSettings())
+
+
+def test_noisy_statistics_limit_what_the_model_file_tells() -> None:
+    def stated(*changes: str) -> str:
+        scenario, _ = spec.read("quickstart", overrides=["data.statistics_privacy=0.5", *changes])
+        return secrecy(scenario, [ALL_SITES], None).whole_run
+
+    for method in ("auto", "drawn"):
+        said = stated(f"algorithm.landmark_method={method}")
+        assert "can name training rows" not in said
+        assert "equal a landmark" not in said
+        assert said.endswith("with an AUC of 0.64 at most (mu 0.5), and no noise limits what its weights tell")
+    for exact in ("local", "global"):
+        assert stated(f"algorithm.landmark_method={exact}").endswith("can name training rows if " + LISTED_RECORDS)
+    assert "AUC of 0.64 at most" in stated("algorithm.name=naive-bayes")
+    scenario, _ = spec.read("naive-bayes", overrides=["data.scale=standard", "data.statistics_privacy=0"])
+    assert secrecy(scenario, [ALL_SITES], None).whole_run.endswith("can name training rows if " + LISTED_RECORDS)
 
 
 def test_result_and_summary_of_a_private_run_state_what_the_promise_covers(tmp_path: Path) -> None:

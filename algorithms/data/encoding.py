@@ -66,7 +66,12 @@ def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict
 
     columns: their names by their number. Raises FederationError for a column with too many values to agree on.
     """
-    agreed: dict[str, list[str]] = {}
+    return {name: list(values) for name, values in agree_with_holders(federation, columns, seed).items()}
+
+
+def agree_with_holders(federation: Federation, columns: Mapping[int, str], seed: int) -> dict[str, dict[str, int]]:
+    """Return the values as `agree` does, each with the number of sites that hold it."""
+    agreed: dict[str, dict[str, int]] = {}
     slots = FIRST_SLOTS
     while len(agreed) < len(columns):
         open_columns = {number: name for number, name in columns.items() if name not in agreed}
@@ -90,7 +95,7 @@ def _batches(columns: Mapping[int, str], slots: int) -> Iterator[dict[int, str]]
         yield batch
 
 
-def _agree_on(federation: Federation, columns: Mapping[int, str], slots: int, salt: str) -> dict[str, list[str]]:
+def _agree_on(federation: Federation, columns: Mapping[int, str], slots: int, salt: str) -> dict[str, dict[str, int]]:
     """Return the values of those columns whose tables can be read, in one sum."""
     tables = federation.sum(
         "category_tables",
@@ -156,20 +161,20 @@ def _record(encoded: bytes, check: bytes) -> IntArray:
     return np.frombuffer(record, dtype=np.uint8).astype(np.int64)
 
 
-def _values_in(table: FloatArray, slots: int, salt: str) -> list[str] | None:
-    """Return the values of a summed table, or None if they cannot all be separated."""
+def _values_in(table: FloatArray, slots: int, salt: str) -> dict[str, int] | None:
+    """Return the values of a summed table with their sites, or None if they cannot all be separated."""
     left = np.rint(table).astype(np.int64)
-    values = []
+    values: dict[str, int] = {}
     waiting = np.flatnonzero(left[:, 0]).tolist()
     while waiting:
         slot = waiting.pop()
         encoded = _alone_in(left[slot], slot, slots, salt)
         if encoded is not None:
-            values.append(encoded.decode())
+            values[encoded.decode()] = int(left[slot, 0])
             places, check = _places(encoded, slots, salt)
             left[places] -= left[slot, 0] * _record(encoded, check)
             waiting += places
-    return sorted(values) if not left.any() else None
+    return dict(sorted(values.items())) if not left.any() else None
 
 
 def _alone_in(record: IntArray, slot: int, slots: int, salt: str) -> bytes | None:

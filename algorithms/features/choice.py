@@ -125,6 +125,12 @@ class FeatureSettings(KernelSettings):
         if self.landmark_method in ("drawn", "global") and self.landmark_noise is not None:
             yield f"landmark_noise: applies to local landmarks, got {self.landmark_method}; remove it"
 
+    @property
+    def has_exact_landmarks(self) -> bool:
+        """True if landmarks are exact means of rows even if statistics are noisy."""
+        local = self.landmark_method == "local" and not self.landmark_noise
+        return self.features == "landmarks" and (local or self.landmark_method == "global")
+
     def landmark_rows(self, *, with_site: bool) -> Extent | None:
         """Return what landmarks give the coordinator: copies, or with a site differences of the rounds it opens."""
         if self.features != "landmarks" or self.landmark_method == "drawn":

@@ -1,5 +1,7 @@
 """Files of keys in the format of ZeroMQ's certificates (`zmq.auth`), and the folder of the keys that are admitted.
 
+Beside the pair for sockets (CURVE) a file has one for signatures (Ed25519).
+
 NAME.key holds the public key and may be shown to everybody; NAME.key_secret holds both halves and is its owner's.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +17,10 @@ from zmq.utils import z85
 
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
+from fedsvm.federation.transport.signing import SigningKey
 
 PUBLIC, SECRET = ".key", ".key_secret"
+_SIGNING_PUBLIC, _SIGNING_SECRET = "signing-key", "signing-secret"
 _BANNERS = {
     PUBLIC: "#   ZeroMQ CURVE Public Certificate, for everybody who is to know this party by it.\n",
     SECRET: "#   ZeroMQ CURVE **Secret** Certificate: show it to nobody, and leave its permissions as they are.\n",
@@ -24,10 +29,20 @@ _BANNERS = {
 
 @dataclass(frozen=True)
 class Certificate:
-    """A party's own key pair, and the name that it was made for."""
+    """A party's own keys, and the name that they were made for.
+
+    Parameters
+    ----------
+    name : str
+    keys : KeyPair
+        For sockets.
+    signing : SigningKey, optional
+        For signatures; None in a file of an earlier version.
+    """
 
     name: str
     keys: KeyPair
+    signing: SigningKey | None = None
 
 
 def create(folder: Path, name: str) -> tuple[Path, Path]:
@@ -35,15 +50,22 @@ def create(folder: Path, name: str) -> tuple[Path, Path]:
 
     Raises FederationError where one of the files is there already.
     """
-    keys = KeyPair.generate()
+    keys, signing = KeyPair.generate(), SigningKey()
+    halves = {
+        PUBLIC: ({"public-key": keys.public}, {_SIGNING_PUBLIC: signing.public}),
+        SECRET: (
+            {"public-key": keys.public, "secret-key": keys.secret},
+            {_SIGNING_PUBLIC: signing.public, _SIGNING_SECRET: signing.seed},
+        ),
+    }
     files = {PUBLIC: folder / f"{name}{PUBLIC}", SECRET: folder / f"{name}{SECRET}"}
     for path in files.values():
         if path.exists():
             raise FederationError(
                 f"{path} exists already; name another folder or party: replace a lost key at the coordinator too."
             )
-    _write_new(files[SECRET], _text(SECRET, name, keys), 0o600)
-    _write_new(files[PUBLIC], _text(PUBLIC, name, keys), 0o644)
+    _write_new(files[SECRET], _text(SECRET, name, *halves[SECRET]), 0o600)
+    _write_new(files[PUBLIC], _text(PUBLIC, name, *halves[PUBLIC]), 0o644)
     return files[PUBLIC], files[SECRET]
 
 
@@ -55,12 +77,37 @@ def read_secret(path: Path) -> Certificate:
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise FederationError(f"{path} can be read by others, and must not: chmod 600 {path}.")
     keys = KeyPair(_key(path, values, "public-key"), _key(path, values, "secret-key"))
-    return Certificate(values.get("name", path.name.removesuffix(SECRET)), keys)
+    signing = SigningKey(_key(path, values, _SIGNING_SECRET)) if _SIGNING_SECRET in values else None
+    return Certificate(values.get("name", path.name.removesuffix(SECRET)), keys, signing)
 
 
 def read_public(path: Path) -> bytes:
     """Return the 32 bytes of a public key. Raises FederationError for a file without one."""
     return _key(path, _read(path), "public-key")
+
+
+def read_signing(path: Path) -> bytes | None:
+    """Return the 32 bytes of a public key for signatures; None in a file of an earlier version."""
+    values = _read(path)
+    return _key(path, values, _SIGNING_PUBLIC) if _SIGNING_PUBLIC in values else None
+
+
+def pinned(folder: Path) -> dict[str, bytes]:
+    """Return the public keys for signatures in a folder, by file name, sorted.
+
+    Raises FederationError as `admitted` does, for a file without such a key, and for two names of one key.
+    """
+    keys: dict[str, bytes] = {}
+    for name in admitted(folder):
+        path = folder / f"{name}{PUBLIC}"
+        if (key := read_signing(path)) is None:
+            raise FederationError(f"{path} has no {_SIGNING_PUBLIC}; have {name} make new keys (fedsvm keys new).")
+        if same := [known for known, other in keys.items() if other == key]:
+            raise FederationError(
+                f"{same[0]} and {name} have the same {_SIGNING_PUBLIC} in {folder}; each site needs its own."
+            )
+        keys[name] = key
+    return keys
 
 
 def admitted(folder: Path) -> dict[str, bytes]:
@@ -87,11 +134,13 @@ def admitted(folder: Path) -> dict[str, bytes]:
     return keys
 
 
-def _text(kind: str, name: str, keys: KeyPair) -> str:
-    halves = {"public-key": keys.public, "secret-key": keys.secret}
-    shown = list(halves.items())[: 1 if kind == PUBLIC else 2]
-    lines = [f'    {half} = "{z85.encode(key).decode()}"\n' for half, key in shown]
-    return f"{_BANNERS[kind]}\nmetadata\n    name = {name}\ncurve\n{''.join(lines)}"
+def _text(kind: str, name: str, curve: Mapping[str, bytes], ed25519: Mapping[str, bytes]) -> str:
+    sections = f"curve\n{_lines(curve)}ed25519\n{_lines(ed25519)}"
+    return f"{_BANNERS[kind]}\nmetadata\n    name = {name}\n{sections}"
+
+
+def _lines(keys: Mapping[str, bytes]) -> str:
+    return "".join(f'    {half} = "{z85.encode(key).decode()}"\n' for half, key in keys.items())
 
 
 def _write_new(path: Path, text: str, mode: int) -> None:

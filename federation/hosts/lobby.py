@@ -15,7 +15,7 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import listed, visible
 from fedsvm.federation.transport.auth import REFUSED
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Party
+from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, SIGNATURE_BYTES, Party
 from fedsvm.federation.transport.wire import Message
 
 MAX_NAMED = 8
@@ -207,10 +207,10 @@ class SiteRegistration:
 
     def _seat(self, site: str, ready: Ready) -> None:
         columns = _columns(ready.columns)
-        _check_key(ready.agreement_key)
+        _check_keys(ready)
         call = self._invited[site]
         known = self._endpoint.roster[site]
-        party = Party(site, call.join.address, known.public_key, ready.agreement_key)
+        party = Party(site, call.join.address, known.public_key, ready.agreement_key, ready.voucher)
         self.guests[site] = JoinedSite(party, columns)
         self._deviating.pop(site, None)
         waiting = [name for name in self._names if name not in self.guests]
@@ -419,13 +419,13 @@ class SiteRegistration:
             return
         try:
             ready = Ready.from_message(message)
-            _check_key(ready.agreement_key)
+            _check_keys(ready)
         except Malformed as error:
             self._endpoint.refused[f"malformed: {error}"] += 1
             return
         known = self.guests[site].party
         address = self._invited[site].join.address
-        self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
+        self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key, voucher=ready.voucher)
         self._coming.discard(site)
         self._started_again.add(site)
         self._send(site, Begin(self._sites, self._columns[site]))
@@ -439,7 +439,9 @@ def _columns(rows: list[list[object]]) -> tuple[HeldColumn, ...]:
     return tuple(HeldColumn(str(name), bool(categorical)) for name, categorical in rows)
 
 
-def _check_key(key: bytes | None) -> None:
-    """Raise Malformed for a key that no roster may have."""
-    if key is not None and len(key) != KEY_BYTES:
+def _check_keys(ready: Ready) -> None:
+    """Raise Malformed for a key or a voucher that no roster may have."""
+    if ready.agreement_key is not None and len(ready.agreement_key) != KEY_BYTES:
         raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
+    if ready.voucher is not None and len(ready.voucher) != SIGNATURE_BYTES:
+        raise Malformed(f"a voucher must be {SIGNATURE_BYTES} bytes")

@@ -110,13 +110,20 @@ class Ready(_Plain):
         [name, whether it is categorical] of each column, in the order of its file.
     agreement_key : bytes or None
         With which it agrees on secrets with other sites; None where no protocol needs any.
+    voucher : bytes or None
+        Its signature of its keys and the terms, for the other sites; None without a signing key.
     """
 
     kind = "ready"
-    types = {"columns": (list,), "agreement_key": (bytes, type(None))}
+    types = {
+        "columns": (list,),
+        "agreement_key": (bytes, type(None)),
+        "voucher": (bytes, type(None)),
+    }
 
     columns: list[list[Any]]
     agreement_key: bytes | None
+    voucher: bytes | None
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Received
-from fedsvm.federation.transport.keys import COORDINATOR, Party
+from fedsvm.federation.transport.keys import COORDINATOR, Party, voucher_content
+from fedsvm.federation.transport.signing import PARTY
 from fedsvm.federation.transport.wire import Message
 
 _MAX_FAILED_HANDSHAKES = 5
@@ -64,6 +65,8 @@ class SiteLocation:
         A tcp address for other sites; empty where they need not reach this one.
     advertise : str, default ""
         The address by which they do, where it is another than `listen`.
+    pins : mapping of str to bytes, optional
+        The public keys for signatures of other sites; None if the site was given none.
     """
 
     certificate: Certificate
@@ -71,6 +74,7 @@ class SiteLocation:
     coordinator_key: bytes
     listen: str = ""
     advertise: str = ""
+    pins: Mapping[str, bytes] | None = None
 
 
 @dataclass(frozen=True)
@@ -154,11 +158,11 @@ class Visit:
             self._join(endpoint, coordinator, reminders)
 
     def _join(self, endpoint: SpokeEndpoint, coordinator: Party, reminders: Reminders) -> None:
-        deadline, tell = Deadline(self.wait_s), reminders.tell
+        deadline, tell, place = Deadline(self.wait_s), reminders.tell, self.place
         reminders.activity = lambda: (
             "waits for the coordinator's terms"
             if endpoint.orders.established
-            else f"waits for the coordinator at {self.place.coordinator}, which does not answer"
+            else f"waits for the coordinator at {place.coordinator}, which does not answer"
         )
         offer = self._asked(endpoint, deadline)
         terms = _read_terms(offer)
@@ -179,7 +183,7 @@ class Visit:
             self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
-        endpoint.say(Ready(columns, public).to_message(), deadline)
+        endpoint.say(Ready(columns, public, self._voucher(offer.run, public, terms)).to_message(), deadline)
         tell(f"{self.name} is ready, and waits for the others")
         reminders.activity = lambda: "waits for the run to begin, which needs the others"
         begin = Begin.from_message(self._heard(endpoint, Begin.kind, deadline))
@@ -196,7 +200,7 @@ class Visit:
             coordinator_key=coordinator.public_key,
             program=terms.program,
             partition_path="",
-            policy=SitePolicy(tuple(begin.sites), terms, self.rules),
+            policy=SitePolicy(tuple(begin.sites), terms, self.rules, pins=place.pins),
             settings={**self.settings, "seed": terms.seed},
             needs_pairwise_keys=terms.needs_pairwise_keys,
             via_coordinator=via_coordinator,
@@ -230,6 +234,14 @@ class Visit:
             raise FederationError(f"{self.name} ended the run: {failures[-1]}")
         self._check_end(end)
         tell("the run is completed")
+
+    def _voucher(self, run: bytes, agreement_key: bytes | None, terms: Terms) -> bytes | None:
+        """Return the site's signature of its keys and the terms; None without a signing key."""
+        keys, signing = self.place.certificate.keys, self.place.certificate.signing
+        if signing is None:
+            return None
+        me = Party(self.name, "", keys.public, agreement_key)
+        return signing.sign(PARTY, voucher_content(run, me, terms.content))
 
     def _receipt(self, run: bytes, terms: Terms) -> Receipt | None:
         """Return the receipt of a run, with what was asked for. Raises FederationError if it cannot be written."""

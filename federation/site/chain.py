@@ -13,7 +13,6 @@ itself.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -67,8 +66,7 @@ class OrderChain:
     """
 
     def __init__(self, run: bytes, sites: tuple[str, ...], terms: Terms) -> None:
-        agreed = json.dumps(terms.to_fields(), sort_keys=True, default=str)
-        self._start = _digest(b"", run, list(sites), agreed)
+        self._start = _digest(b"", run, list(sites), terms.content)
         self._links: dict[int, Link] = {}
         self._head = Link(0, "", b"", self._start)
         self.last: Link | None = None

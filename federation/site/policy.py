@@ -16,7 +16,8 @@ from fedsvm.federation.site.program import StepMark
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.script import Script
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.transport.keys import COORDINATOR, Roster
+from fedsvm.federation.transport.keys import COORDINATOR, Roster, voucher_content
+from fedsvm.federation.transport.signing import PARTY, is_signed
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,15 @@ class SitePolicy:
         What the site's own operator allows.
     script : Script, optional
         That of the program on these terms, if it is known before sites are forked, which share it.
+    pins : mapping of str to bytes, optional
+        The public keys for signatures that the site was given of others; None if it was given none.
     """
 
     sites: tuple[str, ...]
     terms: Terms
     rules: SiteRules = ANYTHING
     script: Script | None = None
+    pins: Mapping[str, bytes] | None = None
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
@@ -153,6 +157,30 @@ class SitePolicy:
                 raise OrderRefused(f"the keys of {name} must stay, since it is not to be started again")
         if roster.shares_keys:
             raise OrderRefused("every party must have a key of its own, and two of it share one")
+
+    def check_pins(self, roster: Roster, run: bytes, me: str) -> None:
+        """Raise OrderRefused for a party whose keys are not signed with the key that this site was given of it."""
+        if self.pins is None:
+            if self.rules.pinned:
+                raise OrderRefused(
+                    "by this site's policy the keys of all sites must be pinned, and it was given none; start it with "
+                    "fedsvm site --sites"
+                )
+            return
+        for party in roster:
+            if party.name in (COORDINATOR, me):
+                continue  # the site has both keys from its operator, and `check_roster` compares them
+            if (pin := self.pins.get(party.name)) is None:
+                raise OrderRefused(
+                    f"{party.name} is none of the sites whose keys this one was given; if it belongs to the run, add "
+                    f"{party.name}.key to the folder of --sites"
+                )
+            content = voucher_content(run, party, self.terms.content)
+            if party.voucher is None or not is_signed(pin, party.voucher, PARTY, content):
+                raise OrderRefused(
+                    f"the keys of {party.name} are not signed with the key that this site was given of it; compare "
+                    f"{party.name}.key with that site: the coordinator may have changed its keys or the terms"
+                )
 
     def _check_sum(self, order: Order, terms: SumTerms, mark: StepMark) -> None:
         agreed, bound = self.terms, mark.bound

@@ -114,7 +114,7 @@ class Receipt:
 
     def parties(self, roster: Roster) -> None:
         """Record the keys of all parties."""
-        names, _, public, agreement = roster.to_columns()
+        names, _, public, agreement, _ = roster.to_columns()
         digest = hashlib.sha256(names.encode() + b"\0" + public + b"\0" + agreement).hexdigest()
         keys = {party.name: [_hex(party.public_key), _hex(party.agreement_key)] for party in roster}
         self._note(PARTIES, keys=keys if len(keys) <= _MAX_LISTED else {}, parties=len(keys), roster=digest)

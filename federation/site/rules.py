@@ -62,6 +62,8 @@ class SiteRules:
     colluders : int, default 0
         How many sites may work with the coordinator. Of a sum that goes on without lost sites, more than half of the
         sites and these must remain, or the coordinator could open two sums with two halves.
+    pinned : bool, default False
+        Whether the site takes part only with sites whose keys for signatures it was given, see `SitePolicy.pins`.
     """
 
     algorithms: Mapping[str, Mapping[str, Any]] | None = None
@@ -78,6 +80,7 @@ class SiteRules:
     min_cell: int = 0
     max_repeats: int | None = None
     colluders: int = 0
+    pinned: bool = False
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:

@@ -406,6 +406,7 @@ class Site:
         if self._receipt is not None:
             self._receipt.parties(update.parties)
         self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
+        self._policy.check_pins(update.parties, self._assignment.run, self._endpoint.name)
         self._endpoint.admit(update.parties)
         if self._mailbox.sealer is not None:
             hello = Message(HELLO_KIND, self._assignment.run, self._endpoint.round)

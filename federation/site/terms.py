@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -66,6 +67,11 @@ class Terms:
     def to_fields(self) -> dict[str, Any]:
         """Return plain values for a message."""
         return asdict(self)
+
+    @property
+    def content(self) -> bytes:
+        """The bytes that stand for these terms in digests and signatures."""
+        return json.dumps(self.to_fields(), sort_keys=True, default=str).encode()
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:

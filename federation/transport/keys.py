@@ -13,6 +13,7 @@ from zmq.utils import z85
 
 COORDINATOR = "coordinator"
 KEY_BYTES = 32
+SIGNATURE_BYTES = 64
 _NO_KEY = bytes(KEY_BYTES)
 _NO_KEYS = (_NO_KEY, b"")
 """The forms of a missing key in a column: zeros, or nothing."""
@@ -38,13 +39,15 @@ class Party(NamedTuple):
     """One member of a federation.
 
     Its name, where it listens, its public key for sockets (None without encryption), and the one with which sites
-    agree on secrets (None for the coordinator, and where no protocol needs any).
+    agree on secrets (None for the coordinator, and where no protocol needs any). The voucher is its own signature of
+    both keys (None for a party without a signing key), see `voucher_content`.
     """
 
     name: str
     address: str
     public_key: bytes | None
     agreement_key: bytes | None = None
+    voucher: bytes | None = None
 
 
 class Roster:
@@ -70,20 +73,24 @@ class Roster:
         self._addresses = _column(party.address for party in listed)
         self._public_keys = _keys([party.public_key for party in listed])
         self._agreement_keys = _keys([party.agreement_key for party in listed])
+        self._vouchers = _packed_vouchers([party.voucher for party in listed])
 
     @classmethod
-    def from_columns(cls, names: str, addresses: str, public_keys: bytes, agreement_keys: bytes) -> Self:
+    def from_columns(
+        cls, names: str, addresses: str, public_keys: bytes, agreement_keys: bytes, vouchers: bytes
+    ) -> Self:
         """Return a roster from the result of `to_columns`. Names must differ, and all columns must have as many
         parties."""
         roster = cls([])
         roster._names, roster._addresses = _column([names]), _column([addresses])
-        roster._public_keys, roster._agreement_keys = public_keys, agreement_keys
+        roster._public_keys, roster._agreement_keys, roster._vouchers = public_keys, agreement_keys, vouchers
         return roster
 
-    def to_columns(self) -> tuple[str, str, bytes, bytes]:
-        """Return names and addresses, one line per party, and both keys of each, concatenated. A missing key is zeros;
-        a column without any key is empty."""
-        return self.names_column, self._addresses[1:-1].decode(), self._public_keys, self._agreement_keys
+    def to_columns(self) -> tuple[str, str, bytes, bytes, bytes]:
+        """Return names and addresses, one line per party, and both keys and the voucher of each, concatenated. A
+        missing key is zeros; a column without any key is empty."""
+        addresses = self._addresses[1:-1].decode()
+        return self.names_column, addresses, self._public_keys, self._agreement_keys, self._vouchers
 
     def __iter__(self) -> Iterator[Party]:
         lines = zip(self.names, self._addresses[1:-1].decode().split("\n"), strict=True) if len(self) else ()
@@ -153,12 +160,20 @@ class Roster:
     def _party(self, place: int, name: str, address: str) -> Party:
         keys = slice(place * KEY_BYTES, (place + 1) * KEY_BYTES)
         public_key, agreement_key = self._public_keys[keys], self._agreement_keys[keys]
+        voucher = self._vouchers[place * SIGNATURE_BYTES : (place + 1) * SIGNATURE_BYTES]
         return Party(
             name,
             address,
             None if public_key in _NO_KEYS else public_key,
             None if agreement_key in _NO_KEYS else agreement_key,
+            voucher if any(voucher) else None,
         )
+
+
+def voucher_content(run: bytes, party: Party, terms: bytes) -> bytes:
+    """Return the content that a party signs to say that both keys are its own in a run on these terms."""
+    keys = b"".join(map(_packed, (party.public_key, party.agreement_key)))
+    return b"\0".join((run.hex().encode(), party.name.encode(), keys.hex().encode(), terms))
 
 
 def _column(lines: Iterable[str]) -> bytes:
@@ -179,6 +194,10 @@ def _line(column: bytes, place: int, lines: int) -> str:
 
 def _keys(keys: Sequence[bytes | None]) -> bytes:
     return b"".join(map(_packed, keys)) if any(key is not None for key in keys) else b""
+
+
+def _packed_vouchers(vouchers: Sequence[bytes | None]) -> bytes:
+    return b"".join(voucher or bytes(SIGNATURE_BYTES) for voucher in vouchers) if any(vouchers) else b""
 
 
 def _repeats(values: NDArray[Any]) -> bool:

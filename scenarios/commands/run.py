@@ -189,9 +189,12 @@ def audit(
     scenario: Annotated[
         str | None,
         typer.Argument(
-            help="Scenario file (TOML), or a name from the catalogue. Without it, audit single sums.",
+            help="Scenario file (TOML), name from the catalogue, or folder of a run. Without it, audit single sums.",
             autocompletion=complete_scenario,
         ),
+    ] = None,
+    second: Annotated[
+        Path | None, typer.Argument(metavar="[RUN_DIR]", help="Folder of a second run, to compare with the first.")
     ] = None,
     sites: Annotated[int | None, typer.Option(min=3, help="Number of sites (default for single sums: 5).")] = None,
     changes: Changes = None,
@@ -204,9 +207,13 @@ def audit(
     """Attack a whole run and show who recovers what. Without a scenario, show which coalitions open a single sum.
 
     The attackers are the coordinator alone, each site alone, the coordinator together with each site, and whoever holds
-    the model file.
+    the model file. With the folders of two runs, the attacker holds both model files.
     """
-    if scenario is not None:
+    if scenario is not None and second is not None:
+        if sites is not None or changes or unset or folder is not None:
+            raise ScenarioError(["Of two runs nothing can be changed; remove the options but --json."])
+        _audit_pair(Path(scenario), second, as_json=as_json)
+    elif scenario is not None:
         show = _show_audit_json if as_json else _show_audit
         shown = Presentation(show, context.find_root().obj, as_json)
         chosen, base = _read(scenario, changes, unset, shown, sites=sites)
@@ -217,6 +224,20 @@ def audit(
         raise ScenarioError([f"--sites: must be {MAX_AUDITED_SITES} at most, since there are 2^n coalitions."])
     else:
         _audit_sums(DEFAULT_AUDITED_SITES if sites is None else sites, folder, as_json=as_json)
+
+
+def _audit_pair(first: Path, second: Path, *, as_json: bool) -> None:
+    """Attack the model files of two runs, and show the row that they reveal."""
+    from fedsvm.scenarios import two_runs
+
+    found = two_runs.audit_pair(first, second)
+    if as_json:
+        print(json.dumps(asdict(found), indent=1))
+        return
+    out.print(f"{two_runs.ATTACK}  {found.recovered} rows recovered: {visible(found.said)}", soft_wrap=True)
+    if found.row:
+        row = ", ".join(f"{name} = {value:.6g}" for name, value in found.row.items())
+        out.print(f"row                 {visible(row)}", soft_wrap=True)
 
 
 def _show_audit_json(result: RunResult, folder: Path) -> None:

@@ -28,6 +28,7 @@ from fedsvm.scenarios.commands.options import (
     names_of,
     seconds,
 )
+from fedsvm.scenarios.commands.outputs import make_new
 from fedsvm.scenarios.commands.presentation import (
     Presentation,
     command_line,
@@ -67,6 +68,10 @@ def coordinate(
     ] = None,
     wait: Annotated[str, typer.Option(help="Maximum wait for all sites to join, such as 90s, 30m or 2h.")] = "1h",
     rejoin: Annotated[str, typer.Option(help="Maximum wait for a lost site to return (default: none).")] = "",
+    describes: Annotated[
+        bool,
+        typer.Option("--describe", help="Describe the columns of the sites and train nothing (fedsvm describe)."),
+    ] = False,
     changes: Changes = None,
     folder: RunFolder = None,
     as_json: PrintJson = False,
@@ -76,11 +81,14 @@ def coordinate(
     terminate_as_interrupted()
     shown = Presentation(show_json if as_json else show_summary, context.find_root().obj, as_json, debug)
     if resumed is not None:
-        if scenario is not None or sites is not None or changes or folder is not None:
+        if scenario is not None or sites is not None or changes or folder is not None or describes:
             raise ScenarioError(["--resume takes scenario, sites and folder from the run; remove the other options."])
         _resume(resumed, listen, key, wait, rejoin, shown)
     elif scenario is None or sites is None:
         raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
+    elif describes:
+        meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
+        _describe(scenario, changes or [], meeting, folder, as_json=as_json)
     else:
         _coordinate(scenario, changes or [], _meeting(listen, key, _admitted_in(sites), wait, rejoin), folder, shown)
 
@@ -94,10 +102,7 @@ def _coordinate(
     chosen = asking.read(scenario, changes, list(meeting.admitted))
     with coordination.listening(meeting) as endpoint:
         target = new_folder(chosen, folder)
-        say("coordinator", f"listens at {endpoint.address} for {', '.join(meeting.admitted)}; each runs:")
-        errors.print(
-            f"  {_join_line(meeting, endpoint.address, direct=chosen.protocol.routing == 'direct')}", soft_wrap=True
-        )
+        _invite(chosen, meeting, endpoint.address)
         plain = PlainView(errors, chosen.name, EtaEstimator.of(chosen))
         with interrupted_run(target):
             finished = coordination.coordinate(
@@ -112,6 +117,36 @@ def _coordinate(
                 command=command_line(),
             )
     shown.conclude(finished, target)
+
+
+def _describe(scenario: str, changes: list[str], meeting: JoinAddress, folder: Path | None, *, as_json: bool) -> None:
+    """Wait for the sites of a meeting, and show a description of their columns."""
+    from fedsvm.scenarios import description
+    from fedsvm.scenarios.commands import describe
+    from fedsvm.scenarios.hosts import asking, coordination, describing
+
+    chosen = description.describable(asking.read(scenario, changes, list(meeting.admitted)))
+    if folder is not None:
+        make_new(folder)
+    with failing(), interrupted_as("Interrupted; nothing was described."), coordination.listening(meeting) as endpoint:
+        _invite(chosen, meeting, endpoint.address)
+        found = describing.describe(
+            chosen,
+            meeting,
+            endpoint,
+            partial(say, "coordinator"),
+            min_sites_chosen=spec.says_min_sites(scenario, changes),
+            version=version("fedsvm"),
+        )
+    if folder is not None:
+        describe.write(found, chosen.name, folder)
+    describe.show(found, as_json=as_json)
+
+
+def _invite(chosen: spec.Scenario, meeting: JoinAddress, address: str) -> None:
+    """Print where the coordinator listens, and the command of every site."""
+    say("coordinator", f"listens at {address} for {', '.join(meeting.admitted)}; each runs:")
+    errors.print(f"  {_join_line(meeting, address, direct=chosen.protocol.routing == 'direct')}", soft_wrap=True)
 
 
 def _resume(folder: Path, listen: str, key: Path, wait: str, rejoin: str, shown: Presentation) -> None:
@@ -181,6 +216,9 @@ def site(
     key: Annotated[Path, typer.Option(help="Secret key of this site (NAME.key_secret).")],
     data: Annotated[str, typer.Option(help="Data file of this site. It stays on this machine.")],
     policy: Annotated[Path | None, typer.Option(help="Policy file of this site: see fedsvm policy template.")] = None,
+    sites: Annotated[
+        Path | None, typer.Option(help="Folder with the public keys of the other sites (NAME.key). Others are refused.")
+    ] = None,
     listen: Annotated[str, typer.Option(help="Address to listen on for other sites, such as tcp://0.0.0.0:7101.")] = "",
     advertise: Annotated[
         str, typer.Option(help="Address other sites use to reach this one, if different from --listen.")
@@ -223,7 +261,16 @@ def site(
         if serves and (policy is None or keep is not None):
             raise ScenarioError(["--serve: needs --policy, since nobody looks at each run, and no --keep."])
         rules = SiteRules() if policy is None else read_policy(policy)
-        place = SiteLocation(certificate, coordinator, certificates.read_public(coordinator_key), listen, advertise)
+        if rules.pinned and sites is None:
+            raise ScenarioError([f"--policy: {policy} has pinned = true; add --sites, the folder of the sites' keys."])
+        place = SiteLocation(
+            certificate,
+            coordinator,
+            certificates.read_public(coordinator_key),
+            listen,
+            advertise,
+            None if sites is None else certificates.pinned(sites),
+        )
         if check:
             print(f"{name} is ready: {checking.readiness(coordinator, data)}")
             return

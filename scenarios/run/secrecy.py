@@ -23,7 +23,8 @@ class SecrecyReport:
     single_sum : str
         How many must collude to reveal one site's input to one sum.
     whole_run : str
-        What the sums of the whole run give to the coordinator and one site, and what differential privacy covers.
+        What the sums of the whole run give to the coordinator and one site, what the model file gives to whoever holds
+        it, and what differential privacy covers.
     analyzed : bool
         Whether attacks on whole runs of this algorithm, with these settings, were tried.
     """
@@ -37,8 +38,8 @@ def secrecy(
     scenario: Scenario, memberships: Sequence[MembershipReport], privacy: PrivacyReport | None
 ) -> SecrecyReport:
     """Return the statements for a run. memberships: the sites that took part, from round to round."""
-    table = scenario.algorithm
-    whole = whole_run(table.implementation, table.settings)
+    table, data = scenario.algorithm, scenario.data
+    whole = whole_run(table.implementation, table.settings, data.statistics_privacy, scaled=data.scale == "standard")
     if privacy is not None:
         whole += f". Differential privacy covers {'; '.join(privacy.protects_against)}"
     analyzed = table.implementation.whole_run(table.settings) is not None

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, create_model
 
 from fedsvm.algorithms.contract import Algorithm
+from fedsvm.algorithms.leakage import NAMES_ROWS, limited_by_noise
 from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.algorithms.settings import Setting, settings
 from fedsvm.scenarios.schema.base import Part
@@ -35,10 +36,32 @@ class AlgorithmTable(Part):
         return self.implementation.Settings(**self.model_dump(exclude={"name"}))
 
 
-def whole_run(algorithm: Algorithm[Any, Any, Any], settings: Any) -> str:
-    """Return a clause on what the whole run of an algorithm with these settings gives away."""
+def whole_run(
+    algorithm: Algorithm[Any, Any, Any], settings: Any, statistics_privacy: float = 0.0, *, scaled: bool = False
+) -> str:
+    """Return clauses on what the whole run of an algorithm gives away, and what its model file does.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+    settings : Settings
+        Those of the algorithm.
+    statistics_privacy : float, default 0.0
+        mu of noisy statistics; 0 of exact ones.
+    scaled : bool, default False
+        True if the model file has means and deviations of the training rows.
+    """
     found = algorithm.whole_run(settings)
-    return NOT_ANALYZED if found is None else str(found)
+    by_sums = algorithm.scaling == "secure-sums"
+    is_noisy = by_sums and statistics_privacy > 0 and not getattr(settings, "has_exact_landmarks", False)
+    if is_noisy and found is not None:
+        found = found.with_noisy_landmarks()
+    clauses = [NOT_ANALYZED if found is None else str(found)]
+    if is_noisy:
+        clauses.append(limited_by_noise(statistics_privacy))
+    elif by_sums and scaled and not statistics_privacy and (found is None or not found.rows_named):
+        clauses.append(NAMES_ROWS)
+    return "; ".join(clauses)
 
 
 @functools.cache

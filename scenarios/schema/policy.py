@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from fedsvm.algorithms.description import NAME as DESCRIBE
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT, settings
 from fedsvm.federation.site.rules import MIN_SITES, SiteRules
@@ -42,7 +43,8 @@ class PolicyFile(Part):
     """The rules of a site's operator. A missing key restricts nothing."""
 
     algorithms: dict[str, dict[str, Rule]] | None = None
-    """The algorithms that the site trains, each with the allowed values of its settings. Others are refused."""
+    """The algorithms that the site trains, each with the allowed values of its settings. Others are refused. The name
+    describe allows `fedsvm describe`."""
     sums: dict[str, dict[str, Rule | int]] | None = None
     """The secure sums that the site joins, each with its allowed options and `min_sites`. Others are refused."""
     gathers: list[str] | None = None
@@ -70,11 +72,16 @@ class PolicyFile(Part):
     whose sums others repeat."""
     colluders: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     """The number of sites that may work with the coordinator. A masked sum must then need more sites to go on."""
+    pinned: bool = False
+    """true: take part only with sites whose public keys the site was given (`fedsvm site --sites`)."""
 
     @field_validator("algorithms")
     @classmethod
     def _check_algorithms(cls, listed: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
         for name, rules in (listed or {}).items():
+            if name == DESCRIBE:
+                _require_known(name, rules, [])
+                continue
             if name not in ALGORITHMS:
                 raise ValueError(f"there is no algorithm {name!r}.{nearest(name, ALGORITHMS)}")
             _require_known(name, rules, [setting.name for setting in settings(ALGORITHMS[name].Settings)])
@@ -111,6 +118,13 @@ class PolicySpec(PolicyFile):
 
     site: SiteRef
     """The site, by number or name."""
+
+    @field_validator("pinned")
+    @classmethod
+    def _check_pinned(cls, pinned: bool) -> bool:
+        if pinned:
+            raise ValueError("a simulation makes its keys itself; pinned belongs in the policy file of a real site")
+        return pinned
 
 
 def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:
@@ -162,10 +176,15 @@ release = true
 # max_mu = 1.0
 # answers = "{name}.answers"
 # min_cell = 5
+# pinned: the site takes part only with sites whose public keys it was given (fedsvm site --sites).
+# pinned = true
 
 # Only algorithms with a table are allowed. A setting has a list of allowed values, or a range: {{ min = 1, max = 9 }}.
 [algorithms.{algorithm}]
 {settings}
+# fedsvm describe: counts, means and quantiles of columns over all sites.
+# [algorithms.describe]
+
 # Only secure sums with a table are allowed. The site refuses to join a sum over fewer than min_sites sites.
 {sums}
 """
