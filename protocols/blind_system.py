@@ -447,7 +447,7 @@ def solve_blind_system(channel: Channel, total: SecureSum, system: BlindSystem) 
         raise FederationError("The blind system is singular; raise its regularization.") from None
     channel.send(committee.second, solution)
     found = [channel.receive(site, (d, system.problems), np.float64) for site in members]
-    if not np.array_equal(*found):
+    if not np.array_equal(found[0], found[1]):
         raise FederationError(f"{' and '.join(members)} opened different solutions of a blind system; run again.")
     return found[0].T
 

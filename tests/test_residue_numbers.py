@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.channel.memory import InMemoryNetwork
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.protocols.arithmetic.residue_numbers import (
     MAX_SUMMANDS,
     ResidueNumbers,
@@ -90,14 +90,14 @@ def test_a_seed_gives_both_who_have_it_the_same_uniform_residues() -> None:
         assert 0 <= drawn.min() < drawn.max() < prime
 
 
-def test_words_beyond_the_last_multiple_of_a_prime_are_drawn_again() -> None:
-    class Beyond:
-        def expand(self, secrets: list[bytes], shape: tuple[int, ...], part: int = 0) -> np.ndarray:
-            return np.full((1, *shape), 5 if part else 2**64 - 1, dtype=np.uint64)
+def test_words_beyond_the_last_multiple_of_a_prime_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def expand(channel: MemoryChannel, secrets: list[bytes], shape: tuple[int, ...], part: int = 0) -> Residues:
+        return np.full((1, *shape), 5 if part else 2**64 - 1, dtype=np.uint64)
 
-    np.testing.assert_array_equal(
-        NUMBERS.uniform(Beyond(), np.zeros(4, dtype=np.uint64), (1, 2)), np.full((6, 1, 2), 5)
-    )  # type: ignore[arg-type]
+    monkeypatch.setattr(MemoryChannel, "expand", expand)
+    seed, network = np.zeros(4, dtype=np.uint64), InMemoryNetwork(("site-1",))
+    found = network.run({"site-1": lambda channel: NUMBERS.uniform(channel, seed, (1, 2))})
+    np.testing.assert_array_equal(found["site-1"], np.full((len(NUMBERS.primes), 1, 2), 5))
 
 
 def test_triangles_and_transposes() -> None:
