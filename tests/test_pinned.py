@@ -16,6 +16,7 @@ from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster, voucher_content
 from fedsvm.federation.transport.signing import ORDER, PARTY, RECEIPT, SigningKey, is_signed
+from fedsvm.scenarios.oversight import receipts
 from fedsvm.scenarios.schema.policy import PolicySpec
 from tests.commands import fedsvm
 from tests.hosts import NAMES, hosts
@@ -158,3 +159,14 @@ def test_real_sites_refuse_a_coordinator_that_swaps_a_key_and_run_with_an_honest
         honest = there.coordinator("--set", "protocol.sum=masked", "--out", "honest")
         sites = {name: there.site(name, honest, *careful) for name in NAMES}
         assert [each.ends() for each in (honest, *sites.values())] == [0] * 4, [each.said for each in sites.values()]
+        keys = {
+            **certificates.pinned(tmp_path / "sites"),
+            COORDINATOR: certificates.read_signing(tmp_path / "coordinator.key"),
+        }
+        run = receipts.chosen(tmp_path, None, {name: key for name, key in keys.items() if key})
+        last = {record.site: record for record in run if record.outcome == "completed"}
+        assert sorted(last) == sorted(NAMES)
+        for record in last.values():
+            assert record.is_whole, record.problems
+            assert record.signed.keys() == record.links.keys()
+        assert not receipts.compare(last["east"], last["south"]).differences
