@@ -26,16 +26,15 @@ TERMS = Terms("pan-svm", {}, "masked", {}, 3)
 KEYS = {name: SigningKey(bytes([number]) * 32) for number, name in enumerate(NAMES, start=1)}
 PINS = {name: key.public for name, key in KEYS.items()}
 LIAR = """\
-import sys
-from fedsvm.federation import admission
+import functools, sys
 from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.hosts import gathering
 
-honest = admission.RosterUpdate
+def lying(party, roster):  # to be between north and east, which is told the coordinator's key for that of north
+    between = roster["north"]._replace(agreement_key=KeyAgreement(b"").public)
+    return roster.replaced(between) if party == "east" else roster
 
-def lying(roster):  # the keys of north are the coordinator's own, to be between it and the others
-    return honest(roster.replaced(roster["north"]._replace(agreement_key=KeyAgreement(b"").public)))
-
-admission.RosterUpdate = lying
+gathering.SiteLinks = functools.partial(gathering.SiteLinks, views=lying)
 del sys.argv[:3]
 from fedsvm.__main__ import main
 main()

@@ -237,7 +237,7 @@ def test_a_signed_order_of_another_run_is_refused(tmp_path: Path) -> None:
     old: dict[str, Order] = {}
     for run in ("first", "second"):
         (tmp_path / run).mkdir()
-    with drill(3, receipts=tmp_path / "first") as federation, telling(lambda site, order: old.setdefault(site, order)):
+    with drill(3, receipts=tmp_path / "first") as federation, telling(old.setdefault):
         total(federation)
     with (
         drill(3, receipts=tmp_path / "second") as federation,
