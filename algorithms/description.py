@@ -19,7 +19,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsvm.algorithms.data import encoding, statistics
+from fedsvm.algorithms.data import bins, encoding, statistics
+from fedsvm.algorithms.data.bins import Window, bin_window
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import MIN_KNOWN, ColumnSums, HorizontalSite
@@ -45,15 +46,6 @@ _SHARE_CELLS = 0.35
 
 _SHARE_GAPS = 0.05
 """And for the missing values of categorical columns."""
-
-_FAR = 3.0
-"""Widths of the middle half of a column; bins farther away from it are far from the rest."""
-
-_SURE = 6.0
-"""Deviations of noise above which a bin is full."""
-
-_COVERED = 0.8
-"""The least share of known values in full bins; with less the window is hidden by noise."""
 
 _MAX_QUANTILE_NOISE = 0.1
 """The largest noise of a cumulated share of which a quantile is told."""
@@ -178,6 +170,13 @@ class Description:
 class DescriptionSums(StatisticsSums):
     """This site's part of a description."""
 
+    @step(bound=math.inf)
+    def bin_counts(self) -> FloatArray:
+        """Return (1 + c BINS,): numbers of rows, and of values in each bin of the columns without a range."""
+        columns = self._plan.unranged(self._names)
+        block = _bins_block(columns, self._budget)
+        return self._answer("bin_counts", [block], lambda place: [bins.binned(self._numeric[place][:, columns])])
+
     @step(
         bound=math.inf,
         told={
@@ -269,7 +268,7 @@ class DescriptionSite(HorizontalSite):
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the script: categories, bins of columns without a range, and the description."""
-        return seq(stage(repeat("category_tables"), "encode", maybe("scale_counts"), "description"))
+        return seq(stage(repeat("category_tables"), "encode", maybe("bin_counts"), "description"))
 
 
 def description_blocks(
@@ -297,6 +296,11 @@ def description_blocks(
     return (*common, *(block for block in own if block.size))
 
 
+def _bins_block(columns: Sequence[Any], budget: statistics.Budget) -> NoisyBlock:
+    """Return the block of bins, which are counted once, with what two searches of scales may spend."""
+    return bins.bins_block(len(columns), math.hypot(budget.scale, budget.again))
+
+
 def _cells(moved: FloatArray, known: np.ndarray) -> FloatArray:
     """Return (n, q, CELLS + 2): 1 in the cell of each known value, whose window is put to [-1, 1]."""
     with np.errstate(invalid="ignore"):
@@ -309,14 +313,6 @@ def _cells(moved: FloatArray, known: np.ndarray) -> FloatArray:
 
 
 # The coordinator.
-
-
-@dataclass(frozen=True)
-class _Window:
-    """The part of a column that is not far from the rest, and what is. ends is None if noise hides it."""
-
-    ends: tuple[float, float] | None
-    far: tuple[float, float, float] | None
 
 
 def describe(
@@ -347,7 +343,7 @@ def _described(
     holders = _agreed_categories(federation, schema, seed)
     names, values = list(schema.numeric), [len(each) for each in holders.values()]
     windows = _windows(federation, plan, names)
-    hidden = (-(2.0**statistics.LAST_EXPONENT), 2.0**statistics.LAST_EXPONENT)
+    hidden = (-(2.0**bins.LAST_EXPONENT), 2.0**bins.LAST_EXPONENT)
     unranged = plan.unranged(names)
     chosen = np.array([windows[name].ends or hidden for name in names]).reshape(-1, 2).T
     ends = plan.ends(names, chosen[:, unranged])
@@ -389,44 +385,24 @@ def _agreed_categories(federation: Federation, schema: Schema, seed: int) -> dic
     return found
 
 
-def _windows(federation: Federation, plan: StatisticsPlan, names: Sequence[str]) -> dict[str, _Window]:
+def _windows(federation: Federation, plan: StatisticsPlan, names: Sequence[str]) -> dict[str, Window]:
     """Return the window of each column: the agreed range, or that of the bins that are full."""
     unranged = [names[number] for number in plan.unranged(names)]
-    found = {name: _Window((plan.ranges[name][0], plan.ranges[name][1]), None) for name in names if name in plan.ranges}
+    found = {name: Window((plan.ranges[name][0], plan.ranges[name][1]), None) for name in names if name in plan.ranges}
     if unranged:
-        block = statistics.scale_block(len(unranged), plan.budget(names).scale)
-        counts = federation.sum("scale_counts", shape=(block.size,), bound=math.inf)
+        block = _bins_block(unranged, plan.budget(names))
+        counts = federation.sum("bin_counts", shape=(block.size,), bound=math.inf)
         sigma = block.sigma * math.sqrt(len(federation.sites)) if plan.mu else 0.0
-        tables = counts[1:].reshape(len(unranged), statistics.BINS)
-        found |= {name: _window(table, sigma) for name, table in zip(unranged, tables, strict=True)}
+        tables = counts[1:].reshape(len(unranged), bins.BINS)
+        found |= {name: bin_window(table, sigma) for name, table in zip(unranged, tables, strict=True)}
     return found
-
-
-def _window(table: FloatArray, sigma: float) -> _Window:
-    """Return the window of a column, from the counts (BINS,) of its values, with noise of deviation sigma."""
-    full = table > _SURE * sigma
-    counts = np.where(full, table, 0.0)
-    if not full.any() or counts.sum() < _COVERED * (table.sum() - _SURE * sigma):
-        return _Window(None, None)
-    lower, upper = statistics.bin_ends()
-    shares = np.cumsum(counts) / counts.sum()
-    first, last = lower[np.argmax(shares >= 0.25)], upper[np.argmax(shares >= 0.75)]
-    reach = _FAR * (last - first)
-    near = full & ((lower <= last + reach) & (upper >= first - reach) if reach else True)
-    low, high = float(lower[near.argmax()]), float(upper[len(near) - 1 - near[::-1].argmax()])
-    away = full & ~near
-    far = None
-    if away.any():
-        ends = float(lower[away.argmax()]), float(upper[len(away) - 1 - away[::-1].argmax()])
-        far = float(counts[away].sum() / counts.sum()), *ends
-    return _Window((low, high if high > low else low + 1.0), far)
 
 
 def _numeric(
     name: str,
     number: int,
     ends: FloatArray,
-    window: _Window,
+    window: Window,
     totals: Mapping[str, FloatArray],
     noise: Mapping[str, float],
     rows: float,
@@ -450,7 +426,7 @@ def _numeric(
         _quantiles(cells, ends, noise["cells"]),
         float(ends[0]),
         float(ends[1]),
-        outside / known if outside > _SURE / 2 * noise["cells"] else 0.0,
+        outside / known if outside > bins.SURE / 2 * noise["cells"] else 0.0,
         window.far,
         constant,
     )

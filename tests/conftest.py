@@ -37,6 +37,7 @@ OPTIONS: dict[str, dict[str, float]] = {
     "k-secure": {"segments": 3},
     "changing-neighbours": {"rings": 2},
     "masked": {"threshold": 0.6},
+    "additive-shares": {"helpers": 2},
 }
 ROWS = np.arange(12.0).reshape(4, 3)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -126,7 +127,7 @@ def _site(mu: float, min_cell: int = 0, **reading: Any) -> DescriptionSite:
 
 def test_an_exact_site_puts_no_small_count_into_a_sum() -> None:
     site = _site(0.0, min_cell=3)
-    counts = site.statistics.scale_counts()
+    counts = site.statistics.bin_counts()
     assert counts[0] == 6
     assert set(counts[1:]) <= {0.0, 3.0, 4.0}
     found = site.statistics.description(np.array([[0.0], [8.0]]))
@@ -142,8 +143,8 @@ def test_an_exact_site_puts_no_small_count_into_a_sum() -> None:
 def test_the_two_releases_together_spend_mu() -> None:
     for ranges in ({}, {"x": [0.0, 1.0]}):
         plan = StatisticsPlan(0.5, ranges, filled=True)
-        second = composed(description_blocks(["x"], [2], 2, plan))
-        assert np.hypot(plan.budget(["x"]).scale, second) == pytest.approx(0.5)
+        budget, second = plan.budget(["x"]), composed(description_blocks(["x"], [2], 2, plan))
+        assert math.hypot(budget.scale, budget.again, second) == pytest.approx(0.5)
 
 
 def test_windows_other_than_agreed_ranges_are_refused() -> None:
@@ -153,7 +154,7 @@ def test_windows_other_than_agreed_ranges_are_refused() -> None:
 
 def test_a_description_orders_no_step_of_training() -> None:
     script = DescriptionSite.script(_site(0.0).terms)
-    assert script.steps == {"category_tables", "encode", "scale_counts", "description"}
+    assert script.steps == {"category_tables", "encode", "bin_counts", "description"}
 
 
 def test_vertical_and_private_scenarios_are_refused_with_what_to_do() -> None:

@@ -32,7 +32,7 @@ from fedsvm.protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WOR
 from fedsvm.protocols.sums.ring import ring_reveal
 from tests.conftest import ROWS, drill, long_but_for, sum_protocol
 
-SUMS = ["plain", "ring", "k-secure", "changing-neighbours", "masked"]
+SUMS = ["plain", "ring", "k-secure", "changing-neighbours", "masked", "additive-shares"]
 
 
 def fault(kind: str, round_number: int, message: int = 0, for_s: float | None = None) -> list[dict[str, Any]]:

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedsvm.algorithms.data import statistics
+from fedsvm.algorithms.data import scale_search, statistics
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan, StatisticsSums, take_statistics
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
@@ -72,6 +73,7 @@ def test_rows_are_added_up_exactly_on_the_lattice() -> None:
 def test_all_rounds_together_promise_mu(searched: bool, products: bool, explained: bool) -> None:
     budget = Budget.of(0.5, searched=searched, products=products, explained=explained)
     assert math.hypot(*vars(budget).values()) == pytest.approx(0.5, rel=1e-12)
+    assert (budget.again > 0) == searched
     assert (budget.scale > 0, budget.products > 0, budget.explained > 0) == (searched, products, explained)
     blocks = statistics.statistics_blocks(4, [3, 2], 2, budget.statistics, filled=True)
     assert composed(blocks) == pytest.approx(budget.statistics, rel=1e-12)
@@ -177,21 +179,80 @@ def test_a_site_refuses_windows_that_the_terms_do_not_allow(ends: list[list[floa
         site.statistics.noisy_products(np.zeros(2), np.zeros(2))
 
 
-def test_windows_are_the_full_bins_and_hidden_ones_need_a_range() -> None:
-    numbers = {"positive": [3.0, 7.0, 100.0], "both": [-5.0, 0.0, 0.3], "zero": [0.0] * 3}
-    tables = [np.bincount(statistics.bins_of(np.array(each)), minlength=statistics.BINS) for each in numbers.values()]
-    counts = np.concatenate([[3.0], *tables]) * 1000.0
-    ends = statistics.windows(counts, 10.0, list(numbers))
-    np.testing.assert_array_equal(ends, [[2.0, -8.0, 0.0], [128.0, 0.5, 1.0]])
-    with pytest.raises(FederationError, match=r"do not tell the scale of 'positive', 'both': data.ranges must"):
-        statistics.windows(counts, 400.0, list(numbers))
+NUMBERS = {
+    "positive": np.exp(np.linspace(1.0, 3.0, 999)),
+    "both": np.linspace(-3.0, 5.0, 999),
+    "negative": np.linspace(-700.0, -600.0, 999),
+    "binary": np.tile([0.0, 1.0, 1.0], 333),
+    "zero": np.zeros(999),
+    "gaps": np.where(np.arange(999) % 2, np.nan, 40.0),
+    "zeros and sizes": np.concatenate([np.zeros(500), np.linspace(20.0, 600.0, 499)]),
+}
 
 
-def test_numbers_of_every_size_have_a_bin() -> None:
-    numbers = np.array([0.0, 1e-300, -1e-300, 1e300, -1e300, 1.0, 1.0 + 1e-9, math.inf])
-    found = statistics.bins_of(numbers)
-    assert found.min() >= 0 and found.max() < statistics.BINS
-    assert len(set(found.tolist())) == len(numbers) - 1
+def evidence_of(columns: Sequence[FloatArray], noise: FloatArray | float, sigma: float) -> ScaleEvidence:
+    """Return the evidence of columns with given noise."""
+    counts = scale_search.scale_counts(np.column_stack(columns)) * scale_search.scale_weights(len(columns))
+    return ScaleEvidence.of(counts + noise * sigma, sigma, len(columns))
+
+
+@pytest.mark.parametrize("sigma", [0.1, 30.0])
+def test_the_search_finds_where_the_values_of_a_column_are(sigma: float) -> None:
+    noise = np.random.default_rng(4).normal(size=1 + len(NUMBERS) * scale_search.ENTRIES)
+    evidence = evidence_of(list(NUMBERS.values()), noise, sigma)
+    for place, (name, values) in enumerate(NUMBERS.items()):
+        found = find_window(place, evidence)
+        known = values[~np.isnan(values)]
+        inside = np.mean((known >= found.low) & (known <= found.high))
+        assert found.sure and inside > 0.7, name
+        size = np.abs(known).max() or 1.0
+        assert max(abs(found.low), found.high) <= 3 * size, name
+        if not (name == "both" or (known == 0).any()):
+            assert found.low * found.high >= 0, name
+
+
+def test_much_data_moves_the_ends_of_a_window_past_the_tails() -> None:
+    values = np.concatenate([np.full(9900, 10.0), np.full(100, 900.0), np.full(100, -5.0)])
+    found = find_window(0, evidence_of([values], 0.0, 1.0))
+    assert found.high >= 900 and found.low <= -5
+
+
+def test_a_scale_that_noise_hides_is_asked_for_again_and_then_required() -> None:
+    noise = np.random.default_rng(4).normal(size=1 + scale_search.ENTRIES)
+    hidden = evidence_of([NUMBERS["positive"]], noise, 400.0)
+    windows = [find_window(0, hidden)]
+    assert not windows[0].sure
+    with pytest.raises(FederationError, match=r"do not tell the scale of 'age': data.ranges must"):
+        scale_search.found_ends(windows, hidden.rows, ["age"])
+    again = find_window(0, hidden, evidence_of([NUMBERS["both"], NUMBERS["positive"]], 0.0, 10.0), 1)
+    assert again.sure and again.low < 5 < again.high
+
+
+def test_counts_of_a_row_are_as_long_as_the_block_promises() -> None:
+    rows = np.array([[0.0, 1e-300, -1e300], [3.0, -0.2, np.nan], [np.inf, -np.inf, 1.0]])
+    block, weights = scale_search.scale_block(3, 0.5), scale_search.scale_weights(3)
+    lengths = [np.linalg.norm(scale_search.scale_counts(row[None, :]) * weights) for row in rows]
+    assert max(lengths) <= block.length + 1e-12 and len(weights) == block.size
+    assert lengths[0] == pytest.approx(block.length)
+    counts, key = scale_search.scale_counts(rows), b"k" * 32
+    noisy, noise = (block.noised_counts(each, weights, KeyedRandom(key)) for each in (counts, 0 * counts))
+    np.testing.assert_allclose(noisy - noise, counts * weights, atol=3 * block.lattice)
+
+
+def test_numbers_of_every_size_have_a_place() -> None:
+    numbers = np.array([1e-300, 0.7, 1.0, 1.0 + 1e-9, 1e300, math.inf])
+    found = scale_search.size_parts(numbers)
+    assert found[0] == 0 and found[-1] == scale_search.SIZES - 1
+    assert found[2] + 1 == found[3] and found[1] < found[2]
+    np.testing.assert_array_equal(scale_search.size_parts(-numbers), found)
+
+
+def test_only_columns_without_a_range_are_counted_again() -> None:
+    site = site_of(*rows_of(30), drawn, statistics_privacy=0.5, ranges={"age": [0.0, 120.0]})
+    assert len(site.statistics.more_scale_counts([1])) == 1 + scale_search.ENTRIES
+    for columns in ([], [0], [0, 1], [1, 1], [2]):
+        with pytest.raises(OrderRefused, match="columns must be numbers of columns without"):
+            site.statistics.more_scale_counts(columns)
 
 
 # Runs.

@@ -30,6 +30,7 @@ from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.secret_order import secret_order
 from fedsvm.protocols.sums import masked as masked_sum
 from fedsvm.protocols.sums import registry
+from fedsvm.protocols.sums.additive_shares import additive_shares
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
 from fedsvm.protocols.sums.contract import Cost, SecureSum
 from fedsvm.protocols.sums.k_secure import distances, k_secure, partners
@@ -58,6 +59,7 @@ PROTOCOLS = [
     pytest.param(changing_neighbours(1), marks=pytest.mark.long),
     changing_neighbours(2),
     masked(0.6),
+    additive_shares(2),
 ]
 ALL = pytest.mark.parametrize(
     "protocol", PROTOCOLS, ids=lambda protocol: "-".join(map(str, (protocol.name, *protocol.options.values())))

@@ -5,9 +5,9 @@ sums, sums of squares and of products, and frequencies of categories by secure s
 `data.statistics_privacy` as one mu-Gaussian differentially private release (see `privacy.noisy_sums`). All that is
 computed from them is as safe.
 
-A numeric column is clipped to a window, whose two ends are public: `data.ranges`, or else the first release counts
-values in bins between powers of two. Where noise hides which bins are full, ranges are required. Means and squares are
-of windows put to [-1, 1]; products are of columns on their noisy standard scale.
+A numeric column is clipped to a window, whose two ends are public: `data.ranges`, or else those that `scale_search`
+finds in a first release. Where noise hides them, ranges are required. Means and squares are of windows put to [-1, 1];
+products are of columns on their noisy standard scale.
 
 There is one set of statistics for all folds, over all rows of the sites, before folds are dealt.
 """
@@ -23,28 +23,14 @@ import numpy as np
 
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock
-from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import FederationError
+from fedsvm.federation.arrays import FloatArray
 
-FIRST_EXPONENT, LAST_EXPONENT = -13, 26
-"""Of two: sizes of numbers between which bins lie; smaller and larger ones are in the outermost bins."""
-
-_SIZES = LAST_EXPONENT - FIRST_EXPONENT + 1
-BINS = 2 * _SIZES + 1
-"""Bins of a column: negative numbers by size, zero, positive numbers by size."""
-
-_SHARE_EXPLAINED, _SHARE_SCALE, _SHARE_PRODUCTS = 0.1, 0.25, 0.5
-"""Of squared mu: for explained shares; of what remains, for the first release; and of what remains then, for products.
-"""
+_SHARE_EXPLAINED, _SHARE_SCALE, _SHARE_AGAIN, _SHARE_PRODUCTS = 0.1, 0.24, 0.16, 0.5
+"""Of squared mu: for explained shares; of what remains, for the search of scales, and for a second one of columns that
+the first does not find; and of what remains then, for products."""
 
 _SHARES = {"classes": 1.0, "known": 1.0, "sums": 2.0, "squares": 3.0, "categories": 3.0}
 """Of squared mu that remains, in proportion, for each block of the statistics."""
-
-_SURE = 6.0
-"""Deviations of noise above which a bin is full: below one false bin in a hundred thousand runs of 30 columns."""
-
-_COVERED = 0.8
-"""The least share of rows in full bins."""
 
 MAX_PRODUCT_COLUMNS = 256
 """With more numeric columns no products are summed."""
@@ -155,10 +141,12 @@ class Budget:
 
     Attributes
     ----------
-    scale, statistics, products, explained : float
+    scale, again, statistics, products, explained : float
+        again: of the second search, for the columns that the first does not find.
     """
 
     scale: float
+    again: float
     statistics: float
     products: float
     explained: float
@@ -179,15 +167,10 @@ class Budget:
             True if explained shares of landmarks are summed.
         """
         last = _SHARE_EXPLAINED if explained else 0.0
-        first = (1 - last) * _SHARE_SCALE if searched else 0.0
-        second = (1 - last - first) * _SHARE_PRODUCTS if products else 0.0
-        shares = first, 1 - last - first - second, second, last
+        first, again = ((1 - last) * share * searched for share in (_SHARE_SCALE, _SHARE_AGAIN))
+        second = (1 - last - first - again) * _SHARE_PRODUCTS if products else 0.0
+        shares = first, again, 1 - last - first - again - second, second, last
         return cls(*(mu * math.sqrt(share) for share in shares))
-
-
-def scale_block(columns: int, mu: float) -> NoisyBlock:
-    """Return the block of the first release: one bin of each column and the row itself."""
-    return NoisyBlock("scale", 1 + columns * BINS, math.sqrt(1 + columns), mu)
 
 
 def statistics_blocks(
@@ -238,55 +221,6 @@ def longest_row(columns: int) -> float:
 
 
 # What is found.
-
-
-def bins_of(numbers: FloatArray) -> IntArray:
-    """Return the bin of each number: by its sign, and the power of two that is just not below its size."""
-    size = np.where(numbers == 0, 1.0, np.abs(numbers))
-    exponent = np.clip(np.ceil(np.log2(size)), FIRST_EXPONENT, LAST_EXPONENT).astype(np.int64) - FIRST_EXPONENT
-    return np.asarray(
-        np.where(numbers == 0, _SIZES, np.where(numbers > 0, _SIZES + 1 + exponent, _SIZES - 1 - exponent))
-    )
-
-
-def bin_ends() -> tuple[FloatArray, FloatArray]:
-    """Return (BINS,) the lower and the upper ends of the bins."""
-    sizes = 2.0 ** np.arange(FIRST_EXPONENT, LAST_EXPONENT + 1)
-    inner = np.concatenate([[0.0], sizes[:-1]])
-    return np.concatenate([-sizes[::-1], [0.0], inner]), np.concatenate([-inner[::-1], [0.0], sizes])
-
-
-def windows(counts: FloatArray, sigma: float, names: Sequence[str]) -> FloatArray:
-    """Return (2, c): the ends of the bins that hold the values of each column.
-
-    Parameters
-    ----------
-    counts : (1 + c BINS,) FloatArray
-        Noisy number of rows, and of values of c columns in each bin.
-    sigma : float
-        Standard deviation of the noise.
-    names : sequence of str
-        The c columns.
-
-    Raises
-    ------
-    FederationError
-        Noise hides the bins of some columns.
-    """
-    rows, tables = max(counts[0], 1.0), counts[1:].reshape(len(names), BINS)
-    full = tables > _SURE * sigma
-    covered = np.where(full, tables, 0.0).sum(axis=1) / rows
-    if (hidden := covered < _COVERED).any():
-        unknown = ", ".join(repr(name) for name, is_hidden in zip(names, hidden, strict=True) if is_hidden)
-        raise FederationError(
-            f"The noisy counts of about {rows:.0f} rows do not tell the scale of {unknown}: data.ranges must have the "
-            "lowest and the highest value of each, such as age = [0, 120]; or set data.statistics_privacy = 0 for "
-            "exact statistics."
-        )
-    lower, upper = bin_ends()
-    ends = np.array([(lower[each.argmax()], upper[BINS - 1 - each[::-1].argmax()]) for each in full]).T
-    ends[1, ends[0] == ends[1]] = 1.0  # of a column of zeros
-    return ends
 
 
 def statistics_of(

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Protocol
 
 import numpy as np
 
-from fedsvm.algorithms.data import statistics
+from fedsvm.algorithms.data import scale_search, statistics
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.encoding import Vocabulary
+from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window, found_ends
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
 from fedsvm.federation.arrays import FloatArray
@@ -29,7 +31,7 @@ from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.script import Script, maybe, seq
 from fedsvm.federation.site.terms import Terms
 
-_VERSION = 1
+_VERSION = 2
 """Of what rows contribute: raised when the same question gets another answer."""
 
 CHUNK = 4096
@@ -91,7 +93,7 @@ class StatisticsPlan:
 def statistics_script(terms: Terms) -> Script:
     """Return the script of the rounds of noisy statistics, of a run that takes them."""
     products = [maybe("noisy_products")] if wants_products(terms.settings) else []
-    return seq(maybe("scale_counts"), "noisy_statistics", *products)
+    return seq(maybe("scale_counts", maybe("more_scale_counts")), "noisy_statistics", *products)
 
 
 class Holder(Protocol):
@@ -114,17 +116,36 @@ class StatisticsSums(SitePart):
 
     @step(bound=math.inf)
     def scale_counts(self) -> FloatArray:
-        """Return (1 + c BINS,): noisy numbers of rows, and of values in each bin of the columns without a range."""
-        columns = self._plan.unranged(self._names)
-        block = statistics.scale_block(len(columns), self._budget.scale)
+        """Return (1 + c ENTRIES,): noisy counts of rows, and of the sizes of columns without a range."""
+        return self._counts("scale_counts", self._plan.unranged(self._names), self._budget.scale)
 
-        def counts(rows: FloatArray) -> FloatArray:
-            table = np.zeros((len(rows), len(columns), statistics.BINS))
-            at, column = np.nonzero(~np.isnan(rows[:, columns]))
-            table[at, column, statistics.bins_of(rows[:, columns][at, column])] = 1.0
-            return np.hstack([np.ones((len(rows), 1)), table.reshape(len(rows), -1)])
+    @step(
+        bound=math.inf,
+        told={"columns": free("columns without a range", "noisy counts of their sizes, with the same noise")},
+    )
+    def more_scale_counts(self, columns: list[int]) -> FloatArray:
+        """Return (1 + c ENTRIES,): noisy counts of rows, and of the sizes of some columns again.
 
-        return self._answer("scale_counts", [block], lambda place: [counts(self._numeric[place])])
+        Raises OrderRefused for a column that has a range.
+
+        Parameters
+        ----------
+        columns : list of int
+            Their numbers, ascending.
+        """
+        if not columns or columns != sorted(set(columns) & set(self._plan.unranged(self._names))):
+            raise OrderRefused("columns must be numbers of columns without an agreed range, in ascending order")
+        return self._counts("more_scale_counts", columns, self._budget.again)
+
+    def _counts(self, name: str, columns: list[int], mu: float) -> FloatArray:
+        """Return noisy counts of these columns."""
+        block = scale_search.scale_block(len(columns), mu)
+
+        def draw(source: Random) -> FloatArray:
+            counts = scale_search.scale_counts(self._numeric[:, columns])
+            return block.noised_counts(counts, scale_search.scale_weights(len(columns)), source)
+
+        return self._released(name, [block], draw, columns)
 
     @step(
         bound=math.inf,
@@ -196,7 +217,24 @@ class StatisticsSums(SitePart):
         *asked: Any,
     ) -> FloatArray:
         """Return the sums of contributions with noise, or the kept answer to the same question."""
-        site, places = self._site, [slice(at, at + CHUNK) for at in range(0, len(self._numeric), CHUNK)]
+        places = [slice(at, at + CHUNK) for at in range(0, len(self._numeric), CHUNK)]
+
+        def draw(source: Random) -> FloatArray:
+            return np.concatenate(
+                [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
+            )
+
+        return self._released(name, blocks, draw, *asked)
+
+    def _released(
+        self,
+        name: str,
+        blocks: Sequence[NoisyBlock],
+        draw: Callable[[Random], FloatArray],
+        *asked: Any,
+    ) -> FloatArray:
+        """Return what is drawn with noise, or the kept answer to the same question."""
+        site = self._site
         question = {
             "version": _VERSION,
             "step": name,
@@ -206,13 +244,7 @@ class StatisticsSums(SitePart):
             "terms": site.terms.to_fields(),
         }
         source = drawn_generator(site.channel)  # drawn each time: a step that is carried out again draws as often
-
-        def draw() -> FloatArray:
-            return np.concatenate(
-                [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
-            )
-
-        return site.answers.answer(question, site.partition, composed(blocks), draw)
+        return site.answers.answer(question, site.partition, composed(blocks), lambda: draw(source))
 
     def _check_ends(self, ends: FloatArray) -> None:
         width = len(self._names)
@@ -274,11 +306,7 @@ def take_statistics(
     classes : int
     """
     budget, unranged = plan.budget(names), plan.unranged(names)
-    found = np.zeros((2, 0))
-    if unranged:
-        block = statistics.scale_block(len(unranged), budget.scale)
-        counts = federation.sum("scale_counts", shape=(block.size,), bound=math.inf)
-        found = statistics.windows(counts, _total(federation, block), [names[number] for number in unranged])
+    found = find_ends(federation, budget, names, unranged) if unranged else np.zeros((2, 0))
     ends, values = plan.ends(names, found), [len(each) for each in vocabulary.values.values()]
     blocks = statistics.statistics_blocks(len(names), values, classes, budget.statistics, filled=plan.filled)
     size = sum(block.size for block in blocks)
@@ -296,6 +324,36 @@ def take_statistics(
         "noisy_products", shape=(pairs.size,), bound=math.inf, mean=taken.mean, deviation=taken.deviation
     )
     return statistics.with_products(taken, products, _total(federation, pairs))
+
+
+def find_ends(federation: Federation, budget: Budget, names: Sequence[str], columns: Sequence[int]) -> FloatArray:
+    """Return (2, c): windows of columns without a range. Raises FederationError where noise hides some.
+
+    Parameters
+    ----------
+    federation : Federation
+    budget : Budget
+    names : sequence of str
+        All numeric columns.
+    columns : sequence of int
+        The numbers of those without a range.
+    """
+    first = _evidence(federation, "scale_counts", len(columns), budget.scale)
+    windows = [find_window(place, first) for place in range(len(columns))]
+    unsure = [place for place, window in enumerate(windows) if not window.sure]
+    if unsure:
+        asked = [columns[place] for place in unsure]
+        more = _evidence(federation, "more_scale_counts", len(asked), budget.again, columns=asked)
+        for again, place in enumerate(unsure):
+            windows[place] = find_window(place, first, more, again)
+    return found_ends(windows, first.rows, [names[number] for number in columns])
+
+
+def _evidence(federation: Federation, step: str, count: int, mu: float, **params: Any) -> ScaleEvidence:
+    """Return what the noisy counts of so many columns say."""
+    block = scale_search.scale_block(count, mu)
+    counts = federation.sum(step, shape=(block.size,), bound=math.inf, **params)
+    return ScaleEvidence.of(counts, _total(federation, block), count)
 
 
 def _total(federation: Federation, block: NoisyBlock) -> float:

@@ -58,7 +58,10 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     sum: Annotated[str, doc("The secure sum: any that `fedsvm check-sum` knows.")] = "ring"
     sum_options: Annotated[
         Mapping[str, float] | None,
-        doc("`segments` of k-secure, `rings` of changing-neighbours, `threshold` of masked."),
+        doc(
+            "`segments` of k-secure, `rings` of changing-neighbours, `threshold` of masked, `helpers` of "
+            "additive-shares."
+        ),
     ] = None
     round_timeout_s: Annotated[Seconds, doc("Seconds of silence after which a site is taken for dropped.")] = 30.0
     verbose: Annotated[bool | Natural, doc("Whether `fit` prints a line for each phase and each iteration.")] = False

@@ -24,7 +24,7 @@ from random import Random
 import numpy as np
 
 from fedsvm.algorithms.privacy.discrete_noise import discrete_gaussian, drawn
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 FINENESS_BITS = 20
 """The lattice is finer than the contribution of a row by this many powers of two."""
@@ -79,6 +79,23 @@ class NoisyBlock:
         total = np.zeros(self.size, dtype=np.int64)
         for rows in chunks:
             total += np.rint(clipped(rows, self.length) / self.lattice).astype(np.int64).sum(axis=0)
+        return self._with_noise(total, source)
+
+    def noised_counts(self, counts: IntArray, weights: FloatArray, source: Random) -> FloatArray:
+        """Return (size,): counts with noise, each times its weight. Rows' weights must be within the length.
+
+        Parameters
+        ----------
+        counts : (size,) IntArray
+            The numbers of rows in each entry.
+        weights : (size,) FloatArray
+            What a row adds to each entry that it is in.
+        source : Random
+            Generator of the noise.
+        """
+        return self._with_noise(counts * np.rint(weights / self.lattice).astype(np.int64), source)
+
+    def _with_noise(self, total: IntArray, source: Random) -> FloatArray:
         variance = Fraction(self.steps) ** 2
         noise = drawn(lambda: discrete_gaussian(variance, source), self.size)
         return np.asarray((total + noise) * self.lattice)

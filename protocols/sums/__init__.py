@@ -5,6 +5,6 @@ Reading order:
 - `contract`: the interface of every sum, and its encoding.
 - `plain`: no secrecy, for comparison. `ring`: the simplest secure sum.
 - `k_secure`, `changing_neighbours`: rings that withstand more colluders.
-- `masked`: survives dropouts.
+- `masked`, `additive_shares`: survive dropouts.
 - `registry`: the names in scenarios and orders; sums of other packages too.
 """

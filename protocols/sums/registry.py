@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from fedsvm.federation.plugins import Registry
+from fedsvm.protocols.sums.additive_shares import additive_shares
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
 from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.k_secure import k_secure
@@ -28,6 +29,7 @@ OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
         "k-secure": k_secure,
         "changing-neighbours": changing_neighbours,
         "masked": masked,
+        "additive-shares": additive_shares,
     }
 )
 """The sums of this project. The annotated parameters of each are the settings that a scenario may have for it."""
