@@ -32,7 +32,7 @@ from fedsvm.federation.transport.signing import RECEIPT, SigningKey
 ASKED, DECLINED, JOINED, PARTIES, CHARGED = "asked", "declined", "joined", "parties", "charged"
 ORDERED, MISSED, LEFT, BROKEN, REFUSED = "ordered", "missed", "left", "broken off", "refused"
 LOGGED, PAUSED, RESUMED, RESTARTED, ENDED = "logged", "paused", "resumed", "restarted", "ended"
-SIGNED = "signed"
+ANSWERED, SIGNED = "answered", "signed"
 CLOSING = (DECLINED, ENDED, SIGNED)
 """The last line of a receipt that is closed."""
 
@@ -101,6 +101,7 @@ class Receipt:
         self._key = key
         self._coordinator_key = coordinator_key
         self._run, self._site = "", ""
+        self._mu = 0.0
         self._file = -1
         self._digest = _FIRST
         self._lines = 0
@@ -137,6 +138,12 @@ class Receipt:
     def charged(self, epsilon: float) -> None:
         """Record what a release spends of the privacy budget."""
         self._note(CHARGED, epsilon=epsilon)
+
+    def answered(self, mu: float) -> None:
+        """Record the mu of all noisy statistics that the site's record of answers holds, if it changed."""
+        if mu != self._mu:
+            self._mu = mu
+            self._note(ANSWERED, mu=mu)
 
     def ordered(self, order: Order, number: int) -> None:
         """Record an order before it is checked."""

@@ -555,6 +555,8 @@ class Site:
         program.channel = channel = self._open_channel(order, number, link)
         self._check_signature(order, number, link)
         value = step(**order.parameters, **order.arrays)
+        if self._receipt is not None:
+            self._receipt.answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms

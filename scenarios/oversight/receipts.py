@@ -86,6 +86,8 @@ class Record:
         What the site refused, and why.
     epsilon : float or None
         The privacy budget that was spent; None in a run without noise.
+    mu : float or None
+        The mu of all noisy statistics that the site's record held last; None without any.
     logged : tuple of str
         Texts that the site's code logged to the coordinator.
     restarts : int
@@ -119,6 +121,7 @@ class Record:
     unsettled: tuple[str, ...]
     refused: tuple[str, ...]
     epsilon: float | None
+    mu: float | None
     logged: tuple[str, ...]
     restarts: int
     orders: Mapping[str, str]
@@ -145,7 +148,8 @@ class Record:
         """The facts of the order beside its tables, with titles."""
         asked = {name: value for name, value in self.policy.items() if value not in (None, "", 0)}
         sum_name, least = self.terms.get("sum_name", ""), self.terms.get("min_sites", "")
-        spent = "none: no noise protects single rows" if self.epsilon is None else f"epsilon {self.epsilon:g}"
+        spent = [] if self.epsilon is None else [f"epsilon {self.epsilon:g}"]
+        spent += [] if self.mu is None else [f"mu {self.mu:.3g} by all noisy statistics of this site's record"]
         return [
             ("run", self.run),
             ("time", f"{self.began} to {self.ended}"),
@@ -154,7 +158,7 @@ class Record:
             ("model", "the coordinator gets it" if self.terms.get("releases") else "the sites alone keep it"),
             ("rows", "none were used" if self.rows is None else f"{self.rows}, none of which is in this file"),
             ("policy", json.dumps(asked) if asked != {"release": True} else "none: everything was allowed"),
-            ("budget spent", spent),
+            ("budget spent", "; ".join(spent) or "none: no noise protects single rows"),
             ("software", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
             ("receipt", "whole and closed" if self.is_whole else "; ".join(self.problems)),
             ("orders signed by", f"the key {fingerprint([key])}" if (key := self.signing["coordinator"]) else "nobody"),
@@ -288,6 +292,7 @@ def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> Rec
         unsettled=tuple(_unsettled(lines)),
         refused=tuple(_in_round(line, line["reason"]) for line in refusals),
         epsilon=sum(charged) if charged else None,
+        mu=answered[-1]["mu"] if (answered := by_kind[lines_of.ANSWERED]) else None,
         logged=tuple(line["text"] for line in by_kind[lines_of.LOGGED]),
         restarts=len(by_kind[lines_of.RESTARTED]),
         orders=_orders(by_kind),
