@@ -152,6 +152,11 @@ class Federation:
         return dict(self._dispatcher.mailbox.refused)
 
     @property
+    def sum_protocol(self) -> SumProtocol:
+        """The secure sum in use, for steps that run it as a part of another protocol."""
+        return self._protocol
+
+    @property
     def shows_inputs(self) -> bool:
         """True if the sum in use is not secure, and shows the coordinator each site's own value."""
         return self._protocol.discloses == "value"
