@@ -103,7 +103,7 @@ class Federation:
             self._dispatcher, links.roster, links.views, links.restart, self._disclosures, round_timeout_s
         )
         self._runner = RoundRunner(
-            self._dispatcher, self._admission, self._disclosures, self.record, observer, round_timeout_s
+            self._dispatcher, self._admission, self._disclosures, self.record, observer, round_timeout_s, links.signer
         )
         self._rounds: RoundRunner | JournaledRounds = self._runner
         if journal is not None:
