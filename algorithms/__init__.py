@@ -21,6 +21,7 @@ features      kernels, and features that approximate them
 selection     parts of column selection: filters, SVMs on subsets of columns and rows, support sums
 optimisation  cutting planes over sums, line searches, LIBSVM for comparison
 attacks       attacks on the rows and columns of a whole run
+origins       what each array of a model file is computed from
 privacy       noise, its size, and the ledger of releases
 estimators    scikit-learn estimators, derived from the algorithms
 site_process  programs of site processes

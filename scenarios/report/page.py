@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedsvm.algorithms.origins import ArrayOrigin
 from fedsvm.algorithms.privacy.accountant import Release
 from fedsvm.federation.report import DisclosureReport, ProtocolCost
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -91,6 +92,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "audit_head": whole_run.HEAD,
         "audit": whole_run.table(result.audit),
         "releases": [_release(release) for release in result.privacy.releases] if result.privacy else [],
+        "arrays": [_array(each) for each in result.model_file.arrays] if result.model_file else [],
         "disclosures": sorted(_disclosures(result.disclosures), key=lambda each: each["rank"]),
         "scenario": scenario,
         "short_scenario": _beside_defaults(scenario),
@@ -168,6 +170,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("audit", "Audit", run["audit"]),
         ("coalition", "Coalition", run["victims"]),
         ("privacy", "Privacy", run["releases"]),
+        ("arrays", "Model file", run["arrays"]),
         ("disclosed", "Disclosures", run["disclosures"]),
         ("scenario", "Scenario", run["scenario"]),
     ]
@@ -202,6 +205,10 @@ def _links(result: RunResult) -> dict[str, Any]:
         return {"text": human_bytes(count) if count else "", "share": f"{share:.2f}" if count else "0"}
 
     return {"names": names, "rows": [(a, [cell((a, b)) for b in names]) for a in names]}
+
+
+def _array(each: ArrayOrigin) -> list[Any]:
+    return [each.array, each.computed_from, each.mechanism, "" if each.digits is None else each.digits]
 
 
 def _site(site: SiteResult) -> list[Any]:

@@ -166,6 +166,8 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     found = [("disclosed", _disclosed(result.disclosures))]
     if result.secrecy is not None:
         found += [("one sum", result.secrecy.single_sum), ("all sums", result.secrecy.whole_run)]
+    if result.model_file is not None:
+        found.append(("model file", result.model_file.summary))
     found += [(remark.name, remark.sentence) for remark in model.remarks]
     for party, single in _single_rows(result.disclosures).items():
         listed = ", ".join(f"{count} in {what}" for what, count in single.items())
@@ -204,7 +206,7 @@ def _objective(model: ModelResult, what: str) -> str:
     if model.gap is not None:
         certified = f"certified within {model.gap:.1e}"
     after = f" after {model.iterations} iterations" if model.iterations is not None else ""
-    return f"{model.objective:.6g}, {certified}{after}, over the {what} of {len(model.sites)} sites"
+    return f"{model.objective:.3g}, {certified}{after}, over the {what} of {len(model.sites)} sites"
 
 
 def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:

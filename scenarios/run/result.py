@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedsvm.algorithms.contract import TrainingReport
+from fedsvm.algorithms.origins import ArrayOrigin
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.federation.ledger import Accounts, RoundRecord, Traffic
 from fedsvm.federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
@@ -48,6 +49,14 @@ class ModelResult(TrainingReport):
     algorithm: str
     fold: int | None
     classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """The content of model.npz: a line on its origin, and the origin of every array."""
+
+    summary: str
+    arrays: tuple[ArrayOrigin, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +138,8 @@ class RunResult:
     model : ModelResult, optional
         The last model: its objective, the certified `lower_bound` and `gap`, and under `figures` what only its
         algorithm has, such as `records_exposed`, the number of landmarks that are a copy of a single row.
+    model_file : ModelFile, optional
+        What each array of model.npz is computed from, by which mechanism, and to how many digits.
     metrics : Metrics, optional
         Quality on test rows: means over the folds, and each fold.
     at_sites : SiteMetrics, optional
@@ -181,6 +192,7 @@ class RunResult:
     data: DataResult | None = None
     alignment: Alignment | None = None
     model: ModelResult | None = None
+    model_file: ModelFile | None = None
     metrics: Metrics | None = None
     at_sites: SiteMetrics | None = None
     centralised: PooledMetrics | None = None

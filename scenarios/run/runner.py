@@ -15,6 +15,8 @@ import numpy as np
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.attacks.contract import KnownRecords
+from fedsvm.algorithms.origins import Mechanisms, origins
+from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.federation import report
 from fedsvm.federation.assemble import started
 from fedsvm.federation.channel.contract import Observer
@@ -43,6 +45,7 @@ from fedsvm.scenarios.run.outcome import Fold, RunState
 from fedsvm.scenarios.run.own_models import mean_own_models
 from fedsvm.scenarios.run.result import (
     DataResult,
+    ModelFile,
     ModelResult,
     RunResult,
     SiteResult,
@@ -363,6 +366,7 @@ def _result(this: Run) -> RunResult:
         data=_data(this.dataset),
         alignment=outcome.alignment,
         model=_model(this, folds[-1]) if folds else None,
+        model_file=_model_file(this, folds[-1], privacy) if folds else None,
         metrics=_metrics(this),
         at_sites=metrics.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
@@ -417,6 +421,20 @@ def _metrics(this: Run) -> Metrics | None:
 def _model(this: Run, fold: Fold) -> ModelResult:
     name, classes = this.scenario.algorithm.name, this.dataset.classes
     return ModelResult(**vars(fold.training), algorithm=name, fold=fold.fold, classes=classes)
+
+
+def _model_file(this: Run, fold: Fold, privacy: PrivacyReport | None) -> ModelFile:
+    """Return what the arrays of the model file are computed from."""
+    scenario, remarks = this.scenario, {each.name: each.sentence for each in fold.training.remarks}
+    mechanisms = Mechanisms(
+        scenario.algorithm.implementation.scaling,
+        scenario.data.scale,
+        scenario.data.statistics_privacy,
+        remarks.get("landmarks", ""),
+        "" if privacy is None else privacy.mechanism,
+    )
+    arrays = {**fold.arrays, **_of_run(this)}
+    return ModelFile(mechanisms.summary(arrays), origins(arrays, mechanisms))
 
 
 def _data(dataset: DataFacts) -> DataResult:
