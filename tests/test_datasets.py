@@ -108,6 +108,9 @@ def test_leukaemia_of_t_cells_is_told_apart_in_the_file_of_two_classes(data_fold
     cd3 = next(feature.values for feature in data.features if feature.name == "X04145_at").astype(float)
     assert cd3[data.labels == "ALL-T"].min() > cd3[data.labels != "ALL-T"].max()
     assert any(item.name == "leukemia_3c" for item in sources.available())
+    apart = load("leukemia_4c").labels
+    np.testing.assert_array_equal(np.flatnonzero(apart == "AML-PB") + 1, [52, 62, 63, 64])
+    np.testing.assert_array_equal(np.where(np.char.startswith(apart, "AML"), "AML", apart), data.labels)
 
 
 def test_another_file_of_leukaemia_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from fedsvm.scenarios.data import dataset, splits
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
@@ -97,6 +98,24 @@ def test_a_site_deals_its_own_rows_by_class_and_knows_no_others() -> None:
             assert np.bincount(folds[signs == sign, repeat] - 3 * repeat).tolist() == [each] * 3
     held_out = splits.own_folds(signs, "north", 1, fraction=0.2, folds=None, repeats=1)
     assert [(held_out[signs == sign] == 0).sum() for sign in (1.0, -1.0)] == [6, 12]
+    blind = spec.read("quickstart", overrides=["data.test_fraction=0", "data.folds=5", "data.stratify=false"])[0].data
+    few = np.repeat([1.0, -1.0], [4, 66])
+    dealt = dataset.own_folds_of(blind, few, "north", 1)
+    assert np.bincount(dealt).tolist() == [14] * 5
+    np.testing.assert_array_equal(dealt, dataset.own_folds_of(blind, -few, "north", 1))
+
+
+def test_folds_that_are_not_stratified_do_not_depend_on_labels() -> None:
+    changes = ["data.test_fraction=0", "data.folds=5", "data.stratify=false"]
+    scenario, base = spec.read("quickstart", overrides=changes)
+    shuffled, _ = spec.read("quickstart", overrides=[*changes, "data.permute_labels=true"])
+    assert terms_of(scenario).reading["stratify"] is False
+    found, other = (dataset.prepare(each, base).tests for each in (scenario, shuffled))
+    for rows, same in zip(found, other, strict=True):
+        np.testing.assert_array_equal(rows, same)
+    stratified = dataset.prepare(spec.read("quickstart", overrides=changes[:2])[0], base).tests
+    assert any(not np.array_equal(rows, apart) for rows, apart in zip(found, stratified, strict=True))
+    assert sorted(np.concatenate(found)) == sorted(np.concatenate(stratified))
 
 
 def test_an_algorithm_that_no_site_alone_can_score_by_is_refused() -> None:

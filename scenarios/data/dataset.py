@@ -336,7 +336,8 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
 
     Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
     """
-    settings, blind, labels = scenario.data, _is_blind(scenario), data.labels[private]
+    settings, labels = scenario.data, data.labels[private]
+    blind = _is_blind(scenario) or not settings.stratify
     folds = np.full(data.rows, NO_FOLD)
     if len(data.tested):
         return folds, (np.flatnonzero(data.tested),)
@@ -374,7 +375,8 @@ def _held_out_by_sites(scenario: Scenario, signs: FloatArray, shards: Sequence[S
 def own_folds_of(settings: DataSpec, labels: FloatArray, site: str, seed: int) -> IntArray:
     """Return the rows that one site holds out, by the [data] table; labels (n,)."""
     how = {"fraction": settings.test_fraction, "folds": settings.folds, "repeats": settings.repeats}
-    return splits.own_folds(labels, site, seed, **how)  # type: ignore[arg-type]
+    dealt = labels if settings.stratify else np.ones(len(labels))
+    return splits.own_folds(dealt, site, seed, **how)  # type: ignore[arg-type]
 
 
 def _fold_seeds(scenario: Scenario) -> list[int]:

@@ -14,6 +14,8 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 _SAMPLES = 72
 _T_CELL = [2, 3, 6, 9, 10, 11, 14, 23, 67]
 """Numbers of the samples of T-cell leukaemia: those that express CD3 (X04145_at) most."""
+_BLOOD = [52, 62, 63, 64]
+"""Numbers of the samples of acute myeloid leukemia from peripheral blood, the others of it from bone marrow."""
 
 
 @dataclass(frozen=True)
@@ -44,5 +46,19 @@ def _three_classes(labels: NDArray[np.str_]) -> NDArray[np.str_]:
     return found
 
 
-RELABELLED: Mapping[str, Relabelled] = {"leukemia_3c": Relabelled("leukemia", _three_classes)}
+def _four_classes(labels: NDArray[np.str_]) -> NDArray[np.str_]:
+    """Return the three labels, with acute myeloid leukemia from peripheral blood apart from that of bone marrow."""
+    found = _three_classes(labels)
+    places = np.array(_BLOOD) - 1
+    if not (labels[places] == "AML").all():
+        raise ScenarioError(["data.source: leukemia must hold Golub's 72 samples in their order, with ALL and AML."])
+    found = np.where(found == "AML", "AML-BM", found).astype(np.str_)
+    found[places] = "AML-PB"
+    return found
+
+
+RELABELLED: Mapping[str, Relabelled] = {
+    "leukemia_3c": Relabelled("leukemia", _three_classes),
+    "leukemia_4c": Relabelled("leukemia", _four_classes),
+}
 """By the names that sources have."""

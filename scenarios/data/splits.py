@@ -310,7 +310,7 @@ def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
         raise ScenarioError(
             [
                 f"data.folds: {count} folds need as many rows of each class; the rarest, {rarest!r}, has {rows}. "
-                "Use fewer folds, or add rows of it."
+                "Use fewer folds, add rows of it, or set data.stratify = false."
             ]
         )
     random = np.random.RandomState(seed % _SEEDS)

@@ -51,6 +51,8 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
     said = data.model_dump(mode="json", exclude_none=True)
     reading = {key: said[key] for key in _READING if key in said}
     reading |= {key: said[key] for key in _CORRECTIONS if said[key]}
+    if not data.stratify:
+        reading["stratify"] = False
     if scenario.compare.sites and data.tested_at_sites:
         reading["compare_sites"] = True
     if data.partition == "vertical":

@@ -97,6 +97,9 @@ class DataSpec(Corrections):
     """The number of cross-validation folds, instead of a test fraction."""
     repeats: Annotated[int, Field(ge=1, le=MAX_FOLDS)] = 1
     """The number of cross-validation repeats. Each repeat assigns rows to new folds."""
+    stratify: bool = True
+    """Spread the rows of each class evenly over test rows and folds. Without it, labels decide nothing, and a class may
+    have fewer rows than there are folds."""
     evaluation: Literal["nested", "separate", "whole"] = "nested"
     """The test of algorithms that select columns. nested: columns are selected without the test rows. separate: the
     best size on one test set. whole: the best size by cross-validation on the rows that selected the columns."""
