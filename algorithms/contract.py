@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits
-from fedsvm.algorithms.calibration import Calibration
+from fedsvm.algorithms.calibration import Calibration, ClassCalibration
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
@@ -95,9 +95,14 @@ class Model(ABC):
         """
 
     @property
-    def calibrated(self) -> Calibration | None:
+    def calibrated(self) -> Calibration | ClassCalibration | None:
         """The calibration, which turns decision values into probabilities, and the threshold; None without."""
         return None
+
+    def probabilities(self, rows: FloatArray) -> FloatArray | None:
+        """Return (n,) probabilities of the class +1 of scaled rows (n, p), or (n, K) of more classes; None without."""
+        found = self.calibrated
+        return None if found is None else found.probabilities(self.decision_function(rows))
 
     @property
     def selected_columns(self) -> IntArray | None:

@@ -35,7 +35,14 @@ from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
 from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.calibration import Calibration, ThresholdSettings, calibrate, calibration
+from fedsvm.algorithms.calibration import (
+    Calibration,
+    ClassCalibration,
+    ThresholdSettings,
+    calibrate,
+    calibrate_classes,
+    calibration,
+)
 from fedsvm.algorithms.contract import Arrays, Model, Outline, TrainingReport
 from fedsvm.algorithms.data.classes import (
     Scheme,
@@ -116,7 +123,7 @@ class PanModel(Model):
     w: FloatArray | None
     b: float | FloatArray | None
     training: TrainingReport | None = None
-    calibration: Calibration | None = None
+    calibration: Calibration | ClassCalibration | None = None
     scheme: Scheme = "ovr"
     classes: int = 2
 
@@ -144,10 +151,17 @@ class PanModel(Model):
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """Return (n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) for more than two
         classes."""
+        return ranked(self._values(rows), self.scheme, self.classes)
+
+    def probabilities(self, rows: FloatArray) -> FloatArray | None:
+        """Return (n,) or (n, K) probabilities; see `Model`. Those of more classes are of the problems' own values."""
+        return None if self.calibration is None else self.calibration.probabilities(self._values(rows))
+
+    def _values(self, rows: FloatArray) -> FloatArray:
+        """Return (n,) decision values, or (n, P) of the problems of more than two classes."""
         if self.w is None or self.b is None:
             raise ValueError("the model's weights are with the sites; read it together with one of their files")
-        values = np.asarray(self.features(rows) @ self.w.T + self.b)
-        return ranked(values, self.scheme, self.classes)
+        return np.asarray(self.features(rows) @ self.w.T + self.b)
 
     def sklearn_steps(self, classes: NDArray[Any]) -> Steps:
         """Return the steps of a pipeline; see `Model`."""
@@ -155,6 +169,11 @@ class PanModel(Model):
             raise NotExportable("its weights are with the sites")
         if self.classes > 2 and self.scheme != "ovr":
             raise NotExportable(f'scikit-learn has no part for decision values by "{self.scheme}"')
+        if isinstance(self.calibration, ClassCalibration):
+            raise NotExportable(
+                "scikit-learn has no part for probabilities of more than two classes beside this model's decision "
+                "values; train it without data.calibration"
+            )
         return [*feature_steps(self.feature_map), linear_step(self.w, self.b, classes, self.calibration)]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -190,7 +209,8 @@ class PanModel(Model):
         if "scheme" in arrays:
             w, b = (arrays["w"], arrays["b"]) if "w" in arrays else (parts[0]["w"], parts[0]["b"])
             scheme: Scheme = _SCHEMES[str(arrays["scheme"])]
-            return cls(feature_map, w, b, None, None, scheme, 1 + int(arrays["pairs"].max()))
+            found = ClassCalibration.from_arrays(arrays, scheme)
+            return cls(feature_map, w, b, None, found, scheme, 1 + int(arrays["pairs"].max()))
         if "w" in arrays:
             calibration = Calibration.from_arrays(arrays)
             return cls(feature_map, arrays["w"], float(arrays["b"]), calibration=calibration)
@@ -201,7 +221,7 @@ class PanModel(Model):
         return {} if self.w is None or self.b is None else self.feature_map.attributes(self.w, self.b, scaling)
 
     @property
-    def calibrated(self) -> Calibration | None:
+    def calibrated(self) -> Calibration | ClassCalibration | None:
         """As fitted on rows that were set apart, if there were some."""
         return self.calibration
 
@@ -218,9 +238,12 @@ def with_calibration(
 
     Raises FederationError where too few of them are of a class.
     """
-    if not task.calibrated or model.w is None or not isinstance(model.b, float):
+    if not task.calibrated or model.w is None or model.b is None:
         return model
     with federation.phase("train"):
+        if not isinstance(model.b, float):
+            found = calibrate_classes(federation, model.w, model.b, model.scheme, model.classes)
+            return replace(model, calibration=found)
         return replace(model, calibration=calibrate(federation, model.w, model.b, settings))
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.calibration import Calibration
 from fedsvm.algorithms.sklearn_parts import NotExportable
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.predict import SavedModel, read_model
@@ -134,7 +135,7 @@ def _compare(saved: SavedModel, made: Any, drawn: Any, folder: Path) -> None:
     rows = saved.rows("the rows drawn", {k: v.astype(np.str_) if v.dtype == object else v for k, v in table.items()})
     decisions = saved.model.decision_function(saved.scale(rows.take(saved.columns)))
     calibration = saved.model.calibrated
-    if calibration is not None:
+    if isinstance(calibration, Calibration):
         decisions = -(calibration.slope * decisions + calibration.offset)
     difference = float(np.abs(_decisions(made, drawn) - decisions).max() / max(1.0, float(np.abs(decisions).max())))
     if not difference <= MAX_DIFFERENCE:

@@ -87,7 +87,7 @@ class MeasuredRun:
         return _total(self.sites, self.rounds, self.launch_bytes, self.launch_s, self.own_s, self.site_bytes)
 
 
-def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> MeasuredRun:
+def measure(scenario: str, sites: int, changes: Sequence[str] = (), unset: Sequence[str] = ()) -> MeasuredRun:
     """Run a scenario with so many sites, and without comparison with pooled rows.
 
     Raises
@@ -99,7 +99,8 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> MeasuredR
     KeyboardInterrupt
         It was interrupted.
     """
-    chosen, base = spec.read(scenario, overrides=[*changes, "compare.centralised=false"], sites=sites)
+    overrides = [*changes, "compare.centralised=false"]
+    chosen, base = spec.read(scenario, overrides=overrides, unset=unset, sites=sites)
     chosen = located(chosen, base)
     rows = dataset.prepare(chosen, base)
     with tempfile.TemporaryDirectory(prefix="fedsvm-forecast-") as folder:
@@ -139,9 +140,9 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> MeasuredR
     )
 
 
-def secure_sum_of(scenario: str, changes: Sequence[str] = ()) -> SecureSum:
+def secure_sum_of(scenario: str, changes: Sequence[str] = (), unset: Sequence[str] = ()) -> SecureSum:
     """Return the sum that a scenario names. Raises ScenarioError."""
-    chosen, _ = spec.read(scenario, overrides=changes)
+    chosen, _ = spec.read(scenario, overrides=changes, unset=unset)
     return chosen.protocol.secure_sum
 
 

@@ -34,10 +34,10 @@ class Predictions:
 
     classes: all of them, in the order of the decision values.
     called: what rows are told apart by, and by that of each of them (n,).
-    probabilities (n,): of the second class; None of a model that gives none. doubts: what of the rows' text may be
-    meant otherwise than it was read, and warnings about values, in sentences. threshold: the decision value from which
-    a row is predicted as the second of two classes. drift: how each column differs from the training rows. measured:
-    the measures, if the rows have labels. version: of fedsvm that trained the model; "" if not known.
+    probabilities (n,): of the second class, or (n, K) of more; None of a model that gives none. doubts: what of the
+    rows' text may be meant otherwise than it was read, and warnings about values, in sentences. threshold: the decision
+    value from which a row is predicted as the second of two classes. drift: how each column differs from the training
+    rows. measured: the measures, if the rows have labels. version: of fedsvm that trained the model; "" if not known.
     """
 
     decisions: FloatArray
@@ -55,9 +55,13 @@ class Predictions:
         """Yield the predictions as lines of comma-separated text."""
         head, names = self.called
         if self.decisions.ndim == 2:
-            yield ",".join([_quoted(head), *(_quoted(f"decision {each}") for each in self.classes), "predicted"])
-            for name, values, predicted in zip(names, self.decisions.tolist(), self.predicted.tolist(), strict=True):
-                yield ",".join([_quoted(name), *map(repr, values), _quoted(predicted)])
+            shares = np.zeros((len(self.decisions), 0)) if self.probabilities is None else self.probabilities
+            heads = [_quoted(f"probability {each}") for each in self.classes[: shares.shape[1]]]
+            values_of = [_quoted(f"decision {each}") for each in self.classes]
+            yield ",".join([_quoted(head), *values_of, "predicted", *heads])
+            several = zip(names, self.decisions.tolist(), self.predicted.tolist(), shares.tolist(), strict=True)
+            for name, values, predicted, of_classes in several:
+                yield ",".join([_quoted(name), *map(repr, values), _quoted(predicted), *map(repr, of_classes)])
             return
         chances = [""] * len(self.decisions)
         if self.probabilities is not None:
@@ -207,7 +211,8 @@ def predict(
     columns, scale, model, classes = saved.columns, saved.scale, saved.model, saved.classes
     taken = saved.rows(source, read, spare={identifier or ""}, takes_unknown=unknown == "missing")
     origins, categories = taken.origins(columns), taken.categories(columns)
-    decisions = model.decision_function(scale(taken.take(columns)))
+    scaled = scale(taken.take(columns))
+    decisions = model.decision_function(scaled)
     drifted = drift(read, columns, origins, scale, saved.scaling, saved.ranges, categories)
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
@@ -215,7 +220,7 @@ def predict(
     called = ("row", [str(number) for number in range(1, len(decisions) + 1)])
     if identifier is not None:
         called = (identifier, _identifiers(source, form, identifier))
-    chances = None if calibration is None else calibration.probabilities(decisions)
+    chances = model.probabilities(scaled)
     sparse = sparse_rows(read, list(dict.fromkeys(taken.origins(columns).values())))
     doubts = (
         *(each.doubt for each in table.forms.values() if each.doubt),

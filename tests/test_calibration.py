@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sklearn.calibration import _SigmoidCalibration
+from sklearn.calibration import CalibratedClassifierCV, _SigmoidCalibration
+from sklearn.datasets import load_wine
+from sklearn.exceptions import NotFittedError
+from sklearn.svm import SVC
 
 from fedsvm import PanSVC, ScenarioError, run
-from fedsvm.algorithms.calibration import MARKS, Calibration, ThresholdSettings, chosen_threshold, likelihood, sigmoid
+from fedsvm.algorithms.calibration import (
+    MARKS,
+    Calibration,
+    ThresholdSettings,
+    chosen_threshold,
+    coupled,
+    likelihood,
+    sigmoid,
+)
+from fedsvm.algorithms.data.classes import Scheme, pairs, signs_of
+from fedsvm.algorithms.pan_svm import PanModel
+from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios import predict
-from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.data import dataset, sources
+from fedsvm.scenarios.export import pipeline
 from fedsvm.scenarios.schema import spec
 from tests import hospitals
 from tests.conftest import long_but_for
@@ -156,6 +171,8 @@ def test_an_estimator_gives_probabilities() -> None:
     np.testing.assert_array_equal(model.classes_[(chances[:, 1] >= 0.5).astype(int)], model.predict(X))
     assert chances[y == "well", 1].mean() - chances[y == "ill", 1].mean() > 0.3
     assert not hasattr(PanSVC(), "predict_proba")
+    with pytest.raises(NotFittedError):
+        PanSVC(calibration=0.25).predict_proba(X)
     with pytest.raises(ValueError, match=r'threshold: "half" needs rows to be found by; set data\.calibration'):
         PanSVC(threshold="half").fit(X, y)
     with pytest.raises(ValueError, match=r"calibration=0\.01 of 8 rows of a class is 0, and must be 5 or more"):
@@ -226,3 +243,80 @@ def test_a_site_that_is_lost_while_calibrating_is_done_without_or_waited_for(rej
     assert result.metrics is not None and plain.metrics is not None
     assert result.metrics.brier is not None and plain.metrics.brier is not None
     assert result.metrics.brier == pytest.approx(plain.metrics.brier, abs=1e-6 if rejoin else 0.03)
+
+
+# More than two classes.
+
+
+@pytest.mark.parametrize("scheme", ["ovr", "ovo", "joint"])
+def test_an_estimator_gives_probabilities_of_several_classes(scheme: Scheme) -> None:
+    X, y = load_wine(return_X_y=True)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    solver: Literal["cutting-plane", "interior-point"] = "cutting-plane" if scheme == "joint" else "interior-point"
+    model = PanSVC(
+        kernel="linear", features="identity", multiclass=scheme, solver=solver, calibration=0.5, random_state=1
+    )
+    with pytest.warns(UserWarning, match=r"The probabilities rest on only .* that were set apart"):
+        model.fit(X, y)
+    chances = model.predict_proba(X)
+    assert chances.shape == (178, 3)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    assert ((chances >= 0) & (chances <= 1)).all()
+    assert (chances.argmax(axis=1) == y).mean() > 0.95
+    reference = CalibratedClassifierCV(SVC(kernel="linear"), ensemble=False).fit(X, y).predict_proba(X)
+    assert np.abs(chances - reference).mean() < 0.05
+
+
+@pytest.mark.parametrize("scheme", ["ovr", "ovo"])
+def test_probabilities_of_several_classes_are_those_of_pooled_rows(scheme: Scheme, tmp_path: Path) -> None:
+    changes = {"data.source": "wine", "data.scale": "standard", "data.calibration": 0.5, "data.label": "label"}
+    changes |= {"algorithm.multiclass": scheme, "algorithm.landmarks": 20}
+    changes |= {"compare.centralised": False, "compare.baselines": False}
+    result = run("digits", changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    chosen = spec.read("digits", changes=changes)
+    data = dataset.prepare(*chosen)
+    saved = predict.read_model(tmp_path / "run")
+    predicted = predict.predict(tmp_path / "run", "wine")
+    assert predicted.probabilities is not None and isinstance(saved.model, PanModel)
+    assert saved.model.w is not None and saved.model.b is not None
+    rows = saved.rows("wine", sources.read("wine", Path()).columns)
+    values = saved.model.features(saved.scale(rows.take(saved.columns))) @ saved.model.w.T + saved.model.b
+    labels, chances = data.rows.labels, []
+    for problem, signs in enumerate(signs_of(3, scheme)):
+        sign = signs[labels.astype(int)]
+        part = data.apart & (sign != 0)
+        fitted = _SigmoidCalibration().fit(values[part, problem], sign[part])
+        chances.append(fitted.predict(values[:, problem]))
+    expected = np.column_stack(chances)
+    expected = coupled(expected) if scheme == "ovo" else expected / expected.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(predicted.probabilities, expected, atol=1e-3)
+    head = next(iter(predicted.lines()))
+    assert head.endswith(",predicted,probability class_0,probability class_1,probability class_2")
+    assert result.metrics is not None and result.metrics.brier is not None and result.metrics.brier < 0.3
+    with pytest.raises(ScenarioError, match=r"no part for probabilities of more than two classes|no part for decision"):
+        pipeline(tmp_path / "run")
+
+
+@given(st.lists(st.lists(st.floats(0.001, 1.0), min_size=4, max_size=4), min_size=1, max_size=5))
+def test_coupling_finds_probabilities_whose_pairs_agree(weights: list[list[float]]) -> None:
+    shares = np.array(weights)
+    shares /= shares.sum(axis=1, keepdims=True)
+    first, second = pairs(4).T
+    agreeing = shares[:, first] / (shares[:, first] + shares[:, second])
+    np.testing.assert_allclose(coupled(agreeing), shares, atol=1e-6)
+
+
+def test_coupling_minimizes_the_disagreement_of_pairs() -> None:
+    chances = np.random.default_rng(5).uniform(0.05, 0.95, size=(20, 6))
+    against = np.zeros((20, 4, 4))
+    first, second = pairs(4).T
+    against[:, first, second], against[:, second, first] = chances, 1 - chances
+
+    def disagreement(p: FloatArray) -> FloatArray:
+        terms = against.transpose(0, 2, 1) * p[:, :, None] - against * p[:, None, :]
+        return np.asarray((terms**2).sum(axis=(1, 2)))
+
+    found = coupled(chances)
+    for moved in np.random.default_rng(6).dirichlet(np.ones(4), size=200):
+        assert (disagreement(found) <= disagreement(0.9 * found + 0.1 * moved) + 1e-12).all()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedsvm.scenarios.data import origins
 from fedsvm.scenarios.figures import TimeLeft, duration
+from fedsvm.scenarios.hosts import asking
 from fedsvm.scenarios.report.live import EtaEstimator
 from fedsvm.scenarios.reproduction import plan
 from fedsvm.scenarios.reproduction.chosen import EntrySelection
@@ -45,11 +47,50 @@ def test_a_key_can_be_removed_from_the_command_line(scenario: Path) -> None:
         spec.read(scenario, unset=["data.foldz"])
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["explain"],
+        ["policy", "check", "--policy", "policy.toml"],
+        ["predict-cost", "--sites", "90"],
+        ["sweep", "--vary", "algorithm.C=1.0", "--out", "sweep"],
+    ],
+)
+def test_every_command_with_set_removes_keys(words: list[str], scenario: Path) -> None:
+    folder = scenario.parent
+    (folder / "policy.toml").write_text("")
+    done = fedsvm(*words, "my.toml", "--unset", "data.foldz", folder=folder)
+    assert done.returncode == 2
+    assert "--unset data.foldz: the scenario does not set this key" in " ".join(done.stderr.split())
+
+
+def test_a_run_across_hosts_removes_keys(scenario: Path) -> None:
+    sites = ["east", "north", "west"]
+    with pytest.raises(ScenarioError, match="source"):
+        asking.read(scenario, ["data.positive=ill"], sites)
+    chosen = asking.read(scenario, ["data.positive=ill"], sites, ["data.source", "data.test_fraction", "algorithm.C"])
+    assert chosen.federation.site_names == sites
+    assert chosen.algorithm.settings.C == 1.0
+
+
+def test_a_sweep_runs_without_the_removed_keys(scenario: Path) -> None:
+    axes = (grid.SweepAxis.read("seed=1,2"),)
+    sweep = grid.Sweep(str(scenario), ("data.folds=5",), axes, scenario.parent / "s", ("data.test_fraction",))
+    sweep.check()
+    with pytest.raises(ScenarioError, match="folds and test_fraction exclude each other"):
+        replace(sweep, unset=()).check()
+
+
 def test_another_algorithm_drops_the_settings_that_it_does_not_have(scenario: Path) -> None:
     changes = ["algorithm.name=naive-bayes"]
     assert {"kernel", "landmarks"} <= set(spec.removed_settings(scenario, changes))
     assert spec.read(scenario, overrides=changes)[0].algorithm.name == "naive-bayes"
     assert spec.removed_settings(scenario, ["algorithm.C=1"]) == []
+    another = ["algorithm.name=least-squares", "compare.baselines=false"]
+    chosen, _ = spec.read("hybrid-stand-in", overrides=another, unset=["data.public"])
+    assert chosen.algorithm.settings.features == "landmarks"  # and not 60, as the file has for hybrid-svm
+    assert "features" in spec.removed_settings("hybrid-stand-in", ["algorithm.name=least-squares"])
+    assert spec.removed_settings(scenario, changes, ["algorithm.kernel", "algorithm.landmarks", "algorithm.C"]) == []
     with pytest.raises(ScenarioError, match=r"algorithm\.kernel: unknown key"):
         spec.read(scenario, overrides=[*changes, "algorithm.kernel=rbf"])
 

@@ -94,6 +94,17 @@ def test_a_mean_of_two_possible_subsets_names_what_both_hold() -> None:
     assert sorted(map(sorted, twice)) == [[0, 1, 4], [0, 1, 5], [2, 4, 5]]
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_exact_moments_name_rows_of_a_list_and_noisy_ones_none(noise: float) -> None:
+    """Mean and covariance of all rows, as landmarks give them that are drawn from exact moments by a public seed."""
+    random = np.random.default_rng(9)
+    rows = random.normal(size=(40, 5)).round(2)
+    upper = np.triu_indices(5)
+    moments = np.hstack([rows, rows[:, upper[0]] * rows[:, upper[1]]])
+    total = moments[:30].sum(axis=0) + noise * random.normal(size=moments.shape[1])
+    assert one_solution(moments, total).tolist() == [noise == 0 and place < 30 for place in range(40)]
+
+
 def test_a_sum_that_two_subsets_have_decides_nothing() -> None:
     rows = np.array([[1.0, 0.5], [2.0, 1.5], [3.0, 2.0], [7.0, 1.0]])
     assert one_solution(rows, rows[3] + rows[0]).tolist() == [True, False, False, True]

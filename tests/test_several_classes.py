@@ -310,7 +310,10 @@ def test_measures_of_few_rows_and_of_none_of_a_class() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["data.source=wine", "data.calibration=0.3"], "data.calibration: wine has 3 classes"),
+        (
+            ["data.source=wine", "data.calibration=0.3", "algorithm.threshold=half"],
+            "algorithm.threshold: wine has 3 classes",
+        ),
         (["data.source=wine", 'data.classes=["class_0", "class_1"]'], "data.classes: wine has 'class_2' too; add it"),
         (
             ["data.source=wine", 'data.classes=["class_0", "class_1", "class_2", "class_9"]'],
@@ -782,8 +785,6 @@ def test_an_estimator_tells_several_classes_apart(scheme: Scheme) -> None:
     assert model.decision_function(X).shape == (150, 3)
     assert model.dual_coef_.shape[0] == model.intercept_.shape[0] == 3
     assert model.result_["model"]["figures"]["problems"] == 3
-    with pytest.raises(ValueError, match=r"calibration is of two classes, and y has 3; set it to 0\."):
-        PanSVC(calibration=0.3).fit(X, names)
     linear = PanSVC(kernel="linear", features="identity", multiclass=scheme).fit(X, names)
     assert linear.coef_.shape == (3, 4)
 

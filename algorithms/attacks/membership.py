@@ -73,6 +73,28 @@ def margin(draws: int, error: float) -> float:
     return math.sqrt(math.log(1 / error) / (2 * draws))
 
 
+def least_mu(members: FloatArray, others: FloatArray, error: float) -> float:
+    """Return a mu that a mechanism has at least, or with a chance of `error` at most has not.
+
+    The test calls a row a member if its score is above 0. A mechanism of mu makes the rates of its two errors satisfy
+    mu >= Phi^-1(1 - a) - Phi^-1(b). Both rates are bounded from above (Clopper and Pearson).
+
+    Parameters
+    ----------
+    members, others : (draws,) FloatArray
+        Scores of releases with the row, and of others without it.
+    error : float
+    """
+    from scipy.stats import beta, norm  # an audit alone has a use for it
+
+    wrong = int((others > 0).sum()), int((members <= 0).sum())
+    rates = [
+        1.0 if count == len(of) else float(beta.ppf(1 - error / 2, count + 1, len(of) - count))
+        for count, of in zip(wrong, (others, members), strict=True)
+    ]
+    return max(0.0, float(norm.isf(rates[0]) - norm.ppf(rates[1])))
+
+
 def promised_area(mu: float) -> float:
     """Return the area of the optimal test against mu-Gaussian differential privacy: Phi(mu / sqrt(2))."""
     return (1 + math.erf(mu / 2)) / 2

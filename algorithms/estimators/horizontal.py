@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fedsvm.algorithms.calibration import MIN_OF_CLASS
 from fedsvm.algorithms.data.columns import Schema
@@ -20,7 +20,7 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.estimators.base import FederatedClassifier, FederatedEstimator, estimator
-from fedsvm.algorithms.estimators.frames import Frame
+from fedsvm.algorithms.estimators.frames import Frame, read
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.settings import Portion, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -262,21 +262,23 @@ class PanSVC(HorizontalClassifier, PanSettings):
     def predict_proba(self, X: Any) -> FloatArray:
         """Return probabilities of the classes, by a sigmoid fitted on rows set apart. Requires `calibration` above 0.
 
+        Of more than two classes each binary problem has a sigmoid. The class of the largest probability can then differ
+        from that of `predict`, as with scikit-learn's SVC.
+
         Parameters
         ----------
         X : array-like of shape (n, p)
 
         Returns
         -------
-        ndarray of shape (n, 2)
+        ndarray of shape (n, K)
             In the order of `classes_`.
         """
-        decisions = self.decision_function(X)
-        calibration = self.model_.calibrated
-        if calibration is None:
+        check_is_fitted(self)
+        found = self.model_.probabilities(self._scaled(read(self, X, reset=False)))
+        if found is None:
             raise ValueError("This model was fitted with calibration=0; fit it again.")
-        positive = calibration.probabilities(decisions)
-        return np.column_stack([1 - positive, positive])
+        return found if found.ndim == 2 else np.column_stack([1 - found, found])
 
     @property
     def _is_calibrated(self) -> bool:
@@ -285,11 +287,9 @@ class PanSVC(HorizontalClassifier, PanSettings):
     def _apart(self, labels: FloatArray, seed: int) -> NDArray[np.bool_]:
         """Return (n,) a share of the rows of each class. Raises ValueError if a class has too few."""
         random, share = np.random.default_rng([seed, 8]), self._parameter("calibration")
-        if len(self.classes_) > 2:
-            raise ValueError(f"calibration is of two classes, and y has {len(self.classes_)}; set it to 0.")
         apart = np.zeros(len(labels), dtype=np.bool_)
-        for sign in (-1.0, 1.0):
-            of_class = np.flatnonzero(labels == sign)
+        for label in np.unique(labels):
+            of_class = np.flatnonzero(labels == label)
             count = round(share * len(of_class))
             if not MIN_OF_CLASS <= count < len(of_class):
                 raise ValueError(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.attacks.chosen_columns import OnChosenColumns
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
-from fedsvm.algorithms.calibration import Calibration
+from fedsvm.algorithms.calibration import Calibration, ClassCalibration
 from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.horizontal import HorizontalTask, PreparedRows
@@ -179,9 +179,13 @@ class SelectedModel(Model):
         return self.inner.decision_function(rows[:, self.selected])
 
     @property
-    def calibrated(self) -> Calibration | None:
+    def calibrated(self) -> Calibration | ClassCalibration | None:
         """As of the inner model."""
         return self.inner.calibrated
+
+    def probabilities(self, rows: FloatArray) -> FloatArray | None:
+        """Return those of the inner model."""
+        return self.inner.probabilities(rows[:, self.selected])
 
     @property
     def kept_by_sites(self) -> bool:

@@ -11,7 +11,7 @@ import typer
 
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.commands.exits import interrupted_as
-from fedsvm.scenarios.commands.options import Changes, Scenario, complete_data
+from fedsvm.scenarios.commands.options import Changes, Scenario, Unset, complete_data
 from fedsvm.scenarios.commands.outputs import write_new
 from fedsvm.scenarios.console import errors, print_table
 from fedsvm.scenarios.figures import human_bytes
@@ -68,6 +68,7 @@ def predict_cost(
     scenario: Scenario,
     sites: Annotated[int, typer.Option(min=2, help="Number of sites to predict for.")],
     changes: Changes = None,
+    unset: Unset = None,
     measured: Annotated[
         str, typer.Option("--measure", metavar="N,N,…", help="Three or more numbers of sites to measure first.")
     ] = "5,20,60",
@@ -85,10 +86,11 @@ def predict_cost(
     runs = []
     for number in numbers:
         with interrupted_as("Interrupted; nothing is kept of what was measured."):
-            runs.append(forecast.measure(scenario, number, changes or []))
+            runs.append(forecast.measure(scenario, number, changes or [], unset or []))
         errors.print(f"{number} sites measured")
     totals = [run.total for run in runs]
-    totals.append(forecast.predict(runs, forecast.secure_sum_of(scenario, changes or []), sites))
+    secure_sum = forecast.secure_sum_of(scenario, changes or [], unset or [])
+    totals.append(forecast.predict(runs, secure_sum, sites))
     if as_json:
         kinds = ["measured"] * len(runs) + ["predicted"]
         print(

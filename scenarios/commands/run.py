@@ -115,10 +115,10 @@ def _read(
 ) -> tuple[spec.Scenario, Path]:
     """Return a scenario with its changes, and its folder. Print which settings of another algorithm are removed."""
     read = spec.read(scenario, overrides=changes or [], unset=unset or [], faults=faults, sites=sites)
-    removed = spec.removed_settings(scenario, changes or [])
+    removed = spec.removed_settings(scenario, changes or [], unset or [])
     if removed and not shown.is_silent:
         name = read[0].algorithm.name
-        errors.print(f"note {name} does not have {', '.join(removed)}, which the file sets; removed", soft_wrap=True)
+        errors.print(f"note {name} does not take {', '.join(removed)} as the file sets it; removed", soft_wrap=True)
     return read
 
 

@@ -402,8 +402,8 @@ def _apart(scenario: Scenario, labels: FloatArray, private: IntArray, tests: tup
     random = np.random.default_rng([scenario.seed, 8])
     dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
     apart = np.zeros(len(labels), dtype=np.bool_)
-    for sign in (-1.0, 1.0):
-        rows = dealt[labels[dealt] == sign]
+    for label in np.unique(labels):
+        rows = dealt[labels[dealt] == label]
         count = round(scenario.data.calibration * len(rows))
         if not MIN_OF_CLASS <= count < len(rows):
             raise ScenarioError(
@@ -571,9 +571,9 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
             f"data.positive: {has}, and {algorithm.name} tells two apart; say which one is +1, or set algorithm.name "
             f"to {able}."
         )
-    if scenario.data.calibration:
+    if scenario.data.calibration and getattr(scenario.algorithm.settings, "threshold", "zero") != "zero":
         problems.append(
-            f"data.calibration: {has}, and probabilities are of two; remove it, or say which one is +1 by "
+            f"algorithm.threshold: {has}, and a threshold is of two; remove it, or say which one is +1 by "
             "data.positive."
         )
     if problems:

@@ -14,7 +14,9 @@ DEFAULT_NAMES = ("site-1", "site-2", "site-3")
 """Sites of a scenario that names neither sites nor data."""
 
 
-def read_asked(scenario: str, overrides: Sequence[str] = (), names: Sequence[str] = ()) -> tuple[Scenario, Terms]:
+def read_asked(
+    scenario: str, overrides: Sequence[str] = (), names: Sequence[str] = (), unset: Sequence[str] = ()
+) -> tuple[Scenario, Terms]:
     """Return a scenario and its terms, without reading any rows.
 
     Parameters
@@ -25,14 +27,16 @@ def read_asked(scenario: str, overrides: Sequence[str] = (), names: Sequence[str
         Changes, as "key.path=value".
     names : sequence of str, default ()
         The sites of a run across hosts. A scenario that names no data is of such a run.
+    unset : sequence of str, default ()
+        Keys that are removed first.
 
     Raises
     ------
     ScenarioError
         The scenario is wrong.
     """
-    if names or not spec.says_source(scenario, overrides):
-        chosen = asking.read(scenario, overrides, names or DEFAULT_NAMES)
+    if names or not spec.says_source(scenario, overrides, unset):
+        chosen = asking.read(scenario, overrides, names or DEFAULT_NAMES, unset)
     else:
-        chosen, _ = spec.read(scenario, overrides=overrides)
+        chosen, _ = spec.read(scenario, overrides=overrides, unset=unset)
     return chosen, terms_of(chosen)

@@ -22,26 +22,28 @@ MIN_SITES = 3
 """Across hosts fewer sites are enough only where the scenario says so: of two, each learns what the other puts in."""
 
 
-def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]) -> Scenario:
-    """Return a scenario whose sites are the admitted ones, each with a file of its own.
+def read(
+    scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str], unset: Sequence[str] = ()
+) -> Scenario:
+    """Return a scenario whose sites are the admitted ones, each with a file of its own. unset: keys removed first.
 
     Raises ScenarioError for one that names rows, or that cannot be run across hosts.
     """
     changes: dict[str, Any] = {"compare.centralised": False, "compare.baselines": False}
-    if not spec.says_min_sites(scenario, overrides):
+    if not spec.says_min_sites(scenario, overrides, unset):
         changes["federation.min_sites"] = min(MIN_SITES, len(admitted))
-    is_vertical = spec.partition_of(scenario, overrides) == "vertical"
+    is_vertical = spec.partition_of(scenario, overrides, unset) == "vertical"
     if is_vertical:
         changes |= {"data.source": HELD_BY_SITE, "federation.names": list(admitted), "federation.sites": len(admitted)}
     else:
         changes["data.sources"] = dict.fromkeys(admitted, HELD_BY_SITE)
     try:
-        first, base = spec.read(scenario, overrides=overrides, changes=changes)
+        first, base = spec.read(scenario, overrides=overrides, unset=unset, changes=changes)
         if (public := first.data.public_source) is not None:
             changes |= {"data.public_source": str(_absolute(public, base))}
         if not is_vertical:
             changes |= {"data.test_fraction": 0.0} if _is_blind(first) else {"data.tested_by": "sites"}
-        chosen, _ = spec.read(scenario, overrides=overrides, changes=changes)
+        chosen, _ = spec.read(scenario, overrides=overrides, unset=unset, changes=changes)
     except ScenarioError as error:
         raise ScenarioError([in_words_of_hosts(problem, admitted) for problem in error.problems]) from None
     if problems := list(_problems(chosen)):

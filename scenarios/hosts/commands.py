@@ -26,6 +26,7 @@ from fedsvm.scenarios.commands.options import (
     PrintJson,
     RunFolder,
     Scenario,
+    Unset,
     names_of,
     seconds,
 )
@@ -74,6 +75,7 @@ def coordinate(
         typer.Option("--describe", help="Describe the columns of the sites and train nothing (fedsvm describe)."),
     ] = False,
     changes: Changes = None,
+    unset: Unset = None,
     folder: RunFolder = None,
     as_json: PrintJson = False,
     log_json: JsonLog = False,
@@ -85,25 +87,31 @@ def coordinate(
         log_as_json("coordinator")
     shown = Presentation(show_json if as_json else show_summary, context.find_root().obj, as_json, debug)
     if resumed is not None:
-        if scenario is not None or sites is not None or changes or folder is not None or describes:
+        if scenario is not None or sites is not None or changes or unset or folder is not None or describes:
             raise ScenarioError(["--resume takes scenario, sites and folder from the run; remove the other options."])
         _resume(resumed, listen, key, wait, rejoin, shown)
     elif scenario is None or sites is None:
         raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
     elif describes:
         meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
-        _describe(scenario, changes or [], meeting, folder, as_json=as_json)
+        _describe(scenario, changes or [], unset or [], meeting, folder, as_json=as_json)
     else:
-        _coordinate(scenario, changes or [], _meeting(listen, key, _admitted_in(sites), wait, rejoin), folder, shown)
+        meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
+        _coordinate(scenario, changes or [], unset or [], meeting, folder, shown)
 
 
 def _coordinate(
-    scenario: str, changes: list[str], meeting: JoinAddress, folder: Path | None, shown: Presentation
+    scenario: str,
+    changes: list[str],
+    unset: list[str],
+    meeting: JoinAddress,
+    folder: Path | None,
+    shown: Presentation,
 ) -> None:
     """Wait for the sites of a meeting, run the scenario over them, and show its result."""
     from fedsvm.scenarios.hosts import asking, coordination
 
-    chosen = asking.read(scenario, changes, list(meeting.admitted))
+    chosen = asking.read(scenario, changes, list(meeting.admitted), unset)
     with coordination.listening(meeting) as endpoint:
         target = new_folder(chosen, folder)
         _invite(chosen, meeting, endpoint.address)
@@ -116,20 +124,28 @@ def _coordinate(
                 target,
                 lambda sentence: say("coordinator", sentence),
                 lambda federation: plain.update(federation, []),
-                min_sites_chosen=spec.says_min_sites(scenario, changes),
+                min_sites_chosen=spec.says_min_sites(scenario, changes, unset),
                 version=version("fedsvm"),
                 command=command_line(),
             )
     shown.conclude(finished, target)
 
 
-def _describe(scenario: str, changes: list[str], meeting: JoinAddress, folder: Path | None, *, as_json: bool) -> None:
+def _describe(
+    scenario: str,
+    changes: list[str],
+    unset: list[str],
+    meeting: JoinAddress,
+    folder: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     """Wait for the sites of a meeting, and show a description of their columns."""
     from fedsvm.scenarios import description
     from fedsvm.scenarios.commands import describe
     from fedsvm.scenarios.hosts import asking, coordination, describing
 
-    chosen = description.describable(asking.read(scenario, changes, list(meeting.admitted)))
+    chosen = description.describable(asking.read(scenario, changes, list(meeting.admitted), unset))
     if folder is not None:
         make_new(folder)
     with failing(), interrupted_as("Interrupted; nothing was described."), coordination.listening(meeting) as endpoint:
@@ -139,7 +155,7 @@ def _describe(scenario: str, changes: list[str], meeting: JoinAddress, folder: P
             meeting,
             endpoint,
             partial(say, "coordinator"),
-            min_sites_chosen=spec.says_min_sites(scenario, changes),
+            min_sites_chosen=spec.says_min_sites(scenario, changes, unset),
             version=version("fedsvm"),
         )
     if folder is not None:
@@ -355,6 +371,7 @@ def check_policy(
     policy: Annotated[Path, typer.Option(help="The policy file.")],
     data: Annotated[str | None, typer.Option(help="The site's file, to check rows and columns too.")] = None,
     changes: Changes = None,
+    unset: Unset = None,
     names: Names = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
@@ -363,7 +380,7 @@ def check_policy(
     from fedsvm.scenarios.hosts.checking import refusals
     from fedsvm.scenarios.schema.policy import read_policy
 
-    chosen, terms = read_asked(scenario, changes or [], names_of(names))
+    chosen, terms = read_asked(scenario, changes or [], names_of(names), unset or [])
     refused = refusals(read_policy(policy), terms, data)
     if as_json:
         print(json.dumps({"allowed": not refused, "refused": refused, "rows_checked": data is not None}, indent=1))

@@ -10,7 +10,7 @@ import typer
 
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.commands.exits import FAILED
-from fedsvm.scenarios.commands.options import Changes, Names, Scenario, names_of
+from fedsvm.scenarios.commands.options import Changes, Names, Scenario, Unset, names_of
 from fedsvm.scenarios.commands.outputs import write_new
 from fedsvm.scenarios.console import out
 
@@ -21,6 +21,7 @@ app = typer.Typer()
 def explain(
     scenario: Scenario,
     changes: Changes = None,
+    unset: Unset = None,
     names: Names = None,
     target: Annotated[Path | None, typer.Option("--html", help="Write the page as HTML to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the page as JSON.")] = False,
@@ -29,7 +30,7 @@ def explain(
     from fedsvm.scenarios.hosts.asked import read_asked
     from fedsvm.scenarios.oversight import explanation
 
-    page = explanation.explain(*read_asked(scenario, changes or [], names_of(names)))
+    page = explanation.explain(*read_asked(scenario, changes or [], names_of(names), unset or []))
     if target is not None:
         write_new(target, explanation.rendered(page))
         print(target)

@@ -155,7 +155,7 @@ class SimulatedRows(RowSource):
         calibration, is_tested = whole.calibrated, len(self.dataset.test(task.fold)) > 0
         judged: dict[str, Any] = {}
         if calibration is not None:
-            judged = {"threshold": calibration.threshold, "probabilities": calibration.probabilities(decisions)}
+            judged = {"threshold": calibration.threshold, "probabilities": whole.probabilities(rows.test.rows)}
         return replace(
             compare_with_pooled(self.scenario, model, whole, decisions, rows, task.fold),
             test=metrics.evaluate(decisions, rows.test.labels, **judged) if is_tested else None,

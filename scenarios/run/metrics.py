@@ -159,8 +159,8 @@ Matrix = tuple[tuple[int, ...], ...]
 class Measures(Score):
     """The measures of classification. None if a class has no rows, or for means, no fold has the measure.
 
-    Of more than two classes `sensitivity`, `specificity`, `ppv`, `npv`, `average_precision`, `brier` and `threshold`
-    are None, and `binary_accuracy` is not.
+    Of more than two classes `sensitivity`, `specificity`, `ppv`, `npv`, `average_precision` and `threshold` are None,
+    and `binary_accuracy` is not.
 
     Attributes
     ----------
@@ -182,7 +182,8 @@ class Measures(Score):
     majority_accuracy : float
         The accuracy of calling every row by the more frequent class of the same rows.
     brier : float
-        Mean square of probability less outcome, 0 or 1; None where the model gives no probabilities.
+        Mean square of probability less outcome, 0 or 1, of more than two classes added up over these; None where the
+        model gives no probabilities.
     calibration_slope : float
         Slope of the outcomes' log odds in those of the probabilities. It is 1 of a calibrated model, and less of one
         that is too sure.
@@ -301,10 +302,10 @@ def evaluate(
     """Return metrics of decision values (n,) against labels (n,) of +1 and -1, with the curves of the areas.
 
     Of more classes decision values are (n, K), and labels their numbers. threshold: the decision value from which a row
-    is called positive. probabilities (n,): of +1, where there are some.
+    is called positive. probabilities (n,): of +1, or (n, K) of the classes, where there are some.
     """
     if decisions.ndim == 2:
-        return _evaluate_classes(decisions, labels)
+        return _evaluate_classes(decisions, labels, probabilities)
     positive = labels > 0
     found, curve = Confusion.of(decisions >= threshold, positive), _threshold_curve(decisions, labels)
     fit = None if probabilities is None else calibration_fit(probabilities, positive)
@@ -328,7 +329,7 @@ def evaluate(
     )
 
 
-def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
+def _evaluate_classes(decisions: FloatArray, labels: FloatArray, probabilities: FloatArray | None) -> FoldMetrics:
     """Return metrics of decision values (n, K) for more than two classes, and class numbers (n,), -1 for unknown."""
     classes, found = decisions.shape[1], score(decisions, labels)
     table = np.zeros((classes, classes), dtype=np.int64)
@@ -341,6 +342,7 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
         intervals=_found_intervals({"accuracy": share_interval(int(np.trace(table)), len(labels))}),
         **{**_of_table(table), "majority_accuracy": float(table.sum(axis=1).max() / len(labels))},
         binary_accuracy=float(((decisions >= 0) == is_class).mean()),
+        brier=None if probabilities is None else float(((probabilities - is_class) ** 2).sum(axis=1).mean()),
         class_rocs=tuple(
             None if each is None else _roc_curve(*each.roc(), Confusion.of(called(decisions) == k, is_class[:, k]))
             for k, each in enumerate(_class_curves(decisions, labels))

@@ -117,7 +117,7 @@ def read(
     """Return the scenario of a path or a catalogue name, and the folder at which its relative paths start.
 
     overrides: "key.path=value", the value as in TOML or a bare word; of another algorithm than the file's, the file's
-    settings that it does not have are removed. unset: paths of keys that are removed first. changes: values by key
+    settings that it does not take are removed. unset: paths of keys that are removed first. changes: values by key
     path. faults: "kind:key=value,…", added to the file's. sites: in place of the file's number. Raises ScenarioError
     with everything that is wrong.
     """
@@ -139,28 +139,33 @@ def read(
     return validate(given), path.parent
 
 
-def removed_settings(scenario: str | Path, overrides: Sequence[str]) -> list[str]:
+def removed_settings(scenario: str | Path, overrides: Sequence[str], unset: Sequence[str] = ()) -> list[str]:
     """Return the settings of a file's algorithm that are removed since the overrides name another algorithm."""
-    return _settings_of_another(_parse(_locate(str(scenario))), _as_changes(overrides))
-
-
-def partition_of(scenario: str | Path, overrides: Sequence[str] = ()) -> str:
-    """Return whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
-    return str(_table(scenario, overrides, "data").get("partition", "horizontal"))
-
-
-def says_source(scenario: str | Path, overrides: Sequence[str] = ()) -> bool:
-    """Return whether a scenario names its data; otherwise it is of a run across hosts. Raises ScenarioError."""
-    return not _table(scenario, overrides, "data").keys().isdisjoint({"source", "sources"})
-
-
-def says_min_sites(scenario: str | Path, overrides: Sequence[str] = ()) -> bool:
-    """Return whether a scenario says how few sites are enough, before it is read. Raises ScenarioError."""
-    return "min_sites" in _table(scenario, overrides, "federation")
-
-
-def _table(scenario: str | Path, overrides: Sequence[str], name: str) -> dict[str, Any]:
     given = _parse(_locate(str(scenario)))
+    for key in unset:
+        _unset(given, key)
+    return _settings_of_another(given, _as_changes(overrides))
+
+
+def partition_of(scenario: str | Path, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> str:
+    """Return whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
+    return str(_table(scenario, overrides, unset, "data").get("partition", "horizontal"))
+
+
+def says_source(scenario: str | Path, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> bool:
+    """Return whether a scenario names its data; otherwise it is of a run across hosts. Raises ScenarioError."""
+    return not _table(scenario, overrides, unset, "data").keys().isdisjoint({"source", "sources"})
+
+
+def says_min_sites(scenario: str | Path, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> bool:
+    """Return whether a scenario says how few sites are enough, before it is read. Raises ScenarioError."""
+    return "min_sites" in _table(scenario, overrides, unset, "federation")
+
+
+def _table(scenario: str | Path, overrides: Sequence[str], unset: Sequence[str], name: str) -> dict[str, Any]:
+    given = _parse(_locate(str(scenario)))
+    for key in unset:
+        _unset(given, key)
     _apply_all(given, overrides)
     table = given.get(name)
     return table if isinstance(table, dict) else {}
@@ -410,15 +415,25 @@ def _as_changes(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _settings_of_another(given: dict[str, Any], changed: Mapping[str, Any]) -> list[str]:
-    """Return the keys of the [algorithm] table that the algorithm that changes name does not have."""
+    """Return the keys of the [algorithm] table that another algorithm, which changes name, does not take so."""
     table, name = given.get("algorithm"), changed.get("algorithm.name")
     if not isinstance(table, dict) or name not in ALGORITHMS or name == table.get("name", DEFAULT_ALGORITHM):
         return []
     try:
-        known = table_of(name).model_fields
+        named = table_of(name)
     except FederationError:  # of another package and broken: reading the scenario says how
         return []
-    return [key for key in table if key not in known]
+    kept = [(key, value) for key, value in table.items() if key != "name"]
+    return [key for key, value in kept if key not in named.model_fields or not _is_fit(named, key, value)]
+
+
+def _is_fit(table: type[BaseModel], key: str, value: Any) -> bool:
+    """Return whether a table's key takes a value, whatever its other keys are."""
+    try:
+        table.model_validate({key: value})
+    except ValidationError as error:
+        return not any(each["loc"][:1] == (key,) for each in error.errors())
+    return True
 
 
 def _unset(given: dict[str, Any], key: str) -> None:

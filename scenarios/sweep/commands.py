@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fedsvm.scenarios.commands.exits import FAILED, interrupted_as
-from fedsvm.scenarios.commands.options import Changes, Jobs, Scenario
+from fedsvm.scenarios.commands.options import Changes, Jobs, Scenario, Unset
 from fedsvm.scenarios.console import complain, errors, print_table
 from fedsvm.scenarios.figures import TimeLeft
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
@@ -24,6 +24,7 @@ def sweep(
     scenario: Scenario,
     vary: Annotated[list[str], typer.Option("--vary", help="Values to try: key.path=v1,v2,…. Repeatable.")],
     changes: Changes = None,
+    unset: Unset = None,
     plots: Annotated[
         list[str] | None,
         typer.Option("--plot", help="Plot to draw: measure:axis[:group], such as gap:round:algorithm.cut_groups."),
@@ -37,8 +38,9 @@ def sweep(
 
     terminate_as_interrupted()
     axes = tuple(grid.SweepAxis.read(each) for each in vary)
-    named, _ = spec.read(scenario, overrides=changes or [])
-    chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
+    named, _ = spec.read(scenario, overrides=changes or [], unset=unset or [])
+    target = folder or Path("sweeps") / named.name
+    chosen = grid.Sweep(scenario, tuple(changes or []), axes, target, tuple(unset or []))
     chosen.check()
     drawn = [grid.read_plot(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()

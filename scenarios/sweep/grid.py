@@ -82,6 +82,7 @@ class Sweep:
     changes: tuple[str, ...]
     axes: tuple[SweepAxis, ...]
     folder: Path
+    unset: tuple[str, ...] = ()
 
     @property
     def points(self) -> list[Point]:
@@ -98,7 +99,7 @@ class Sweep:
     def prepare(self) -> None:
         """Check every point, and take the folder. Raises ScenarioError before anything is started."""
         self.check()
-        scenario, _ = spec.read(self.scenario, overrides=self.changes)
+        scenario, _ = spec.read(self.scenario, overrides=self.changes, unset=self.unset)
         text, base = spec.resolved_toml(scenario), self.folder / _BASE
         if base.is_file() and base.read_text() != text:
             raise ScenarioError([f"--out: {self.folder} holds a sweep of another scenario; name another folder."])
@@ -120,9 +121,12 @@ class Sweep:
             yield "--vary: two points of the grid are the same; list each value once."
         for point in self.points:
             try:
-                spec.read(self.scenario, overrides=[*self.changes, *point.changes])
+                self._read(point)
             except ScenarioError as error:
                 yield from (f"{point.name}: {problem}" for problem in error.problems)
+
+    def _read(self, point: Point) -> spec.Scenario:
+        return spec.read(self.scenario, overrides=[*self.changes, *point.changes], unset=self.unset)[0]
 
     def missing(self) -> list[Point]:
         """Return the points without the result of a completed run."""
@@ -150,7 +154,7 @@ class Sweep:
     def _run(self, point: Point, workers: Workers) -> str:
         target = self.folder / POINTS / point.name
         shutil.rmtree(target, ignore_errors=True)
-        return workers.carry_out(self.scenario, (*self.changes, *point.changes), target)
+        return workers.carry_out(self.scenario, (*self.changes, *point.changes), target, unset=self.unset)
 
     def _failure(self, point: Point) -> str:
         """Return why a started run did not complete, or ""."""
@@ -167,7 +171,7 @@ class Sweep:
     @property
     def measures(self) -> tuple[str, ...]:
         """The columns besides the varied keys, which can be plotted: common measures, then the algorithms' figures."""
-        read = [spec.read(self.scenario, overrides=[*self.changes, *point.changes])[0] for point in self.points]
+        read = [self._read(point) for point in self.points]
         figures = [name for scenario in read for name in scenario.algorithm.implementation.figures]
         return tuple(dict.fromkeys([*MEASURES, *figures]))
 

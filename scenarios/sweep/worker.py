@@ -31,8 +31,10 @@ class Workers:
         self._all: set[_Worker] = set()
         self._is_stopped = False
 
-    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool = False) -> str:
-        """Run a scenario with its changes as of `--set`. The result is in the folder.
+    def carry_out(
+        self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool = False, unset: Sequence[str] = ()
+    ) -> str:
+        """Run a scenario with its changes as of `--set` and `--unset`. The result is in the folder.
 
         audit: whether it is attacked afterwards, as `fedsvm audit` does. Returns why nothing was started, or "".
         """
@@ -41,7 +43,7 @@ class Workers:
                 return ""
             worker = self._idle.pop() if self._idle else _Worker()
             self._all.add(worker)
-        said = worker.carry_out(scenario, changes, folder, audit=audit)
+        said = worker.carry_out(scenario, changes, folder, audit=audit, unset=unset)
         if said is not None:
             with self._lock:
                 self._idle.append(worker)
@@ -77,12 +79,15 @@ class _Worker:
         )
         self._orders, self._answers = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
 
-    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool) -> str | None:
+    def carry_out(
+        self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool, unset: Sequence[str]
+    ) -> str | None:
         """Run a scenario. Return why nothing was started, "" if it was, and None if the worker has gone.
 
         Every wait within a run has its deadline.
         """
         told = {"scenario": scenario, "changes": list(changes), "folder": str(folder), "audit": audit}
+        told["unset"] = list(unset)
         order = json.dumps(told)
         with suppress(OSError):  # it is gone
             self._orders.write(order.encode() + b"\n")
@@ -122,7 +127,7 @@ def _carry_out(order: bytes) -> str:
 
     told = json.loads(order)
     try:
-        chosen, base = spec.read(told["scenario"], overrides=told["changes"])
+        chosen, base = spec.read(told["scenario"], overrides=told["changes"], unset=told["unset"])
         carry_out(chosen, base, Path(told["folder"]), audit=told["audit"])
     except ScenarioError as error:
         return " ".join(error.problems)
