@@ -75,20 +75,23 @@ class WholeRunLeakage:
 
     Parameters
     ----------
-    with_site : Recovery
-        By the coordinator and any one site together.
+    with_site : Recovery, optional
+        By the coordinator and any one site together. None if no attack has recovered anything.
     alone : Recovery, optional
         By the coordinator alone. None if no attack has recovered anything: this is no proof.
     one_site : Recovery, optional
         By any one site alone. None if it was not analyzed.
     rows_named : bool
         Whether the model file names listed rows, by exact landmarks and the scale.
+    with_members : Recovery, optional
+        By the coordinator and two of the three members of a committee, of algorithms that have one.
     """
 
-    with_site: Recovery
+    with_site: Recovery | None
     alone: Recovery | None = None
     one_site: Recovery | None = None
     rows_named: bool = False
+    with_members: Recovery | None = None
 
     def with_rows_alone(self) -> WholeRunLeakage:
         """Return the same, with at least some rows for the coordinator alone."""
@@ -98,17 +101,20 @@ class WholeRunLeakage:
 
     def with_noisy_landmarks(self) -> WholeRunLeakage | None:
         """Return what is left if landmarks are no exact means of rows; None if nothing is."""
-        if (with_site := self.with_site.without_copies()) is None:
+        found = (self.with_site, self.alone, self.one_site, self.with_members)
+        with_site, alone, one_site, members = (None if each is None else each.without_copies() for each in found)
+        if with_site is None and members is None:
             return None
-        alone, one_site = (None if each is None else each.without_copies() for each in (self.alone, self.one_site))
-        return WholeRunLeakage(with_site, alone, one_site)
+        return WholeRunLeakage(with_site, alone, one_site, with_members=members)
 
     def __str__(self) -> str:
         """Return a clause with the parties as its subject."""
-        if self.alone == self.with_site:
-            clauses = [f"the coordinator, alone or with any one site, can {self.with_site}"]
+        members = f"the coordinator and two of the three committee members can {self.with_members}"
+        clauses = [members] if self.with_members else []
+        if self.alone is not None and self.alone == self.with_site:
+            clauses.append(f"the coordinator, alone or with any one site, can {self.with_site}")
         else:
-            clauses = [f"the coordinator and any one site together can {self.with_site}"]
+            clauses += [f"the coordinator and any one site together can {self.with_site}"] if self.with_site else []
             clauses += [f"the coordinator alone can {self.alone}"] if self.alone else []
         clauses += [f"any one site alone can {self.one_site}"] if self.one_site else []
         clauses += [NAMES_ROWS] if self.rows_named else []

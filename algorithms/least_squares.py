@@ -13,8 +13,10 @@ as well, and the columns themselves.
 
 What is disclosed. The coordinator learns the rows' second moments in the features, and their product with the labels:
 each is one sum, and both are much. Where the possible records are few, they say how often each is there: the products
-are linear in it (`attacks.second_moments`). Between few rows and many features they determine the rows' span. There is
-no remedy within the method: whoever solves must know the system, or be blinded as PAN-SVM's coordinator is.
+are linear in it (`attacks.second_moments`). Between few rows and many features they determine the rows' span.
+
+With `masking = "committee"` the coordinator solves a system that it sees only behind the masks of two sites, which no
+party has both of (`protocols.blind_system`). The weights are the same, and all that it opens.
 
 References
 ----------
@@ -26,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -48,15 +50,35 @@ from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import AGREED, CHECKED, step
-from fedsvm.federation.site.script import Script, stage
+from fedsvm.federation.site.program import AGREED, CHECKED, free, step
+from fedsvm.federation.site.script import Script, seq, stage
 from fedsvm.federation.site.terms import Terms
+from fedsvm.protocols.blind_system import (
+    MAX_SITES,
+    MIN_SITES,
+    BlindSystem,
+    contribute_to_system,
+    solve_blind_system,
+)
+from fedsvm.protocols.sums.registry import SUMS
 
 MOMENTS = (
     "the second moments of all rows in their features, and the features' products with the labels: of few possible "
     "records they say which are there"
 )
+
+BLIND = (
+    "the second moments of all rows in their features behind the secret matrices of two sites, which leave of each "
+    "eigenvalue a factor of 16, and the weights"
+)
+
+Masking = Literal["none", "committee"]
+
+_PRODUCT_S = 5e-8
+"""Seconds that the products of matrices may take in a round, times the cube of their size."""
 
 
 @dataclass
@@ -65,12 +87,26 @@ class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettin
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
     intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
+    masking: Annotated[
+        Masking,
+        doc(
+            "none opens the second moments to the coordinator. committee hides them behind the masks of two sites; it "
+            "needs three sites or more."
+        ),
+    ] = "none"
 
 
 def moments_leakage(settings: FeatureSettings) -> WholeRunLeakage:
     """Return what second moments of the features of all rows give away to whoever opens them."""
     with_site, alone = (Recovery("every row", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False))
     return WholeRunLeakage(with_site, alone)
+
+
+def committee_leakage(settings: FeatureSettings) -> WholeRunLeakage:
+    """Return what follows if only two members of a committee have the second moments together."""
+    found = [settings.landmark_rows(with_site=site) for site in (True, False)]
+    with_site, alone = (None if extent is None else Recovery(extent) for extent in found)
+    return WholeRunLeakage(with_site, alone, with_members=moments_leakage(settings).with_site)
 
 
 def with_ones(features: FloatArray, *, intercept: bool) -> FloatArray:
@@ -110,7 +146,9 @@ class LeastSquaresSite(MappedSite):
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the script of `LeastSquares.fit`."""
-        summed = stage(preparation(terms), mapping(terms), agreement_on_factors(terms), "moments")
+        is_blind = terms.settings["masking"] == "committee"
+        solved = seq("squared_norms", "blind_weights") if is_blind else seq("moments")
+        summed = stage(preparation(terms), mapping(terms), agreement_on_factors(terms), solved)
         return each_model(terms, summed, calibration(terms))
 
     @step(
@@ -126,8 +164,72 @@ class LeastSquaresSite(MappedSite):
         were agreed on.
         """
         self.row_weights.check_factors(factors)
+        return self._moments(factors, intercept=intercept)
+
+    def _moments(self, factors: Sequence[float], *, intercept: bool) -> FloatArray:
         z = with_ones(self.mapped.features, intercept=intercept)
         return packed_moments(z, self.labels, self.row_weights.prices(1.0, factors))
+
+    @step(
+        told={
+            "intercept, regularisation": AGREED,
+            "factors": CHECKED,
+            "scale": free("any number", "nothing; a false scale ends the run or spoils the model"),
+        }
+    )
+    def blind_weights(
+        self, intercept: bool, regularisation: float, scale: float, factors: Sequence[float] = ()
+    ) -> FloatArray | None:
+        """Return the (K, m) weights, which two sites open to the coordinator beside the masked system; None elsewhere.
+
+        scale: no entry of the system exceeds it. factors: as in `moments`. Raises OrderRefused for others than were
+        agreed on.
+        """
+        self.row_weights.check_factors(factors)
+        entries = self._moments(factors, intercept=intercept)
+        size = self.mapped.features.shape[1] + int(intercept)
+        system = BlindSystem(size, len(self.labels), scale, regularisation, int(intercept))
+        total = SUMS[self.terms.sum_name](**self.terms.sum_options)
+        return contribute_to_system(self.channel, total, system, entries)
+
+
+def _check_committee(federation: Federation) -> None:
+    """Raise FederationError for a run that can have no committee."""
+    if not MIN_SITES <= (count := len(federation.sites)) <= MAX_SITES:
+        raise FederationError(
+            f'algorithm.masking = "committee" needs {MIN_SITES} to {MAX_SITES} sites, got {count}; set '
+            'algorithm.masking = "none".'
+        )
+    if federation.shows_inputs:
+        raise FederationError(
+            'algorithm.masking = "committee" hides nothing with a sum that shows the coordinator the sites\' inputs; '
+            "set protocol.sum to a secure one."
+        )
+
+
+def _blind_weights(
+    federation: Federation, settings: LeastSquaresSettings, factors: Factors, d: int, problems: int
+) -> FloatArray:
+    """Return (K, d) the weights of a system that the coordinator does not see."""
+    squares, rows = federation.sum("squared_norms", shape=(2,), bound=math.inf)
+    largest = factors.largest * (max(float(squares), 0.0) + float(rows)) * (1 + 1e-9) + settings.regularisation
+    scale = 2.0 ** math.frexp(max(largest, 1.0))[1]
+    system = BlindSystem(d, problems, scale, settings.regularisation, int(settings.intercept))
+    total = SUMS[federation.sum_protocol.name](**federation.sum_protocol.options)
+
+    def solve(channel: Channel) -> FloatArray:
+        return solve_blind_system(channel, total, system)
+
+    found: FloatArray = federation.run(
+        "blind_weights",
+        take_part=solve,
+        work_s=_PRODUCT_S * system.extended**3,
+        intercept=settings.intercept,
+        regularisation=settings.regularisation,
+        scale=scale,
+        **factors.told,
+    )
+    return found
 
 
 class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
@@ -141,23 +243,28 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
         """Map the rows, sum, and solve."""
         weighting = settings.weighting(task.classes, by_row=task.weighted)
+        if settings.masking == "committee":
+            _check_committee(federation)
 
         def stage() -> tuple[Features, FloatArray]:
             prepared = task.prepare(federation)
             features = map_rows(federation, settings, prepared, task.seed)
             d = features.map.dimensions + int(settings.intercept)
-            bound = float(prepared.rows) if settings.features == "fourier" else math.inf  # whose features are short
-            shape = (d * (d + 1) // 2 + task.problems * d,)
             with federation.phase("train"):
                 factors = Factors.agreed(federation, weighting, len(task.classes))
-                bound *= factors.largest
+                if settings.masking == "committee":
+                    return features, _blind_weights(federation, settings, factors, d, task.problems)
+                bound = float(prepared.rows) if settings.features == "fourier" else math.inf  # whose features are short
+                shape, bound = (d * (d + 1) // 2 + task.problems * d,), bound * factors.largest
                 told: dict[str, Any] = {"intercept": settings.intercept, **factors.told}
-                return features, federation.sum("moments", shape=shape, bound=bound, **told)
+                moments = federation.sum("moments", shape=shape, bound=bound, **told)
+                found = weights(*unpacked_moments(moments, d), settings.regularisation, intercept=settings.intercept)
+                return features, found
 
-        features, moments = federation.until_stable(stage)
-        federation.disclose("coordinator", "moments", MOMENTS, moments.shape)
+        features, found = federation.until_stable(stage)
         d = features.map.dimensions + int(settings.intercept)
-        found = weights(*unpacked_moments(moments, d), settings.regularisation, intercept=settings.intercept)
+        step, shows = ("blind_weights", BLIND) if settings.masking == "committee" else ("moments", MOMENTS)
+        federation.disclose("coordinator", step, shows, (d * (d + 1) // 2 + task.problems * d,))
         found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
         remarks = tuple(Remark(name, sentence) for name, sentence in features.remarks.items())
         report = TrainingReport(federation.sites, features.description, figures=features.figures, remarks=remarks)
@@ -178,8 +285,8 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
         return Pooled(with_ones(model.features(rows.test.rows), intercept=settings.intercept) @ found)
 
     def whole_run(self, settings: LeastSquaresSettings) -> WholeRunLeakage:
-        """Return what the second moments give away."""
-        return moments_leakage(settings)
+        """Return what the second moments give away, or what two members of a committee have of them."""
+        return committee_leakage(settings) if settings.masking == "committee" else moments_leakage(settings)
 
     def attacks(self, settings: LeastSquaresSettings) -> list[Attack]:
         """Return the attacks on landmarks, and on the moments."""

@@ -84,7 +84,7 @@ class Admission:
 
     def note_completed(self, round_number: int, order: Order) -> None:
         """Record a complete round and its order; sites that did not take part receive it as missed when they join."""
-        self._completed.append((round_number, replace(order, after=self.last_completed)))
+        self._completed.append((round_number, order))
 
     def remember(self, order: Order) -> None:
         """Keep an order that sites which join from now on carry out first.

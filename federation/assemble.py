@@ -29,11 +29,13 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import SumProtocol
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.site.site import Assignment
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 
 
@@ -198,7 +200,7 @@ def started(
     observer = observer or RunObserver()
     workspace, host = launcher.prepare(), launcher.host
     keys = KeyPair.generate() if deployment.encrypted else None
-    run = secrets.token_bytes(RUN_ID_BYTES)
+    signing, run = SigningKey(), secrets.token_bytes(RUN_ID_BYTES)
     address = deployment.address(COORDINATOR, workspace, host)
     limits.require_tasks(limits.TASKS_PER_ENDPOINT, COORDINATOR)
     with (
@@ -210,13 +212,20 @@ def started(
         observer.party_listens(me)
 
         def start(sites: Sequence[str]) -> list[Party]:
-            parties = launcher.start([deployment.assignment(site, run, me, workspace, host, journal) for site in sites])
+            assignments = [deployment.assignment(site, run, me, workspace, host, journal) for site in sites]
+            parties = launcher.start(
+                [
+                    replace(each, coordinator_signing_key=signing.public) if each.receipt_path else each
+                    for each in assignments
+                ]
+            )
             for party in parties:
                 observer.party_listens(party)
             return parties
 
         roster = Roster([me, *start(deployment.sites)])
-        links = SiteLinks(endpoint, roster, run, launcher, restart=lambda site: start([site])[0], views=views)
+        signer = OrderSigner(signing, run, deployment.sites, deployment.site_policy.terms)
+        links = SiteLinks(endpoint, roster, run, launcher, lambda site: start([site])[0], views, signer=signer)
         with running_federation(
             links, deployment.sum_protocol, deployment.policy, deployment.round_timeout_s, observer, journal
         ) as federation:

@@ -195,6 +195,8 @@ class Order:
     everyone : bool, default False
         Whether `sites` are all of the run. Then they are not named on the wire, since every site knows them: named to
         all, they would be most of what is said to a thousand sites.
+    signature : bytes, default b""
+        The coordinator's, see `site.signed`; empty for none.
     """
 
     kind: ClassVar[str] = "order"
@@ -210,6 +212,7 @@ class Order:
     timeout_s: float = 0.0
     after: int = 0
     everyone: bool = False
+    signature: bytes = b""
 
     @property
     def verb(self) -> str:
@@ -228,7 +231,8 @@ class Order:
         )
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with fields verb, step, protocol, phase, phase_round, sites, parameters, timeout_s, after.
+        """Encode with fields verb, step, protocol, phase, phase_round, sites, parameters, timeout_s, after,
+        signature.
 
         With a sum also shape, bound, options, opened_by; with a gather, shape.
         """
@@ -242,6 +246,7 @@ class Order:
             "parameters": dict(self.parameters),
             "timeout_s": float(self.timeout_s),
             "after": self.after,
+            "signature": self.signature,
         }
         return Message(self.kind, run, round_number, fields=fields, arrays=dict(self.arrays))
 
@@ -265,6 +270,7 @@ class Order:
             parameters=(dict,),
             timeout_s=(float,),
             after=(int,),
+            signature=(bytes,),
             **of_terms,
         )
         everyone = fields["sites"] is None
@@ -282,6 +288,7 @@ class Order:
             fields["timeout_s"],
             fields["after"],
             everyone,
+            fields["signature"],
         )
         if order.verb != verb:
             raise Malformed(f"an order to {verb} must not be opened by {fields['opened_by']}")

@@ -103,7 +103,7 @@ class Federation:
             self._dispatcher, links.roster, links.views, links.restart, self._disclosures, round_timeout_s
         )
         self._runner = RoundRunner(
-            self._dispatcher, self._admission, self._disclosures, self.record, observer, round_timeout_s
+            self._dispatcher, self._admission, self._disclosures, self.record, observer, round_timeout_s, links.signer
         )
         self._rounds: RoundRunner | JournaledRounds = self._runner
         if journal is not None:
@@ -150,6 +150,11 @@ class Federation:
     def refused(self) -> dict[str, int]:
         """The number of messages that the coordinator refused, by reason."""
         return dict(self._dispatcher.mailbox.refused)
+
+    @property
+    def sum_protocol(self) -> SumProtocol:
+        """The secure sum in use, for steps that run it as a part of another protocol."""
+        return self._protocol
 
     @property
     def shows_inputs(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.journal import SKIPPED_ROUNDS
 from fedsvm.federation.processes.contract import Launcher
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.endpoint import MessageTransport
 from fedsvm.federation.transport.keys import Party, Roster
 
@@ -37,6 +38,8 @@ class SiteLinks:
         Returns the roster with the addresses by which a party reaches the others, given its name and the roster.
     skipped_rounds : int, default SKIPPED_ROUNDS
         Number of rounds that a resumed run skips; 0 if the journal knows all that sites were sent.
+    signer : OrderSigner, optional
+        Signs the coordinator's orders.
     """
 
     endpoint: MessageTransport
@@ -46,6 +49,7 @@ class SiteLinks:
     restart: Callable[[str], Party | None] = refuse_restart
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster
     skipped_rounds: int = SKIPPED_ROUNDS
+    signer: OrderSigner | None = None
 
     @property
     def sites(self) -> tuple[str, ...]:

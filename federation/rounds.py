@@ -21,6 +21,7 @@ from fedsvm.federation.ledger import RoundRecord
 from fedsvm.federation.record import RunRecord
 from fedsvm.federation.round import Attempt, Round
 from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.deadline import Deadline
 
 TakePart = Callable[[SocketChannel], Any]
@@ -65,6 +66,8 @@ class RoundRunner:
         Sees every round.
     round_timeout_s : float
         Seconds that the coordinator waits for a site.
+    signer : OrderSigner, optional
+        Signs the orders.
 
     Attributes
     ----------
@@ -80,6 +83,7 @@ class RoundRunner:
         record: RunRecord,
         observer: RoundObserver,
         round_timeout_s: float,
+        signer: OrderSigner | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._membership = dispatcher.membership
@@ -88,6 +92,7 @@ class RoundRunner:
         self._record = record
         self._observer = observer
         self._round_timeout_s = round_timeout_s
+        self._signer = signer
         self._phase_rounds: Counter[str] = Counter()
         self._phase_is_new = False
         self.is_fixed = False
@@ -156,7 +161,7 @@ class RoundRunner:
         self._disclosures.record_parameters(order)
         if event.complete:
             everyone = event.sites == self._membership.all_sites
-            self._admission.note_completed(record.round, replace(order, sites=event.sites, everyone=everyone))
+            self._note_completed(record.round, replace(order, sites=event.sites, everyone=everyone))
             self._show(order, event, value)
         self._record.add_attempt(event)
         self._record.on_change()
@@ -227,6 +232,8 @@ class RoundRunner:
             after=self._admission.last_completed,
             everyone=sites == self._membership.all_sites,
         )
+        if self._signer is not None:
+            whole = self._signer.signed(whole, number)
         round_ = Round(
             self._dispatcher,
             whole,
@@ -238,7 +245,7 @@ class RoundRunner:
         contributed = tuple(site for site in sites if site not in record.missing)
         tried = AttemptRecord(record, sites, attempt.complete, contributed)
         if attempt.complete:
-            self._admission.note_completed(number, whole)
+            self._note_completed(number, whole)
             self._show(order, tried, attempt.value)
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
@@ -246,6 +253,12 @@ class RoundRunner:
         self._record.add_attempt(tried)
         self._record.on_change()
         return attempt, round_
+
+    def _note_completed(self, number: int, order: Order) -> None:
+        following = replace(order, after=self._admission.last_completed)
+        if self._signer is not None:
+            self._signer.completed(number, following)
+        self._admission.note_completed(number, following)
 
     def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:
         """Record what a complete round showed."""

@@ -144,6 +144,13 @@ def read_model(folder: Path) -> SavedModel:
         raise ScenarioError([f"The model in {folder} is of {name!r}, which is not installed; install its package."])
     parts = [read_arrays(path) for path in _parts(folder, result)]
     holders = [arrays] if "columns" in arrays else parts
+    if not holders:
+        raise ScenarioError(
+            [
+                f"The model in {folder} has no columns: each site keeps the part of its own. Predict in the folder of "
+                f"a run that holds the sites' parts too, in {SITE_MODELS!r}."
+            ]
+        )
     columns = [name for each in holders for name in each["columns"].tolist()]
     scale = Scale(*(np.concatenate([each[name] for each in holders]) for name in ("offset", "scale")))
     try:

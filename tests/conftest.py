@@ -149,6 +149,7 @@ def drill(
     log_level: str = "warning",
     reading: Mapping[str, Any] | None = None,
     rules: SiteRules = ANYTHING,
+    receipts: Path | None = None,
     another_follows: bool = True,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     on_listening: Callable[[Party], None] = lambda party: None,
@@ -158,7 +159,7 @@ def drill(
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
     program, partitions: another program of the tests' installation, and what its sites hold. module: another
-    installation. rules: of every site's operator. faults: those that sites
+    installation. rules: of every site's operator. receipts: the folder of the sites' receipts. faults: those that sites
     do to themselves, by site, until they are restarted. reading: what the terms say of the data.
     rejoin: a site whose process ends is restarted. silence_s: how long silent sites are waited for.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
@@ -175,7 +176,13 @@ def drill(
     def setup(site: str) -> SiteSetup:
         number = names.index(site)
         held = partitions[number] if partitions is not None else Partition({"rows": ROWS + number})
-        return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, own_faults.pop(site, []), rules=rules)
+        return SiteSetup(
+            lambda path: held.write(str(path)),
+            {"seed": 1},
+            own_faults.pop(site, []),
+            rules=rules,
+            receipt_path=str(receipts / f"{site}.receipt") if receipts else "",
+        )
 
     chosen = sum_protocol(protocol)
     policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else (), silence_s=silence_s)

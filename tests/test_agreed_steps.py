@@ -367,6 +367,13 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         summed("moments", (20,), intercept=True, factors=[0.0, 1.0]),
         "factors must be those of class_weight = null, as agreed",
     ),
+    "blind weights of one class": (
+        terms("least-squares", **PAN, masking="committee"),
+        SiteRules(),
+        measured,
+        ran("blind_weights", intercept=True, regularisation=1.0, scale=2.0, factors=[0.0, 1.0]),
+        "factors must be those of class_weight = null, as agreed",
+    ),
     "Newton sums of one class": (
         terms("logistic-regression", **PAN),
         SiteRules(),

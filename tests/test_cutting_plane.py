@@ -16,7 +16,14 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
 from fedsvm.algorithms.optimisation import cutting_plane
 from fedsvm.algorithms.optimisation.cutting_plane import solve
-from fedsvm.algorithms.optimisation.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
+from fedsvm.algorithms.optimisation.line_search import (
+    GRID,
+    Parabola,
+    fixed_step_search,
+    grid_search,
+    line_search,
+    printed_search,
+)
 from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule, relative_gap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import sources
@@ -221,7 +228,7 @@ def test_the_best_step_tried_is_taken_and_its_value_is_right(seed: int) -> None:
     def phi(step: float) -> float:
         return float(parabola.value(np.array([[step]]))[0, 0] + 2.0 * evaluate(np.array([[step]]))[0, 0, 0])
 
-    for search in (grid_search, fixed_step_search(0.25)):
+    for search in (grid_search, fixed_step_search(0.25), printed_search(0.25)):
         found = search(evaluate, parabola, 2.0)
         assert found.value[0] == pytest.approx(phi(found.step[0]), rel=1e-12)
     assert grid_search(evaluate, parabola, 2.0).value[0] == pytest.approx(min(map(phi, GRID)), rel=1e-12)
@@ -239,6 +246,48 @@ def test_fixed_steps_stop_when_the_derivative_turns_positive() -> None:
     assert calls == pytest.approx([0.3, 0.6, 0.9, 1.2])
 
 
+@pytest.mark.parametrize(("slope", "steps"), [(-1.0, [0.0, 0.3, 0.6, 0.9, 1.2]), (0.5, [0.0])])
+def test_the_papers_search_takes_the_first_step_where_the_derivative_is_not_negative(
+    slope: float, steps: list[float]
+) -> None:
+    calls = []
+
+    def evaluate(steps: FloatArray) -> FloatArray:
+        calls.append(float(steps[0, 0]))
+        return np.zeros((*steps.shape, 2))
+
+    found = printed_search(0.3)(evaluate, Parabola(np.array([0.0]), np.array([slope]), np.array([1.0])), 1.0)
+    assert calls == pytest.approx(steps)
+    assert found.step[0] == pytest.approx(steps[-1])
+
+
+def test_the_papers_rule_ends_nearer_to_the_optimum_the_smaller_epsilon_is(
+    tumours: tuple[FloatArray, FloatArray],
+) -> None:
+    features, labels = tumours
+    (exact,) = solve_pooled(PooledOracle(features, labels[None], 16), C=10.0, tolerance=1e-5)
+    above = []
+    for epsilon in (1e-2, 1e-3, 1e-4):
+        oracle = PooledOracle(features, np.stack([labels, -labels]), 1)
+        solutions = solve(
+            oracle,
+            problems=2,
+            dimensions=features.shape[1],
+            groups=1,
+            C=10.0,
+            stopping=StoppingRule(epsilon, 500, printed=True),
+            search=printed_search(0.1),
+            on_iteration=lambda iteration, solutions: None,
+        )
+        for found in solutions:
+            assert found.converged
+            assert found.gap > 1e-4, "the gap is a result, and does not end it"
+            assert found.lower_bound <= exact.objective * (1 + 1e-9)
+        above.append(solutions[0].objective / exact.objective - 1)
+    assert above == sorted(above, reverse=True)
+    assert above[-1] < 0.01
+
+
 def test_an_unknown_line_search_is_named() -> None:
-    with pytest.raises(LookupError, match="grid and fixed-step"):
+    with pytest.raises(LookupError, match="grid, fixed-step and paper"):
         line_search("exact", 0.1)

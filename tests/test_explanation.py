@@ -70,6 +70,13 @@ def test_a_page_says_what_protects_and_who_undoes_it() -> None:
     assert "at least 2 other sites must collude" in explained("quickstart").to_markdown()
 
 
+def test_a_page_says_what_noise_of_statistics_protects() -> None:
+    page = explained("quickstart", "data.statistics_privacy=0.5").to_markdown()
+    assert "Noise of mu 0.5 protects single rows in the statistics of columns, and none in sums of training." in page
+    assert "an AUC of 0.64 at most" in page
+    assert "can name training rows" not in page
+
+
 def test_a_page_of_a_name_from_a_stranger_is_escaped() -> None:
     page = rendered(replace(explained("quickstart"), name="<script>alert(1)</script>"))
     assert "<script>alert" not in page and "&lt;script&gt;" in page

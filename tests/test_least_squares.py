@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.least_squares import packed_moments, unpacked_moments, weights, with_ones
+from fedsvm.protocols.blind_system import BlindSystem, blind_system_cost
 from fedsvm.protocols.sums.ring import RING
 from fedsvm.scenarios.data import sources
 from tests.commands import fedsvm
@@ -28,7 +30,10 @@ LeastSquares = classifier("least-squares")
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-@pytest.mark.parametrize("chosen", [{"features": "fourier", "frequencies": 20}, {"landmarks": 30}])
+@pytest.mark.parametrize(
+    "chosen",
+    [{"features": "fourier", "frequencies": 20}, {"landmarks": 30}, {"landmarks": 30, "masking": "committee"}],
+)
 def test_it_is_the_ridge_of_pooled_rows(chosen: dict[str, Any], intercept: bool) -> None:
     rows, labels = table(150, seed=2)
     known = {"gamma": 0.3, "regularisation": 0.5, "intercept": intercept, "scale": "none"}
@@ -62,10 +67,14 @@ def test_a_scenario_trains_in_one_round(tmp_path: Path) -> None:
     assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 959)
 
 
-@pytest.mark.parametrize(("phase", "number"), [("setup", 1), ("landmarks", 1), ("train", 1)])
-def test_a_site_that_drops_is_done_without(phase: str, number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("phase", "number", "masking"),
+    [("setup", 1, "none"), ("landmarks", 1, "none"), ("train", 1, "none"), ("train", 2, "committee")],
+)
+def test_a_site_that_drops_is_done_without(phase: str, number: int, masking: str, tmp_path: Path) -> None:
     kill = f"faults=[{{kind='kill',site=2,phase='{phase}',round={number}}}]"
-    result = run("least-squares", tmp_path / "run", kill, "algorithm.frequencies=20").result
+    changes = ("algorithm.frequencies=20", f"algorithm.masking={masking}")
+    result = run("least-squares", tmp_path / "run", kill, *changes).result
     assert result["model"]["sites"] == ["site-1", "site-3", "site-4", "site-5"]
     assert result["centralised"]["max_decision_difference"] < 1e-8
 
@@ -137,6 +146,44 @@ def test_a_coordinator_recovers_every_board(tmp_path: Path) -> None:
     weighted = "algorithm.class_weight={positive=0.5, negative=3}"
     (audit,) = run("least-squares", tmp_path / "weighted", coalition, weighted).result["audit"]
     assert (audit["recovered"], audit["rows"], audit["false_claims"]) == (766, 766, 0)
+
+
+@pytest.mark.parametrize("coalition", ["{sites=[], coordinator=true}", '{sites=["site-2"], coordinator=true}'])
+def test_behind_a_committee_nobody_recovers_a_board(coalition: str, tmp_path: Path) -> None:
+    changes = ("algorithm.masking=committee", "algorithm.frequencies=60", f"collusion={coalition}")
+    result = run("least-squares", tmp_path / "run", *changes).result
+    (audit,) = result["audit"]
+    assert (audit["recovered"], audit["false_claims"]) == (0, 0)
+    assert result["centralised"]["max_decision_difference"] < 1e-8
+    assert result["secrecy"]["whole_run"].startswith("the coordinator and two of the three committee members can")
+    entries, total = result["model"]["figures"]["rank"] + 1, RING.cost(5, (2,), math.inf)
+    stated = blind_system_cost(RING, 5, BlindSystem(entries, 1, 1.0, 1.0, 1))
+    paid = result["cost"]["by_phase"]["train"]
+    assert paid["payload_bytes"] == stated.payload_bytes + total.payload_bytes
+    assert paid["messages"] == stated.messages + total.messages
+
+
+def test_classes_are_columns_of_one_blind_system() -> None:
+    rows, labels = table(150, seed=2)
+    classes = np.where(rows[:, 2] > 0, labels, 3)
+    known = {"gamma": 0.3, "scale": "none", "features": "fourier", "frequencies": 10}
+    blind, clear = (LeastSquares(**known, masking=masking).fit(rows, classes) for masking in ("committee", "none"))
+    assert np.shape(blind.model_.w)[0] == 3
+    np.testing.assert_allclose(blind.model_.w, clear.model_.w, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["federation.sites=2", "protocol.sum=masked"], "needs 3 to 1024 sites, got 2"),
+        (["protocol.sum=plain"], "hides nothing with a sum that shows the coordinator the sites' inputs"),
+    ],
+)
+def test_a_run_that_can_have_no_committee_says_so(changes: list[str], says: str, tmp_path: Path) -> None:
+    settings = [each for change in ["algorithm.masking=committee", *changes] for each in ("--set", change)]
+    done = fedsvm("run", "least-squares", *settings, folder=tmp_path)
+    assert done.returncode == 3
+    assert says in " ".join(done.stderr.split())
 
 
 def test_nothing_is_tried_without_candidates_or_sums() -> None:

@@ -16,6 +16,7 @@ from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster, voucher_content
 from fedsvm.federation.transport.signing import ORDER, PARTY, RECEIPT, SigningKey, is_signed
+from fedsvm.scenarios.oversight import receipts
 from fedsvm.scenarios.schema.policy import PolicySpec
 from tests.commands import fedsvm
 from tests.hosts import NAMES, hosts
@@ -25,16 +26,15 @@ TERMS = Terms("pan-svm", {}, "masked", {}, 3)
 KEYS = {name: SigningKey(bytes([number]) * 32) for number, name in enumerate(NAMES, start=1)}
 PINS = {name: key.public for name, key in KEYS.items()}
 LIAR = """\
-import sys
-from fedsvm.federation import admission
+import functools, sys
 from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.hosts import gathering
 
-honest = admission.RosterUpdate
+def lying(party, roster):  # to be between north and east, which is told the coordinator's key for that of north
+    between = roster["north"]._replace(agreement_key=KeyAgreement(b"").public)
+    return roster.replaced(between) if party == "east" else roster
 
-def lying(roster):  # the keys of north are the coordinator's own, to be between it and the others
-    return honest(roster.replaced(roster["north"]._replace(agreement_key=KeyAgreement(b"").public)))
-
-admission.RosterUpdate = lying
+gathering.SiteLinks = functools.partial(gathering.SiteLinks, views=lying)
 del sys.argv[:3]
 from fedsvm.__main__ import main
 main()
@@ -158,3 +158,14 @@ def test_real_sites_refuse_a_coordinator_that_swaps_a_key_and_run_with_an_honest
         honest = there.coordinator("--set", "protocol.sum=masked", "--out", "honest")
         sites = {name: there.site(name, honest, *careful) for name in NAMES}
         assert [each.ends() for each in (honest, *sites.values())] == [0] * 4, [each.said for each in sites.values()]
+        keys = {
+            **certificates.pinned(tmp_path / "sites"),
+            COORDINATOR: certificates.read_signing(tmp_path / "coordinator.key"),
+        }
+        run = receipts.chosen(tmp_path, None, {name: key for name, key in keys.items() if key})
+        last = {record.site: record for record in run if record.outcome == "completed"}
+        assert sorted(last) == sorted(NAMES)
+        for record in last.values():
+            assert record.is_whole, record.problems
+            assert record.signed.keys() == record.links.keys()
+        assert not receipts.compare(last["east"], last["south"]).differences

@@ -65,6 +65,11 @@ def test_predictions_of_the_test_rows_are_as_good_as_the_run_said(name: str, sou
     found = predict.predict(tmp_path / "run", str(tmp_path / "new.csv"))
     right = float(np.mean(found.predicted == labels))
     assert right == pytest.approx(result["metrics"]["folds"][-1]["accuracy"], abs=1e-12)
+    if name.startswith("dpp-svm"):  # a coordinator has this folder alone, across hosts and in tasks of the hub
+        shutil.rmtree(tmp_path / "run" / "sites")
+        refused = fedsvm("predict", tmp_path / "run", tmp_path / "new.csv", folder=tmp_path)
+        assert refused.returncode == 2
+        assert "has no columns: each site keeps the part of its own." in " ".join(refused.stderr.split())
 
 
 @pytest.fixture(scope="module")

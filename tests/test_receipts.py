@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -125,6 +127,57 @@ def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
         receipt.release()
     lines, _ = verified(path.read_bytes())
     assert [line["what"] for line in lines] == ["asked", *["ordered", "left"] * 3]
+
+
+def test_the_budget_that_was_spent_is_on_the_page(tmp_path: Path) -> None:
+    receipt = Receipt(str(tmp_path / "north.receipt"), "1")
+    receipt.asked(RUN, "north", {}, {})
+    for mu in (0.0, 0.5, 0.5, 0.7):
+        receipt.answered(mu)
+    receipt.charged(1.5)
+    receipt.ended("completed", {})
+    lines, _ = verified((tmp_path / "north.receipt").read_bytes())
+    assert [line["mu"] for line in lines if line["what"] == "answered"] == [0.5, 0.7]
+    page = receipts.read(tmp_path / "north.receipt").to_text()
+    assert "budget spent: epsilon 1.5; mu 0.7 by all noisy statistics of this site's record" in page
+
+
+def test_each_line_says_what_happened(tmp_path: Path) -> None:
+    path = tmp_path / "north.receipt"
+    receipt = Receipt(str(path), "1")
+    receipt.asked(RUN, "north", {}, {})
+    receipt.joined(SITES, 20, ("age",))
+    parties = [Party(name, "", name.encode().ljust(32, b"."), name.encode().rjust(32, b".")) for name in SITES]
+    receipt.parties(Roster(parties))
+    receipt.ordered(order(1), 1)
+    receipt.broken(1, "refused at once", refused=True)
+    receipt.ordered(order(2), 2)
+    sent = receipt.begin_step(b"link")
+    sent.sending("east", np.zeros(3))
+    receipt.broken(2, "a site left")
+    receipt.logged("said")
+    receipt.paused("it failed")
+    receipt.resumed()
+    receipt.ended("completed", {"stale": 2})
+    lines, _ = verified(path.read_bytes())
+    plain = [{name: value for name, value in line.items() if name not in ("line", "at", "digest")} for line in lines]
+    assert plain[1] == {"what": "joined", "sites": list(SITES), "rows": 20, "columns": ["age"]}
+    assert plain[2]["keys"] == {
+        party.name: [key.hex() for key in (party.public_key, party.agreement_key) if key] for party in parties
+    }
+    assert plain[2]["parties"] == 3
+    assert len(plain[2]["roster"]) == 64
+    assert plain[4:] == [
+        {"what": "refused", "round": 1, "reason": "refused at once", "sent": {}, "link": ""},
+        plain[5],
+        {"what": "broken off", "round": 2, "reason": "a site left", "sent": {"east": 3}, "link": b"link".hex()},
+        {"what": "logged", "text": "said"},
+        {"what": "paused", "reason": "it failed"},
+        {"what": "resumed"},
+        {"what": "ended", "outcome": "completed", "refused": {"stale": 2}},
+    ]
+    assert plain[0]["versions"] == {"fedsvm": "1", "numpy": np.__version__}
+    assert all(datetime.fromisoformat(line["at"]).tzinfo is not None for line in lines)
 
 
 def test_orders_that_differ_between_sites_are_named(tmp_path: Path) -> None:

@@ -82,6 +82,11 @@ CASES: dict[str, tuple[str, ...]] = {
     "voting-ensemble": ("algorithm.name=voting-ensemble", "algorithm.landmarks=40"),
     "voting-ensemble votes": ("algorithm.name=voting-ensemble", "algorithm.release=sites", "algorithm.landmarks=40"),
     "least-squares": ("algorithm.name=least-squares", "algorithm.landmarks=40"),
+    "least-squares committee": (
+        "algorithm.name=least-squares",
+        "algorithm.masking=committee",
+        "algorithm.landmarks=40",
+    ),
     "least-squares global": (
         "algorithm.name=least-squares",
         "algorithm.landmarks=40",

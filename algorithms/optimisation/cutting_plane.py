@@ -15,6 +15,11 @@ taken at 0.9 best + 0.1 master (Franc and Sonnenburg 2009, mu = 0.1), since at t
 (4) It stops on the relative gap between the best objective and a lower bound, both certified: the objective is
 evaluated, and the bound is computed from multipliers made feasible, whatever the solver's accuracy was.
 
+`StoppingRule.printed` undoes (3) and (4): cuts are taken where the line search ends, and a problem is done where the
+search does not move, or where the new cut's loss at the master is within tolerance times rows of the master's
+(line 11). The certificate is then a result and no rule. Line 11 as printed compares the new cut after the master has
+it, which holds at once for any cut that is tight; here it is compared before.
+
 Problems may have different numbers of features, as where each is of other columns: an oracle is then asked at points
 with zeros behind those of a problem, and gives cuts of the same form. A bundle may lose columns and go on (`without`):
 a cut of all columns, less some, is a cut of the problem without them, and no lower bound falls.
@@ -195,15 +200,17 @@ def improve(
             bundles[k].solve_master(iteration)
         on_iteration(iteration, [bundle.solution(stopping.tolerance) for bundle in bundles])
         if active := _unfinished(bundles, stopping):
-            _search(oracle, bundles, active, search)
+            _search(oracle, bundles, active, search, stopping)
         if active := _unfinished(bundles, stopping):
-            _cut(oracle, bundles, active)
+            _cut(oracle, bundles, active, stopping)
         if not _unfinished(bundles, stopping):
             break
     return [bundle.solution(stopping.tolerance) for bundle in bundles]
 
 
 def _unfinished(bundles: list[Bundle], stopping: StoppingRule) -> list[int]:
+    if stopping.printed:
+        return [k for k, bundle in enumerate(bundles) if not bundle.stopped]
     return [k for k, bundle in enumerate(bundles) if bundle.gap > stopping.tolerance]
 
 
@@ -226,6 +233,8 @@ def start(
         take(oracle, bundles, Points(np.zeros((len(b), widest)), b))
     else:
         _put(bundles, first())
+    for bundle in bundles:
+        bundle.count_rows()
     if resume:
         take(oracle, bundles, Points(_stacked([each.w for each in resume]), np.array([each.b for each in resume])))
 
@@ -247,8 +256,10 @@ def _put(bundles: list[Bundle], taken: Taken) -> None:
         bundles[problem].add(cuts, at_w, float(at_b))
 
 
-def _search(oracle: Oracle, bundles: list[Bundle], active: list[int], search: LineSearch) -> None:
-    """Move from each problem's best point towards its master's, as far as the objective falls."""
+def _search(
+    oracle: Oracle, bundles: list[Bundle], active: list[int], search: LineSearch, stopping: StoppingRule
+) -> None:
+    """Move from each problem's point towards its master's, as far as the objective falls or as the paper does."""
     chosen = [bundles[k] for k in active]
     problems = np.array(active)
     w, b = _stacked([bundle.w for bundle in chosen]), np.array([bundle.b for bundle in chosen])
@@ -261,16 +272,22 @@ def _search(oracle: Oracle, bundles: list[Bundle], active: list[int], search: Li
         parabola = ElasticParabola(**vars(parabola), l1=l1, w=w, dw=dw)
     found = search(lambda steps: oracle.line(problems, Line(w, b, dw, db, steps)), parabola, chosen[0].C)
     for i, bundle in enumerate(chosen):
+        if stopping.printed:  # the step is taken even if the objective rises
+            bundle.objective, bundle.stopped = np.inf, bool(found.step[i] == 0)
         bundle.consider(w[i] + found.step[i] * dw[i], float(b[i] + found.step[i] * db[i]), float(found.value[i]))
 
 
-def _cut(oracle: Oracle, bundles: list[Bundle], active: list[int]) -> None:
-    """Add cuts near each problem's best point, a little on the master's side."""
-    chosen = [bundles[k] for k in active]
-    w = _stacked([(1 - MU) * bundle.w + MU * bundle.master_w for bundle in chosen])
-    b = np.array([(1 - MU) * bundle.b + MU * bundle.master_b for bundle in chosen])
+def _cut(oracle: Oracle, bundles: list[Bundle], active: list[int], stopping: StoppingRule) -> None:
+    """Add cuts near each problem's point, a little on the master's side unless as printed."""
+    chosen, mu = [bundles[k] for k in active], 0.0 if stopping.printed else MU
+    w = _stacked([(1 - mu) * bundle.w + mu * bundle.master_w for bundle in chosen])
+    b = np.array([(1 - mu) * bundle.b + mu * bundle.master_b for bundle in chosen])
     problems, at = np.array(active), Points(w, b)
-    _put(bundles, Taken(problems, at, oracle.cuts(problems, at)))
+    taken = Taken(problems, at, oracle.cuts(problems, at))
+    if stopping.printed:
+        for bundle, cuts in zip(chosen, taken.cuts, strict=True):
+            bundle.stopped = bundle.missed(cuts) < stopping.tolerance * bundle.rows
+    _put(bundles, taken)
 
 
 @dataclass
@@ -288,6 +305,9 @@ class Bundle:
     iterations: int = 0
     b: float = 0.0
     master_b: float = 0.0
+    rows: float = 0.0
+    stopped: bool = False
+    """True once the paper's rule ends the problem."""
     w: FloatArray = field(init=False)
     master_w: FloatArray = field(init=False)
     dual: FloatArray = field(init=False)
@@ -306,7 +326,7 @@ class Bundle:
 
     def solution(self, tolerance: float) -> Solution:
         """Return the current solution."""
-        converged = self.gap <= tolerance
+        converged = self.stopped or self.gap <= tolerance
         return Solution(self.objective, self.lower_bound, self.iterations, converged, self.w, self.b)
 
     def consider(self, w: FloatArray, b: float, objective: float) -> None:
@@ -324,6 +344,20 @@ class Bundle:
         self._cuts = np.vstack([self._cuts, cuts])
         self._group = np.concatenate([self._group, np.arange(self.groups)])
         self._idle = np.concatenate([self._idle, np.zeros(self.groups, dtype=np.int64)])
+
+    def count_rows(self) -> None:
+        """Count the rows by the first cuts, at w = 0 and b of -1 and 1, which each are in one of."""
+        self.rows = float(self._cuts[:, -1].sum())
+
+    def missed(self, cuts: FloatArray) -> float:
+        """Return the distance of new cuts' loss (g, m + 2) at the master's point from the loss that the master knew."""
+        known = np.zeros(self.groups)
+        np.maximum.at(known, self._group, self._at_master(self._cuts))
+        return abs(float(self._at_master(cuts).sum() - known.sum()))
+
+    def _at_master(self, cuts: FloatArray) -> FloatArray:
+        """Return (T,) the loss that cuts promise at the master's point."""
+        return np.asarray(cuts[:, -1] - cuts[:, : self.dimensions] @ self.master_w - cuts[:, -2] * self.master_b)
 
     def solve_master(self, iteration: int) -> None:
         """Solve the master problem: set a new point to move towards, and perhaps a better bound."""

@@ -2,10 +2,10 @@
 
 The function is phi(t) = parabola(t) + scale * loss(t): the parabola is known here, the loss is a sum over sites. What
 the sites send is their loss and its derivative at given steps, never the breakpoints of their rows, which an exact
-search would need and which are every row's margin. Both searches serve k lines at once, in the same rounds.
+search would need and which are every row's margin. All searches serve k lines at once, in the same rounds.
 
 Security. The coordinator learns the summed loss and derivative at every step tried: `grid` reveals as many as the
-grid has steps, in one round; `fixed-step` one a round.
+grid has steps, in one round; `fixed-step` and `paper` one a round.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
 
@@ -52,10 +53,10 @@ class Minimum:
 
 
 class LineSearch(Protocol):
-    """Finds the best of the steps it tries; t = 0 is the caller's own to compare with."""
+    """Finds the best of the steps it tries, or the paper's; t = 0 is the caller's own to compare with."""
 
     def __call__(self, evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum:
-        """Return the best step on each of k lines."""
+        """Return the step to take on each of k lines."""
 
 
 def grid_search(evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum:
@@ -66,21 +67,47 @@ def grid_search(evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum
 
 
 def fixed_step_search(step: float) -> LineSearch:
-    """Try t = step, 2 step, … one round each, until the derivative turns positive: the paper's search."""
+    """Try t = step, 2 step, … one round each, until the derivative turns positive, and take the best of them."""
 
     def search(evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum:
-        tried: list[FloatArray] = []
-        values: list[FloatArray] = []
-        for count in range(1, MAX_STEPS + 1):
-            steps = np.full((len(parabola.slope), 1), count * step)
-            sums = evaluate(steps)
-            tried.append(steps)
-            values.append(parabola.value(steps) + scale * sums[:, :, 0])
-            if (parabola.derivative(steps) + scale * sums[:, :, 1] >= 0).all():
-                break
-        return _best(np.hstack(tried), np.hstack(values))
+        steps, phi, _ = _walked(1, step, evaluate, parabola, scale)
+        return _best(steps, phi)
 
     return search
+
+
+def printed_search(step: float) -> LineSearch:
+    """Try t = 0, step, … one round each, and take the first with a derivative of 0 or more: algorithm 3 as printed.
+
+    That step may be worse than the one before, or than t = 0.
+    """
+
+    def search(evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum:
+        steps, phi, rises = _walked(0, step, evaluate, parabola, scale)
+        lines, last = np.arange(len(steps)), steps.shape[1] - 1
+        first = np.where(rises.any(axis=1), rises.argmax(axis=1), last)
+        return Minimum(steps[lines, first], phi[lines, first])
+
+    return search
+
+
+def _walked(
+    first: int, step: float, evaluate: Evaluate, parabola: Parabola, scale: float
+) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+    """Return steps, phi there, and where phi does not fall, (k, s) each: multiples of `step` until it falls on no
+    line."""
+    tried: list[FloatArray] = []
+    values: list[FloatArray] = []
+    rises: list[NDArray[np.bool_]] = []
+    for count in range(first, first + MAX_STEPS):
+        steps = np.full((len(parabola.slope), 1), count * step)
+        sums = evaluate(steps)
+        tried.append(steps)
+        values.append(parabola.value(steps) + scale * sums[:, :, 0])
+        rises.append(parabola.derivative(steps) + scale * sums[:, :, 1] >= 0)
+        if rises[-1].all():
+            break
+    return np.hstack(tried), np.hstack(values), np.hstack(rises)
 
 
 def _best(steps: FloatArray, phi: FloatArray) -> Minimum:
@@ -95,4 +122,6 @@ def line_search(name: str, step: float) -> LineSearch:
         return grid_search
     if name == "fixed-step":
         return fixed_step_search(step)
-    raise LookupError(f"no line search is called {name!r}; there are grid and fixed-step")
+    if name == "paper":
+        return printed_search(step)
+    raise LookupError(f"no line search is called {name!r}; there are grid, fixed-step and paper")

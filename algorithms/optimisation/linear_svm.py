@@ -127,12 +127,13 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         "everyone"
     )
     line_search: Annotated[
-        Literal["grid", "fixed-step"],
+        Literal["grid", "fixed-step", "paper"],
         doc(
-            "For cutting planes: evaluate all steps in one round (grid), or one per round as in the paper (fixed-step)."
+            "For cutting planes: evaluate all steps in one round and take the best (grid), one per round (fixed-step), "
+            "or the paper's step and its stopping rule, by which tolerance is its epsilon (paper)."
         ),
     ] = "grid"
-    line_search_step: Annotated[Positive, doc("For fixed-step: the paper's lambda.")] = 0.1
+    line_search_step: Annotated[Positive, doc("For fixed-step and paper: the paper's lambda.")] = 0.1
 
     def solver_problems(self) -> Iterator[str]:
         """Yield contradictions in these settings; see `Algorithm.problems`."""
@@ -142,6 +143,8 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
         if self.multiclass == "joint" and self.solver != "cutting-plane":
             yield f'multiclass: "joint" needs solver = "cutting-plane", {CUTS_SHOW}'
+        if self.line_search == "paper" and self.solver != "cutting-plane":
+            yield f'line_search: "paper" needs solver = "cutting-plane", {CUTS_SHOW}'
         if self.class_weight is not None and self.solver == "cutting-plane":
             yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
 
@@ -169,7 +172,7 @@ def training(terms: Terms) -> Script:
 def _cutting_planes(terms: Terms) -> Script:
     """Return the script of `_by_cutting_planes`: each iteration searches along a line, then may order cuts."""
     settings = terms.settings
-    tried = MAX_STEPS if settings["line_search"] == "fixed-step" else 1
+    tried = 1 if settings["line_search"] == "grid" else MAX_STEPS
     if settings["multiclass"] == "joint":
         deal, first, line, cuts = "deal_joint_groups", repeat("joint_cuts", 1, 2), "joint_line", "joint_cuts"
     else:
@@ -345,7 +348,9 @@ def _by_cutting_planes(
                 dimensions=posed.dimensions,
                 groups=groups,
                 C=settings.C,
-                stopping=StoppingRule(settings.tolerance, settings.max_iterations),
+                stopping=StoppingRule(
+                    settings.tolerance, settings.max_iterations, printed=settings.line_search == "paper"
+                ),
                 search=line_search(settings.line_search, settings.line_search_step),
                 on_iteration=note,
                 resume=tuple(latest),

@@ -20,10 +20,14 @@ class StoppingSettings:
 
 @dataclass(frozen=True)
 class StoppingRule:
-    """When to stop: the relative gap that is enough, and the iterations that are too many."""
+    """When to stop: the relative gap that is enough, and the iterations that are too many.
+
+    printed: cutting planes stop by the paper's rule and not by the gap; see `cutting_plane`.
+    """
 
     tolerance: float
     max_iterations: int
+    printed: bool = False
 
 
 @dataclass(frozen=True)

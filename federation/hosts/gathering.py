@@ -20,6 +20,7 @@ from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.contract import Ended
 from fedsvm.federation.running import running_federation
 from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 
@@ -131,6 +132,7 @@ def gathered(
     *,
     observer: RunObserver | None = None,
     restart: Callable[[str], Party | None] = refuse_restart,
+    signer: OrderSigner | None = None,
     journal: Journal | None = None,
 ) -> Iterator[Federation]:
     """Yield a federation of the sites that joined; `federation.assemble()` introduces them to each other.
@@ -145,7 +147,7 @@ def gathered(
         Watches them; closed with the context.
     guests : sequence of JoinedSite
         The sites, in ring order.
-    run, restart
+    run, restart, signer
         See `SiteLinks`.
     sum_protocol, round_timeout_s, policy, observer, journal
         See `Federation`.
@@ -157,7 +159,7 @@ def gathered(
     """
     me = Party(COORDINATOR, endpoint.address, endpoint.roster[COORDINATOR].public_key)
     roster = Roster([me, *(guest.party for guest in guests)])
-    links = SiteLinks(endpoint, roster, run, sites, restart)
+    links = SiteLinks(endpoint, roster, run, sites, restart, signer=signer)
     try:
         with running_federation(links, sum_protocol, policy, round_timeout_s, observer, journal) as federation:
             yield federation

@@ -83,6 +83,8 @@ class SiteRegistration:
         Sites that are ready, and there.
     on_restarted : callable
         Told of a site that was started again in mid-run.
+    terms : Terms
+        As sites are offered them.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class SiteRegistration:
         self.guests: dict[str, JoinedSite] = {}
         self._endpoint = endpoint
         self._run = run
-        self._terms = terms
+        self.terms = terms
         self._version = version
         self._tell = tell
         self._alike = alike
@@ -156,7 +158,7 @@ class SiteRegistration:
         self._away.pop(call.peer, None)
         self._declined.pop(call.peer, None)
         ticket = self._endpoint.invite(call)
-        self._send(call.peer, Offer(self._run, ticket, self._terms.to_fields()))
+        self._send(call.peer, Offer(self._run, ticket, self.terms.to_fields()))
 
     def _reason_against(self, call: Call) -> str:
         """Return why a site cannot be admitted, in a sentence, or ""."""
@@ -180,7 +182,7 @@ class SiteRegistration:
                 f"it has fedsvm {join.version[:MAX_SHOWN]}, which speaks protocol {join.protocol}, and the coordinator "
                 f"{self._version}, which speaks protocol {PROTOCOL_VERSION}; install versions of the same protocol."
             )
-        if self._terms.routing == "direct" and not join.address:
+        if self.terms.routing == "direct" and not join.address:
             return (
                 "sites of this run connect to each other directly, and it has no address; start it with --listen and "
                 '--advertise, or set protocol.routing = "via-coordinator" in the scenario.'
@@ -400,7 +402,7 @@ class SiteRegistration:
     def _receive_late(self, call: Call) -> None:
         site = call.peer
         why = self._reason_against(call)
-        if not why and (site not in self._sites or not (self._is_resuming or site in self._terms.restartable)):
+        if not why and (site not in self._sites or not (self._is_resuming or site in self.terms.restartable)):
             why = "the run goes on without it; wait for the next one."
         if why:
             self._endpoint.turn_away(call, why)
@@ -410,7 +412,7 @@ class SiteRegistration:
         self._back.pop(site, None)
         self._coming.add(site)
         self._endpoint.on_word = self._hear_late
-        self._send(site, Offer(self._run, self._endpoint.invite(call), self._terms.to_fields()))
+        self._send(site, Offer(self._run, self._endpoint.invite(call), self.terms.to_fields()))
         self.on_restarted(site)
 
     def _hear_late(self, site: str, message: Message) -> None:

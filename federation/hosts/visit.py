@@ -67,6 +67,8 @@ class SiteLocation:
         The address by which they do, where it is another than `listen`.
     pins : mapping of str to bytes, optional
         The public keys for signatures of other sites; None if the site was given none.
+    coordinator_signing_key : bytes, optional
+        The coordinator's public key for signatures; None in a file of an earlier version.
     """
 
     certificate: Certificate
@@ -75,6 +77,7 @@ class SiteLocation:
     listen: str = ""
     advertise: str = ""
     pins: Mapping[str, bytes] | None = None
+    coordinator_signing_key: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,7 @@ class Visit:
             encrypted=True,
             coordinator_address=coordinator.address,
             coordinator_key=coordinator.public_key,
+            coordinator_signing_key=place.coordinator_signing_key,
             program=terms.program,
             partition_path="",
             policy=SitePolicy(tuple(begin.sites), terms, self.rules, pins=place.pins),
@@ -248,7 +252,10 @@ class Visit:
         if not self.receipts:
             return None
         path = Path(self.receipts) / f"{self.name}-{run.hex()}.receipt"
-        receipt = Receipt(str(path), self.version)
+        place = self.place
+        receipt = Receipt(
+            str(path), self.version, key=place.certificate.signing, coordinator_key=place.coordinator_signing_key
+        )
         receipt.asked(run, self.name, terms.to_fields(), asdict(self.rules))
         return receipt
 

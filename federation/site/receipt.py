@@ -4,8 +4,8 @@ Each line is written before anything follows from it, to a file that only its ow
 and of all lines before it, so that an edited, removed or moved line is found. An order is written down before the site
 checks it. A process that is started again goes on with the file.
 
-The digests need no secret: whoever can write the file can also make a new one. The receipt of another site, which has
-the same orders, then shows others.
+The digests need no secret: whoever can write the file can also make a new one. Where the parties have keys for
+signatures, each order has the coordinator's, and the last line the site's. Another site's receipt has the same orders.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.control import MissedOrders, Order, SumTerms
+from fedsvm.federation.control import MissedOrders, Order
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.transport.keys import COORDINATOR, Roster
+from fedsvm.federation.site.signed import listed, order_digest, order_facts
+from fedsvm.federation.transport.keys import Roster
+from fedsvm.federation.transport.signing import RECEIPT, SigningKey
 
 ASKED, DECLINED, JOINED, PARTIES, CHARGED = "asked", "declined", "joined", "parties", "charged"
 ORDERED, MISSED, LEFT, BROKEN, REFUSED = "ordered", "missed", "left", "broken off", "refused"
 LOGGED, PAUSED, RESUMED, RESTARTED, ENDED = "logged", "paused", "resumed", "restarted", "ended"
-CLOSING = (DECLINED, ENDED)
+ANSWERED, SIGNED = "answered", "signed"
+CLOSING = (DECLINED, ENDED, SIGNED)
 """The last line of a receipt that is closed."""
 
 IN_CLEAR, IN_SUM, NO_VALUE = "in the clear", "in a sum", "no value"
@@ -38,7 +41,7 @@ IN_CLEAR, IN_SUM, NO_VALUE = "in the clear", "in a sum", "no value"
 
 _FIRST = hashlib.sha256(b"fedsvm receipt 1\0").digest()
 _MAX_LISTED = 64
-"""Of more parties a line has the number and a digest, or the receipts of a large run would be mostly names."""
+"""The keys of more parties are in a line as a digest."""
 
 Line = dict[str, Any]
 
@@ -77,6 +80,10 @@ class Receipt:
     repeats : bool, default False
         True if the process begins each time from the start of the run, as in visits. Lines that the file has in this
         place are then not written again.
+    key : SigningKey, optional
+        The site's, with which it signs a receipt that it closes.
+    coordinator_key : bytes, optional
+        The key by which the site verified that orders were signed by the coordinator.
     """
 
     def __init__(
@@ -85,10 +92,16 @@ class Receipt:
         version: str,
         *,
         repeats: bool = False,
+        key: SigningKey | None = None,
+        coordinator_key: bytes | None = None,
     ) -> None:
         self._path = path
         self._version = version
         self._repeats = repeats
+        self._key = key
+        self._coordinator_key = coordinator_key
+        self._run, self._site = "", ""
+        self._mu = 0.0
         self._file = -1
         self._digest = _FIRST
         self._lines = 0
@@ -101,16 +114,19 @@ class Receipt:
     def asked(self, run: bytes, site: str, terms: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
         """Record the terms of a run and the policy that they were compared with."""
         versions = {"fedsvm": self._version, "numpy": np.__version__}
-        self._note(ASKED, run=run.hex(), site=site, terms=terms, policy=policy, versions=versions)
+        self._run, self._site = run.hex(), site
+        keys = {"site": None if self._key is None else self._key.public, "coordinator": self._coordinator_key}
+        signing = {party: _hex(key) for party, key in keys.items()}
+        self._note(ASKED, run=run.hex(), site=site, terms=terms, policy=policy, versions=versions, signing=signing)
 
     def declined(self, reason: str) -> None:
         """Record that the site takes no part."""
         self._note(DECLINED, reason=reason)
-        self.release()
+        self._close()
 
     def joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
         """Record that the site takes part: with whom, and what it holds."""
-        self._note(JOINED, sites=_listed(sites), rows=rows, columns=_listed(columns))
+        self._note(JOINED, sites=listed(sites), rows=rows, columns=listed(columns))
 
     def parties(self, roster: Roster) -> None:
         """Record the keys of all parties."""
@@ -123,23 +139,16 @@ class Receipt:
         """Record what a release spends of the privacy budget."""
         self._note(CHARGED, epsilon=epsilon)
 
+    def answered(self, mu: float) -> None:
+        """Record the mu of all noisy statistics that the site's record of answers holds, if it changed."""
+        if mu != self._mu:
+            self._mu = mu
+            self._note(ANSWERED, mu=mu)
+
     def ordered(self, order: Order, number: int) -> None:
         """Record an order before it is checked."""
-        terms, size = order.terms, None
-        if terms is not None:
-            size = int(np.prod(terms.shape, dtype=np.int64))
-        self._note(
-            ORDERED,
-            round=number,
-            phase=order.phase,
-            step=order.step,
-            verb=order.verb,
-            protocol=order.protocol,
-            numbers=size,
-            sites=_listed(order.sites),
-            opened_by=_opened_by(order),
-            order=order_digest(order, number).hex(),
-        )
+        self._link = b""
+        self._note(ORDERED, **order_facts(order, number), signature=order.signature.hex())
 
     def missed(self, missed: MissedOrders) -> None:
         """Record which orders went to others only."""
@@ -159,7 +168,8 @@ class Receipt:
 
     def broken(self, number: int, reason: str, *, refused: bool = False) -> None:
         """Record an order that was refused, or broken off; parts of its protocol may have left."""
-        self._note(REFUSED if refused else BROKEN, round=number, reason=reason, sent=dict(self._sent))
+        what, sent, link = REFUSED if refused else BROKEN, dict(self._sent), self._link.hex()
+        self._note(what, round=number, reason=reason, sent=sent, link=link)
         self._sent = Sent()
 
     def logged(self, text: str) -> None:
@@ -177,7 +187,7 @@ class Receipt:
     def ended(self, outcome: str, refused: Mapping[str, int]) -> None:
         """Record how the run ended, and close the receipt."""
         self._note(ENDED, outcome=outcome, refused=dict(refused))
-        self.release()
+        self._close()
 
     # The file.
 
@@ -186,6 +196,13 @@ class Receipt:
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+    def _close(self) -> None:
+        """Sign the last line, which covers all before it."""
+        if self._key is not None:
+            content = head_content(self._run, self._site, self._digest.hex())
+            self._note(SIGNED, signature=self._key.sign(RECEIPT, content).hex())
+        self.release()
 
     def _note(self, what: str, **facts: Any) -> None:
         try:
@@ -234,10 +251,9 @@ class Receipt:
         self._digest, self._lines = digest, self._lines + 1
 
 
-def order_digest(order: Order, number: int) -> bytes:
-    """Return a digest of all that an order of a round says: the same at every site that had the same order."""
-    plain = json.dumps([number, order.phase, order.phase_round, list(order.sites)])
-    return hashlib.sha256(plain.encode() + b"\0" + order.digest).digest()
+def head_content(run: str, site: str, head: str) -> bytes:
+    """Return the content that a site signs: the run, its name, and the digest of the last line, in hexadecimal."""
+    return json.dumps([run, site, head]).encode()
 
 
 def verified(content: bytes) -> tuple[list[Line], int]:
@@ -272,19 +288,6 @@ def _linked(before: bytes, line: Line) -> bytes:
 
 def _without(line: Line, *names: str) -> Line:
     return {name: value for name, value in line.items() if name not in names}
-
-
-def _listed(names: Sequence[str]) -> list[str]:
-    if len(names) <= _MAX_LISTED:
-        return list(names)
-    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
-    return [f"{len(names)} names with the SHA-256 digest {digest}"]
-
-
-def _opened_by(order: Order) -> str:
-    if order.terms is None:
-        return ""
-    return order.terms.receiver if isinstance(order.terms, SumTerms) else COORDINATOR
 
 
 def _hex(key: bytes | None) -> str:

@@ -59,10 +59,12 @@ from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.script import END, Script, ScriptPosition
+from fedsvm.federation.site.signed import order_content, order_facts
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint, MessageTransport, Received
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.signing import ORDER, SigningKey, is_signed
 from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
 _LOGGER = logging.getLogger(__name__)
@@ -93,6 +95,8 @@ class Assignment:
         Whether sockets use CURVE.
     coordinator_address, coordinator_key : str, bytes or None
         The one party it knows from the start.
+    coordinator_signing_key : bytes, optional
+        The key by which the coordinator signs its orders; None where it has none.
     program : str
         Which of its installation's programs it runs.
     partition_path : str
@@ -153,6 +157,7 @@ class Assignment:
     patience_s: float = MAX_SILENCE_S
     resume_s: float = 0.0
     log_level: str = "warning"
+    coordinator_signing_key: bytes | None = None
 
     def to_fields(self, policy: int) -> dict[str, Any]:
         """Return plain values for the launcher's pipe, with the number of the policy, which is sent separately."""
@@ -233,7 +238,12 @@ class Site:
         self._journal = SiteJournal(assignment.journal_path) if assignment.journal_path else None
         self._receipt, self._has_asked = receipt, receipt is not None
         if receipt is None and assignment.receipt_path:
-            self._receipt = Receipt(assignment.receipt_path, assignment.version)
+            self._receipt = Receipt(
+                assignment.receipt_path,
+                assignment.version,
+                key=SigningKey(),
+                coordinator_key=assignment.coordinator_signing_key,
+            )
         self._mailbox = Mailbox(endpoint, assignment.run)
         if assignment.via_coordinator and agreement is not None:
             self._mailbox.sealer = Sealer(assignment.name, agreement, lambda peer: endpoint.roster[peer].agreement_key)
@@ -392,6 +402,7 @@ class Site:
             self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
             self._fail(number, str(error), refused=isinstance(error, OrderRefused))
         except SiteStopped:
+            self._note_broken(number, "the run ended before it was complete")
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
             trace = traceback.format_exc()[-_MAX_TRACEBACK:]
@@ -516,6 +527,21 @@ class Site:
         self._place.admit(order.step, link.said, order.sites, number)
         return link.digest
 
+    def _check_signature(self, order: Order, number: int, link: bytes) -> None:
+        """Raise OrderRefused for an order that the coordinator did not sign, or not as the next of this chain.
+
+        An order that this site missed is part of the chain already.
+        """
+        public = self._assignment.coordinator_signing_key
+        if public is None or self._policy.is_missed(order, self._endpoint.name):
+            return
+        content = order_content(self._assignment.run.hex(), order_facts(order, number), link.hex())
+        if not is_signed(public, order.signature, ORDER, content):
+            raise OrderRefused(
+                "it must have the coordinator's signature, bound to the run and to all orders before it, and has "
+                f"{'another one' if order.signature else 'none'}"
+            )
+
     def _run_round(self, order: Order, number: int) -> str:
         """Run the step, and process its value. Return the form in which it left, for the receipt."""
         program = self._program
@@ -525,8 +551,12 @@ class Site:
         step = program.find_step(order.step)
         self._policy.check_order(order, self._endpoint.name, mark_of(step))
         program.check_told(order.step, mark_of(step), {**order.parameters, **order.arrays})
-        program.channel = channel = self._open_channel(order, number, self._admit(order, number))
+        link = self._admit(order, number)
+        program.channel = channel = self._open_channel(order, number, link)
+        self._check_signature(order, number, link)
         value = step(**order.parameters, **order.arrays)
+        if self._receipt is not None:
+            self._receipt.answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms

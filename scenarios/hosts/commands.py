@@ -293,6 +293,7 @@ def site(
             listen,
             advertise,
             None if sites is None else certificates.pinned(sites),
+            certificates.read_signing(coordinator_key),
         )
         if check:
             print(f"{name} is ready: {checking.readiness(coordinator, data)}")

@@ -19,6 +19,7 @@ from fedsvm.federation.hosts.lobby import HeldColumn, JoinedSite, Quorum, SiteRe
 from fedsvm.federation.journal import SKIPPED_ROUNDS, Journal
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.running import is_resumable
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
@@ -120,6 +121,7 @@ class _CoordinatedSites:
     run: bytes
     policy: DropoutPolicy
     restart: Callable[[str], Party | None]
+    signer: OrderSigner | None
 
 
 def go_on(
@@ -229,7 +231,9 @@ def _met_now(
             f"{', '.join(silent)} did not answer; the run waits, at most {meeting.rejoin_s:g} s"
         ),
     )
-    return _CoordinatedSites(endpoint, sites, guests, run, policy, restart)
+    signing, names = meeting.certificate.signing, tuple(guest.party.name for guest in guests)
+    signer = None if signing is None else OrderSigner(signing, run, names, lobby.terms)
+    return _CoordinatedSites(endpoint, sites, guests, run, policy, restart, signer)
 
 
 def _met(
@@ -280,6 +284,7 @@ def _conduct(
             met.policy,
             observer=Follower(),
             restart=met.restart,
+            signer=met.signer,
             journal=journal,
         ) as federation,
     ):

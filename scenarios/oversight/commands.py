@@ -47,6 +47,9 @@ def receipt(
         Path | None, typer.Argument(metavar="OTHER", help="The receipt of another site of the run, to compare.")
     ] = None,
     site: Annotated[str | None, typer.Option(help="The one site to show, of a folder with several.")] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="Folder with public keys (NAME.key) that signatures must be of.")
+    ] = None,
     target: Annotated[Path | None, typer.Option("--html", help="Write the page as HTML to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what the receipts say as JSON.")] = False,
 ) -> None:
@@ -54,13 +57,15 @@ def receipt(
 
     The exit status is 3 if a receipt was changed or is not closed, or if two sites had different orders.
     """
+    from fedsvm.federation.hosts import certificates
     from fedsvm.scenarios.oversight import receipts
 
+    known = None if keys is None else certificates.pinned(keys)
     if other is not None:
-        records = [receipts.only(path, site), receipts.only(other, None)]
+        records = [receipts.only(path, site, known), receipts.only(other, None, known)]
         comparison = receipts.compare(*records)
     else:
-        records, comparison = receipts.chosen(path, site), None
+        records, comparison = receipts.chosen(path, site, known), None
     if target is not None:
         write_new(target, receipts.rendered(records, comparison))
         print(target)

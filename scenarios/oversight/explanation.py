@@ -205,7 +205,9 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
             f"opened. The run ends with fewer than {terms.min_sites} sites."
         )
     yield "The coordinator gets the model." if terms.releases else "The sites alone keep the model."
-    if terms.epsilon is None:
+    if terms.epsilon is None and (mu := terms.reading.get("statistics_privacy")):
+        yield f"Noise of mu {mu:g} protects single rows in the statistics of columns, and none in sums of training."
+    elif terms.epsilon is None:
         yield "No noise protects single rows (no differential privacy)."
     else:
         yield f"Noise protects single rows in what is released: epsilon {terms.epsilon:g} for the run."
@@ -214,7 +216,9 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
 def _undoing(scenario: Scenario, terms: Terms) -> Iterator[str]:
     table, sites = scenario.algorithm, min(terms.min_sites, scenario.federation.sites)
     yield f"{single_sum(scenario.protocol.secure_sum, max(sites, scenario.federation.sites), same=True)}."
-    yield f"All sums together: {whole_run(table.implementation, table.settings)}."
+    data = scenario.data
+    whole = whole_run(table.implementation, table.settings, data.statistics_privacy, scaled=data.scale == "standard")
+    yield f"All sums together: {whole}."
     yield "A coordinator that admits sites of its own knows what these put into a sum."
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from fedsvm.federation.site import receipt as lines_of
 from fedsvm.federation.site.receipt import DamagedReceipt, Line
+from fedsvm.scenarios.oversight import signatures
 from fedsvm.scenarios.report.template import render
 from fedsvm.scenarios.run.starter import RECEIPT, RECEIPTS
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -85,6 +86,8 @@ class Record:
         What the site refused, and why.
     epsilon : float or None
         The privacy budget that was spent; None in a run without noise.
+    mu : float or None
+        The mu of all noisy statistics that the site's record held last; None without any.
     logged : tuple of str
         Texts that the site's code logged to the coordinator.
     restarts : int
@@ -94,7 +97,11 @@ class Record:
     members : mapping of str to list of str
         The sites of each round.
     links : mapping of str to str
-        The link of each complete round in the chain of orders.
+        The link of each round that began in the chain of orders.
+    signing : mapping of str to str
+        The public keys for signatures of "site" and "coordinator"; "" for none.
+    signed : mapping of str to int
+        Of each round whose order has the coordinator's valid signature the number of its line.
     """
 
     path: str
@@ -114,11 +121,14 @@ class Record:
     unsettled: tuple[str, ...]
     refused: tuple[str, ...]
     epsilon: float | None
+    mu: float | None
     logged: tuple[str, ...]
     restarts: int
     orders: Mapping[str, str]
     members: Mapping[str, Sequence[str]]
     links: Mapping[str, str]
+    signing: Mapping[str, str]
+    signed: Mapping[str, int]
 
     def with_site(self, site: str) -> list[str]:
         """Return the rounds that were ordered of a site too."""
@@ -138,7 +148,8 @@ class Record:
         """The facts of the order beside its tables, with titles."""
         asked = {name: value for name, value in self.policy.items() if value not in (None, "", 0)}
         sum_name, least = self.terms.get("sum_name", ""), self.terms.get("min_sites", "")
-        spent = "none: no noise protects single rows" if self.epsilon is None else f"epsilon {self.epsilon:g}"
+        spent = [] if self.epsilon is None else [f"epsilon {self.epsilon:g}"]
+        spent += [] if self.mu is None else [f"mu {self.mu:.3g} by all noisy statistics of this site's record"]
         return [
             ("run", self.run),
             ("time", f"{self.began} to {self.ended}"),
@@ -147,9 +158,11 @@ class Record:
             ("model", "the coordinator gets it" if self.terms.get("releases") else "the sites alone keep it"),
             ("rows", "none were used" if self.rows is None else f"{self.rows}, none of which is in this file"),
             ("policy", json.dumps(asked) if asked != {"release": True} else "none: everything was allowed"),
-            ("budget spent", spent),
+            ("budget spent", "; ".join(spent) or "none: no noise protects single rows"),
             ("software", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
             ("receipt", "whole and closed" if self.is_whole else "; ".join(self.problems)),
+            ("orders signed by", f"the key {fingerprint([key])}" if (key := self.signing["coordinator"]) else "nobody"),
+            ("receipt signed by", f"the key {fingerprint([key])}" if (key := self.signing["site"]) else "nobody"),
         ]
 
     @property
@@ -195,8 +208,20 @@ def find(path: Path) -> list[Path]:
     return found
 
 
-def read(path: Path) -> Record:
-    """Return what a receipt says. Raises ScenarioError if it cannot be read or has no line that is right."""
+def read(path: Path, known: Mapping[str, bytes] | None = None) -> Record:
+    """Return what a receipt says.
+
+    Parameters
+    ----------
+    path : Path
+    known : mapping of str to bytes, optional
+        Public keys for signatures of parties, by name, to compare with those in the receipt.
+
+    Raises
+    ------
+    ScenarioError
+        The file cannot be read, or has no line that is right.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -214,14 +239,15 @@ def read(path: Path) -> Record:
     if not problems and lines[-1]["what"] not in lines_of.CLOSING:
         problems.append(_NOT_CLOSED)
     try:
+        problems += [*signatures.wrong(lines), *signatures.of_other_keys(lines, known or {})]
         return _recorded(path, lines, problems)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ScenarioError([f"{path}: is no receipt of this version of fedsvm."]) from error
 
 
-def chosen(path: Path, site: str | None) -> list[Record]:
-    """Return the receipts at a path, or that of one site among them. Raises ScenarioError."""
-    found = [read(each) for each in find(path)]
+def chosen(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> list[Record]:
+    """Return the receipts at a path, or that of one site among them. known: see `read`. Raises ScenarioError."""
+    found = [read(each, known) for each in find(path)]
     if site is None:
         return found
     if not (of_site := [record for record in found if record.site == site]):
@@ -229,9 +255,9 @@ def chosen(path: Path, site: str | None) -> list[Record]:
     return of_site
 
 
-def only(path: Path, site: str | None) -> Record:
-    """Return the one receipt at a path. Raises ScenarioError if there are several."""
-    found = chosen(path, site)
+def only(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> Record:
+    """Return the one receipt at a path. known: see `read`. Raises ScenarioError if there are several."""
+    found = chosen(path, site, known)
     if len(found) > 1:
         raise ScenarioError([f"{path}: has {len(found)} receipts; name one of the files."])
     return found[0]
@@ -266,11 +292,14 @@ def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> Rec
         unsettled=tuple(_unsettled(lines)),
         refused=tuple(_in_round(line, line["reason"]) for line in refusals),
         epsilon=sum(charged) if charged else None,
+        mu=answered[-1]["mu"] if (answered := by_kind[lines_of.ANSWERED]) else None,
         logged=tuple(line["text"] for line in by_kind[lines_of.LOGGED]),
         restarts=len(by_kind[lines_of.RESTARTED]),
         orders=_orders(by_kind),
         members={str(line["round"]): line["sites"] for line in by_kind[lines_of.ORDERED]},
-        links={str(line["round"]): line["link"] for line in by_kind[lines_of.LEFT]},
+        links=signatures.links_of(lines),
+        signing=asked["signing"],
+        signed={number: line["line"] for number, line in signatures.signed_orders(lines).items()},
     )
 
 
@@ -389,14 +418,28 @@ def _differences(first: Record, second: Record, common: Sequence[str]) -> Iterat
     for name in sorted(first.terms.keys() | second.terms.keys()):
         if first.terms.get(name) != second.terms.get(name):
             yield f"the terms differ in {name}"
+    if first.signing["coordinator"] != second.signing["coordinator"]:
+        yield f"the coordinator has another signing-key at {first.site} than at {second.site}"
     for party in sorted(first.keys.keys() & second.keys.keys()):
         if first.keys[party] != second.keys[party]:
             yield f"{party} has other keys at {first.site} than at {second.site}"
     for number in common:
         if first.orders[number] != second.orders[number]:
-            yield f"the orders of round {number} differ"
+            yield f"the orders of round {number} differ{_proof(first, second, number)}"
         elif number in first.links.keys() & second.links.keys() and first.links[number] != second.links[number]:
-            yield f"the chains of orders differ at round {number}"
+            yield f"the chains of orders differ at round {number}{_proof(first, second, number)}"
+
+
+def _proof(first: Record, second: Record, number: str) -> str:
+    """Return a clause that says who signed the two orders of a round."""
+    signed = [record for record in (first, second) if number in record.signed]
+    lines = " and ".join(f"line {record.signed[number]} of {record.site}" for record in signed)
+    key = first.signing["coordinator"]
+    if len(signed) == 2 and key == second.signing["coordinator"]:
+        return f": {lines} have the coordinator's signature (key {fingerprint([key])}), which proves that it gave both"
+    if first.signing["coordinator"] or second.signing["coordinator"]:
+        return f": {lines or 'neither'} has the coordinator's signature, which proves nothing"
+    return ""
 
 
 def _one_sided(record: Record, other: Record) -> Iterator[str]:

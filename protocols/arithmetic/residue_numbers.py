@@ -1,0 +1,235 @@
+"""Large integers as residues modulo several primes, in float64: matrix products are calls of BLAS, and exact.
+
+A number is known by its remainders modulo primes below 2^b. Sums and products are taken modulo each prime. With b bits
+a sum of s products of remainders is below s * 2^(2 b); b is the largest for which that is at most 2^53, so that every
+partial sum is a whole number that float64 has.
+
+Arrays of residues have the shape (primes, rows, columns).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsvm.federation.arrays import FloatArray, IntArray, Residues
+from fedsvm.federation.channel.contract import Channel
+
+_EXACT_BITS = 53
+"""Whole numbers up to 2^53 are float64."""
+
+_MAX_BITS = 22
+_LANE_BITS = 32
+"""A word of 64 bits carries two residues, or two sums of residues below 2^32."""
+
+
+@dataclass(frozen=True)
+class ResidueNumbers:
+    """Residues modulo some primes.
+
+    Attributes
+    ----------
+    primes : tuple of int
+        In descending order.
+    """
+
+    primes: tuple[int, ...]
+
+    @classmethod
+    def holding(cls, bits: int, size: int) -> ResidueNumbers:
+        """Return the primes for signed numbers of some bits, and for products of matrices of some size.
+
+        Parameters
+        ----------
+        bits : int
+            No number is larger than 2^bits in size.
+        size : int
+            Of the sums in a product of matrices.
+
+        Returns
+        -------
+        ResidueNumbers
+        """
+        width = min(_MAX_BITS, (_EXACT_BITS - math.ceil(math.log2(max(size, 2)))) // 2)
+        primes = _primes_below(1 << width, math.ceil((bits + 1) / (width - 1)))
+        product, count = 1, 0
+        while product <= 1 << (bits + 1):
+            product, count = product * primes[count], count + 1
+        return cls(primes[:count])
+
+    @property
+    def modulus(self) -> int:
+        """The product of the primes."""
+        return math.prod(self.primes)
+
+    @property
+    def _columns(self) -> FloatArray:
+        return np.array(self.primes, dtype=np.float64)[:, None, None]
+
+    def reduced(self, values: FloatArray) -> FloatArray:
+        """Return the remainders of whole numbers between -2^53 and 2^53; by the reciprocal, which `fmod` is slower
+        than."""
+        primes = self._columns
+        rest: FloatArray = values - np.floor(values * (1 / primes)) * primes
+        rest += primes * (rest < 0)
+        rest -= primes * (rest >= primes)
+        return rest
+
+    def product(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Return the product of two matrices of residues."""
+        return self.reduced(np.matmul(left, right))
+
+    def of_integers(self, integers: IntArray) -> FloatArray:
+        """Return the residues (primes, rows, columns) of a matrix of int64."""
+        return np.stack([np.mod(integers, prime) for prime in self.primes]).astype(np.float64)
+
+    def encoded(self, values: FloatArray, fraction_bits: int) -> FloatArray:
+        """Return the residues of a matrix of float64, each rounded to a multiple of 2^-fraction_bits.
+
+        Parameters
+        ----------
+        values : float64 array of shape (rows, columns)
+        fraction_bits : int
+            How many bits are behind the point; numbers may have more than an int64.
+
+        Returns
+        -------
+        FloatArray of shape (primes, rows, columns)
+        """
+        mantissas, exponents = np.frexp(values)
+        shifts = exponents.astype(np.int64) - _EXACT_BITS + fraction_bits
+        whole = np.rint(np.ldexp(mantissas, _EXACT_BITS + np.minimum(shifts, 0))).astype(np.int64)
+        powers = np.maximum(shifts, 0)
+        table = np.arange(int(powers.max(initial=0)) + 1).tolist()
+        residues = np.empty((len(self.primes), *values.shape))
+        for place, prime in enumerate(self.primes):
+            factors = np.array([pow(2, power, prime) for power in table], dtype=np.int64)[powers]
+            residues[place] = np.mod(np.mod(whole, prime) * factors, prime)
+        return residues
+
+    def decoded(self, residues: FloatArray) -> FloatArray:
+        """Return the signed numbers (rows, columns) of residues, to a few units in the last place of float64.
+
+        By Garner's mixed radix, whose digits are exact: a number is the sum of digits times products of primes.
+        """
+        digits: list[IntArray] = []
+        for place, prime in enumerate(self.primes):
+            value = residues[place].astype(np.int64)
+            for digit, other in zip(digits, self.primes, strict=False):
+                value = np.mod(np.mod(value - digit, prime) * pow(other, -1, prime), prime)
+            digits.append(value)
+        negative = _exceed(digits, _digits_of(self.modulus // 2, self.primes))
+        total, base = np.zeros(digits[0].shape), 1
+        for digit, prime in zip(digits, self.primes, strict=True):
+            total += np.where(negative, prime - 1 - digit, digit) * float(base)
+            base *= prime
+        return np.asarray(np.where(negative, -(total + 1), total))
+
+    def uniform(self, channel: Channel, seed: Residues, shape: Sequence[int]) -> FloatArray:
+        """Return residues (primes, rows, columns) that are uniform to everyone who does not know the seed.
+
+        Words beyond the largest multiple of a prime are drawn again, all together, so that no residue is likelier.
+
+        Parameters
+        ----------
+        channel : Channel
+            Expands the seed.
+        seed : Residues of shape (4,)
+        shape : (rows, columns)
+
+        Returns
+        -------
+        FloatArray of shape (primes, rows, columns)
+        """
+        primes = np.array(self.primes, dtype=np.uint64)[:, None, None]
+        limits = np.array([(1 << 64) // prime * prime - 1 for prime in self.primes], dtype=np.uint64)[:, None, None]
+        part = 0
+        while True:
+            (words,) = channel.expand([seed.tobytes()], (len(self.primes), *shape), part)
+            if (words <= limits).all():
+                return np.asarray((words % primes).astype(np.float64))
+            part += 1
+
+    def packed(self, residues: FloatArray) -> Residues:
+        """Return residues as words of 64 bits, two in each, of shape (1, words)."""
+        flat = residues.reshape(-1).astype(np.uint64)
+        if len(flat) % 2:
+            flat = np.append(flat, np.uint64(0))
+        return (flat[::2] | flat[1::2] << np.uint64(_LANE_BITS))[None, :]
+
+    def words(self, shape: Sequence[int]) -> int:
+        """Return how many words residues of a shape (rows, columns) are packed in."""
+        return -(-len(self.primes) * math.prod(shape) // 2)
+
+    def unpacked(self, words: Residues, shape: Sequence[int]) -> FloatArray:
+        """Return residues (primes, rows, columns) from words, or from a sum of up to 2^10 such words.
+
+        Parameters
+        ----------
+        words : Residues of shape (1, words)
+        shape : (rows, columns)
+
+        Returns
+        -------
+        FloatArray
+        """
+        lanes = np.stack([words[0] & np.uint64((1 << _LANE_BITS) - 1), words[0] >> np.uint64(_LANE_BITS)], axis=1)
+        flat = lanes.reshape(-1)[: len(self.primes) * math.prod(shape)].astype(np.float64)
+        return self.reduced(flat.reshape(len(self.primes), *shape))
+
+
+MAX_SUMMANDS = 1 << (_LANE_BITS - _MAX_BITS)
+"""Packed residues of so many parties add up without a carry from one to the next."""
+
+
+def transposed(residues: FloatArray) -> FloatArray:
+    """Return the transposes of matrices of residues."""
+    return residues.transpose(0, 2, 1)
+
+
+def symmetric(triangle: FloatArray, size: int) -> FloatArray:
+    """Return symmetric matrices (primes, size, size) from their upper triangles (primes, 1, size (size + 1) / 2)."""
+    full = np.zeros((len(triangle), size, size))
+    rows, columns = np.triu_indices(size)
+    full[:, rows, columns] = triangle[:, 0]
+    full[:, columns, rows] = triangle[:, 0]
+    return full
+
+
+def upper(matrices: FloatArray) -> FloatArray:
+    """Return the upper triangles (primes, 1, size (size + 1) / 2) of matrices (primes, size, size)."""
+    rows, columns = np.triu_indices(matrices.shape[1])
+    return np.asarray(matrices[:, rows, columns][:, None, :])
+
+
+@functools.lru_cache(maxsize=8)
+def _primes_below(limit: int, count: int) -> tuple[int, ...]:
+    found: list[int] = []
+    candidate = limit - 1
+    while len(found) < count:
+        if all(candidate % divisor for divisor in range(3, math.isqrt(candidate) + 1, 2)):
+            found.append(candidate)
+        candidate -= 2
+    return tuple(found)
+
+
+def _digits_of(value: int, primes: Sequence[int]) -> list[int]:
+    digits = []
+    for prime in primes:
+        value, digit = divmod(value, prime)
+        digits.append(digit)
+    return digits
+
+
+def _exceed(digits: Sequence[IntArray], others: Sequence[int]) -> NDArray[np.bool_]:
+    """Return which numbers are larger than another, digit by digit from the last."""
+    larger, equal = np.zeros(digits[0].shape, dtype=bool), np.ones(digits[0].shape, dtype=bool)
+    for digit, other in zip(reversed(digits), reversed(others), strict=True):
+        larger |= equal & (digit > other)
+        equal &= digit == other
+    return larger

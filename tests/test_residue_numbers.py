@@ -1,0 +1,107 @@
+"""Large integers as residues: exact in products, sums and both ways."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.protocols.arithmetic.residue_numbers import (
+    MAX_SUMMANDS,
+    ResidueNumbers,
+    symmetric,
+    transposed,
+    upper,
+)
+
+BITS = 122
+NUMBERS = ResidueNumbers.holding(BITS, 300)
+
+
+def residues(integers: list[list[int]], numbers: ResidueNumbers = NUMBERS) -> FloatArray:
+    return np.array([[[value % prime for value in row] for row in integers] for prime in numbers.primes], dtype=float)
+
+
+@pytest.mark.parametrize(("bits", "size", "width"), [(10, 2, 22), (122, 512, 22), (122, 513, 21), (150, 3000, 20)])
+def test_primes_hold_the_numbers_and_keep_products_exact(bits: int, size: int, width: int) -> None:
+    numbers = ResidueNumbers.holding(bits, size)
+    assert numbers.modulus > 1 << (bits + 1)
+    assert numbers.primes[0].bit_length() == width
+    assert size * (numbers.primes[0] - 1) ** 2 <= 1 << 53
+    assert len(set(numbers.primes)) == len(numbers.primes)
+    assert all(pow(2, prime - 1, prime) == 1 for prime in numbers.primes)
+
+
+@pytest.mark.parametrize("size", [512, 513])
+def test_the_largest_residues_have_an_exact_product(size: int) -> None:
+    numbers = ResidueNumbers.holding(30, size)
+    largest = np.array(numbers.primes, dtype=float)[:, None, None] - 1
+    row, column = np.broadcast_to(largest, (len(largest), 1, size)), np.broadcast_to(largest, (len(largest), size, 1))
+    np.testing.assert_array_equal(numbers.product(row, column)[:, 0, 0], [size % prime for prime in numbers.primes])
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(-(2**BITS), 2**BITS), min_size=1, max_size=8))
+def test_signed_numbers_come_back(integers: list[int]) -> None:
+    found = NUMBERS.decoded(residues([integers]))
+    np.testing.assert_allclose(found, [[float(value) for value in integers]], rtol=1e-15)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.sampled_from([0, 12, 60, 100]))
+def test_numbers_of_float64_are_rounded_to_the_last_bit(values: list[float], bits: int) -> None:
+    found = NUMBERS.decoded(NUMBERS.encoded(np.array([values]), bits))[0]
+    exact = [
+        round(mantissa * 2**bits / divisor) for mantissa, divisor in (value.as_integer_ratio() for value in values)
+    ]
+    np.testing.assert_allclose(found, [float(value) for value in exact], rtol=1e-15, atol=1.0 if bits else 0.5)
+
+
+@settings(max_examples=30)
+@given(st.data())
+def test_products_and_sums_are_those_of_integers(data: st.DataObject) -> None:
+    entries = st.lists(st.lists(st.integers(-(2**50), 2**50), min_size=3, max_size=3), min_size=3, max_size=3)
+    left, right, more = (data.draw(entries) for _ in range(3))
+    exact = np.array(left, dtype=object) @ np.array(right, dtype=object) + np.array(more, dtype=object)
+    found = NUMBERS.reduced(NUMBERS.product(residues(left), residues(right)) + residues(more))
+    np.testing.assert_array_equal(found, residues(exact.tolist()))
+    np.testing.assert_array_equal(found, NUMBERS.of_integers(np.zeros((3, 3), dtype=np.int64)) + found)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 4)])
+def test_packed_residues_of_many_parties_add_up(shape: tuple[int, int]) -> None:
+    largest = np.broadcast_to(np.array(NUMBERS.primes, dtype=float)[:, None, None] - 1, (len(NUMBERS.primes), *shape))
+    words = NUMBERS.packed(largest)
+    assert words.shape == (1, NUMBERS.words(shape))
+    total = words * np.uint64(MAX_SUMMANDS)
+    expected = np.array([-MAX_SUMMANDS % prime for prime in NUMBERS.primes], dtype=float)[:, None, None]
+    np.testing.assert_array_equal(NUMBERS.unpacked(total, shape), np.broadcast_to(expected, largest.shape))
+
+
+def test_a_seed_gives_both_who_have_it_the_same_uniform_residues() -> None:
+    network = InMemoryNetwork(("site-1", "site-2"))
+    seed = np.arange(4, dtype=np.uint64)
+    found = network.run({site: lambda channel: NUMBERS.uniform(channel, seed, (20, 20)) for site in network.sites})
+    np.testing.assert_array_equal(found["site-1"], found["site-2"])
+    for prime, drawn in zip(NUMBERS.primes, found["site-1"], strict=True):
+        assert 0 <= drawn.min() < drawn.max() < prime
+
+
+def test_words_beyond_the_last_multiple_of_a_prime_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def expand(channel: MemoryChannel, secrets: list[bytes], shape: tuple[int, ...], part: int = 0) -> Residues:
+        return np.full((1, *shape), 5 if part else 2**64 - 1, dtype=np.uint64)
+
+    monkeypatch.setattr(MemoryChannel, "expand", expand)
+    seed, network = np.zeros(4, dtype=np.uint64), InMemoryNetwork(("site-1",))
+    found = network.run({"site-1": lambda channel: NUMBERS.uniform(channel, seed, (1, 2))})
+    np.testing.assert_array_equal(found["site-1"], np.full((len(NUMBERS.primes), 1, 2), 5))
+
+
+def test_triangles_and_transposes() -> None:
+    full = np.arange(12.0).reshape(3, 2, 2)
+    np.testing.assert_array_equal(transposed(full)[1], full[1].T)
+    both = full + transposed(full)
+    np.testing.assert_array_equal(symmetric(upper(both), 2), both)
