@@ -9,9 +9,11 @@ from __future__ import annotations
 import errno
 import io
 import itertools
+import json
 import os
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
@@ -86,6 +88,35 @@ def console(*, stderr: bool = False) -> Console:
 
 errors = console(stderr=True)
 out = console()
+
+
+class _JsonLines(io.StringIO):
+    """A text stream that writes each line to standard error as a JSON object."""
+
+    def __init__(self, party: str) -> None:
+        self._party, self._begun = party, ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in filter(None, lines):
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            sys.stderr.write(json.dumps({"time": time, "party": self._party, "message": line}) + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def log_as_json(party: str) -> None:
+    """Write all further lines on standard error as JSON objects with `time`, `party` and `message`.
+
+    Parameters
+    ----------
+    party : str
+        The name of the party that writes them.
+    """
+    errors.file = _JsonLines(party)
+    errors.width = 1_000_000  # one event is one line
 
 
 def complain(sentence: str) -> None:

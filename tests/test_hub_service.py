@@ -392,6 +392,43 @@ def test_every_answer_says_what_it_may_not_do(told: Told, method: str, path: str
     run(story)
 
 
+def test_health_says_that_the_database_is_lost(told: Told) -> None:
+    is_lost = threading.Event()
+
+    def lose(connection: sql.Connection) -> None:
+        if is_lost.is_set():
+            raise sql.exc.OperationalError("SELECT", {}, Exception("server closed the connection unexpectedly"))
+
+    async def story() -> None:
+        async with told.browser() as browser:
+            is_lost.set()
+            answer = await browser.get("/health")
+            assert (answer.status_code, answer.text) == (503, "database unavailable")
+            is_lost.clear()
+            assert (await browser.get("/health")).status_code == 200
+
+    sql.event.listen(told.hub.database._engine, "begin", lose)
+    run(story)
+
+
+def test_metrics_are_counts_and_only_for_programs_on_this_machine(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser)
+            assert (await browser.get("/metrics")).status_code == 404
+        for address in ("127.0.0.1", "::1"):
+            async with told.browser(address) as monitor:
+                answer = await monitor.get("/metrics")
+        assert answer.status_code == 200
+        values = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
+        assert values['fedsvm_hub_tasks{state="inviting"}'] == "1"
+        assert values['fedsvm_hub_tasks{state="running"}'] == values["fedsvm_hub_messages"] == "0"
+        assert int(values["fedsvm_hub_mails_unsent"]) == len(SITES)
+        assert not re.search("example|Malignant|clinic", answer.text)
+
+    run(story)
+
+
 def test_nobody_makes_tasks_or_invites_without_end(told: Told) -> None:
     async def story() -> None:
         async with told.signed_in() as browser:

@@ -28,6 +28,7 @@ from fedsvm.federation.visits.coordinator import visited
 from fedsvm.federation.visits.diary import OVER, SiteStore
 from fedsvm.federation.visits.endpoint import Departure, StoredArrival
 from fedsvm.federation.visits.visit import OfflineSite, agreement_of
+from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
 
 RUN = b"visits!!"
@@ -47,6 +48,7 @@ class Store:
     told: dict[str, dict[tuple[int, int], bytes]] = field(default_factory=lambda: {site: {} for site in SITES})
     visits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SITES, 0))
     model: DppModel | None = None
+    protocol: SecureSum = SUM
 
     def secret(self, site: str) -> bytes:
         return site.encode().ljust(32, b"*")
@@ -76,7 +78,7 @@ class Store:
 
             policy = DropoutPolicy(min_sites=2)
             try:
-                with visited(self.roster, RUN, arrivals(), store, SUM, policy, journal) as federation:
+                with visited(self.roster, RUN, arrivals(), store, self.protocol, policy, journal) as federation:
                     federation.assemble()
                     align(federation, "position")
                     task = VerticalTask("standard", seed=1)
@@ -93,7 +95,8 @@ class Store:
             for number in range(self.counts[site], len(diary.said)):
                 self.hear(site, number, diary.said[number])
             settings = asdict(DppSettings(kernel="linear", C=2.0))
-            terms = Terms("dpp-svm", settings, SUM.name, dict(SUM.options), 2, needs_pairwise_keys=True)
+            protocol, options = self.protocol.name, dict(self.protocol.options)
+            terms = Terms("dpp-svm", settings, protocol, options, 2, needs_pairwise_keys=True)
             visitor = OfflineSite(
                 site,
                 site.encode().ljust(32),
@@ -148,9 +151,10 @@ def assert_pooled(model: DppModel | None, rows: np.ndarray, labels: np.ndarray) 
     assert np.abs(found - exact.decision_function(rows @ rows.T)).max() < 1e-9
 
 
-def test_sites_that_never_meet_train_the_pooled_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("protocol", [SUM, SUMS["additive-shares"](helpers=2)], ids=lambda protocol: protocol.name)
+def test_sites_that_never_meet_train_the_pooled_model(protocol: SecureSum, tmp_path: Path) -> None:
     parts, rows, labels = made()
-    store = Store(tmp_path)
+    store = Store(tmp_path, protocol=protocol)
     store.advance()
     over: set[str] = set()
     for _ in range(VISITS):

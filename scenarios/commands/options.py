@@ -53,6 +53,10 @@ Unset = Annotated[
 ]
 RunFolder = Annotated[Path | None, typer.Option("--out", help="Folder for the results. It must not exist yet.")]
 PrintJson = Annotated[bool, typer.Option("--json", help="Print only result.json.")]
+JsonLog = Annotated[
+    bool, typer.Option("--log-json", help="Write each line of the log on standard error as a JSON object.")
+]
+
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")]
 Names = Annotated[

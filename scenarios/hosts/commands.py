@@ -20,6 +20,7 @@ from fedsvm.scenarios.commands.exits import FAILED, failing, interrupted_as
 from fedsvm.scenarios.commands.options import (
     Changes,
     Debug,
+    JsonLog,
     Names,
     OptionalScenario,
     PrintJson,
@@ -38,7 +39,7 @@ from fedsvm.scenarios.commands.presentation import (
     show_json,
     show_summary,
 )
-from fedsvm.scenarios.console import errors, say
+from fedsvm.scenarios.console import errors, log_as_json, say
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.report.live import EtaEstimator, PlainView
 from fedsvm.scenarios.schema import spec
@@ -77,10 +78,13 @@ def coordinate(
     unset: Unset = None,
     folder: RunFolder = None,
     as_json: PrintJson = False,
+    log_json: JsonLog = False,
     debug: Debug = False,
 ) -> None:
     """Run a scenario over sites on other hosts: wait until all have joined, then train."""
     terminate_as_interrupted()
+    if log_json:
+        log_as_json("coordinator")
     shown = Presentation(show_json if as_json else show_summary, context.find_root().obj, as_json, debug)
     if resumed is not None:
         if scenario is not None or sites is not None or changes or unset or folder is not None or describes:
@@ -254,6 +258,7 @@ def site(
     check: Annotated[
         bool, typer.Option("--check", help="Check keys, policy, data and the coordinator's address, then exit.")
     ] = False,
+    log_json: JsonLog = False,
 ) -> None:
     """Join a run as a site, with the rows of one file. The rows stay here."""
     from threadpoolctl import threadpool_limits
@@ -274,6 +279,8 @@ def site(
             raise ScenarioError(["--advertise: is where others reach what --listen opens; add --listen."])
         certificate = certificates.read_secret(key)
         name = certificate.name
+        if log_json:
+            log_as_json(name)
         if serves and (policy is None or keep is not None):
             raise ScenarioError(["--serve: needs --policy, since nobody looks at each run, and no --keep."])
         rules = SiteRules() if policy is None else read_policy(policy)

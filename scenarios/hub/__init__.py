@@ -13,6 +13,8 @@ run; a database keeps its messages until a participant fetches them. Reading ord
 - `pages`: the web pages
 - `presentation`: the texts in which pages describe a task
 - `demo`: an example task
+- `metrics`: the state of the hub for monitoring programs
+- `checking`: checks a running hub
 - `limits`: the rate limit of a client
 - `connections`: the number and the age of open connections
 - `service`: the web application

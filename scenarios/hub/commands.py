@@ -9,8 +9,8 @@ import typer
 
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.scenarios.commands.exits import failing, interrupted_as
-from fedsvm.scenarios.commands.options import seconds
-from fedsvm.scenarios.console import say
+from fedsvm.scenarios.commands.options import JsonLog, seconds
+from fedsvm.scenarios.console import log_as_json, say
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.schema.errors import ScenarioError
 
@@ -29,10 +29,21 @@ def hub(
     database: Annotated[str, typer.Option(help="Database as an SQLAlchemy URL. Default: SQLite in the folder.")] = "",
     every: Annotated[float, typer.Option(help="Polling interval in seconds.", min=0.1, max=3600)] = 2.0,
     demo: Annotated[bool, typer.Option("--demo", help="Create an example task with built-in data.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the hub that runs at --url or --listen, then exit.")
+    ] = False,
+    log_json: JsonLog = False,
 ) -> None:
     """Run the task service: users create tasks and invite others by mail. Participants need not be online together."""
+    from fedsvm.scenarios.hub.checking import require_health
     from fedsvm.scenarios.hub.serving import serve
 
+    if log_json:
+        log_as_json("hub")
+    if check:
+        with failing():
+            require_health(url or f"http://{listen}")
+        return
     with failing(), interrupted_as("Interrupted; participants can go on when the hub is started again."):
         serve(folder, listen, url, smtp, sender, database, every, demo=demo)
 

@@ -28,11 +28,15 @@ from fedsvm.scenarios.hub.joining import WORDS
 from fedsvm.scenarios.hub.letters import StoredMessages
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.mails import MailSender, Outbox
+from fedsvm.scenarios.hub.metrics import metrics
 from fedsvm.scenarios.hub.tasks import Tasks, vault_of
 
 _LOGGER = logging.getLogger(__name__)
 _KEY, _LOCK = "hub", "hub.lock"
 _PLAIN = "text/plain; charset=utf-8"
+
+_THIS_MACHINE = ("127.0.0.1", "::1")
+"""Addresses of clients that may read the metrics."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -196,6 +200,13 @@ def application(hub: Hub) -> FastAPI:
             _LOGGER.exception("the database cannot be used")
             return Response("database unavailable", 503, media_type=_PLAIN)
         return Response("ok", media_type=_PLAIN)
+
+    @app.get("/metrics")
+    async def show_metrics(request: Request) -> Response:
+        """Answer programs on this machine with the state of the hub, and others as if there were no such page."""
+        if request.client is None or request.client.host not in _THIS_MACHINE:
+            raise HTTPException(404)
+        return Response(await run_in_threadpool(metrics, hub.database), media_type=_PLAIN)
 
     app.include_router(pages_of(hub))
     app.add_exception_handler(HTTPException, say_there_is_none)

@@ -7,12 +7,11 @@ import logging
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedsvm.federation.errors import FederationError
-from fedsvm.scenarios.console import say
+from fedsvm.scenarios.console import errors, say
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def serve(
             sender=sender,
             every_s=every_s,
         )
-        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s: %(message)s")
+        logging.basicConfig(level=logging.WARNING, stream=errors.file, format="%(levelname)s: %(message)s")
         hub = Hub(settings, _carrier(smtp, folder))
         say("hub", f"listens at {where}; mails go to {smtp or folder / 'mails'}")
         if demo:

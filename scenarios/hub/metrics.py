@@ -1,0 +1,54 @@
+"""The state of a hub in Prometheus' text format."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import sqlalchemy as sql
+
+from fedsvm.scenarios.hub.database import Database, Letter, Mail, Participant, Task
+
+STATES = ("inviting", "running", "completed", "failed", "cancelled")
+
+
+def metrics(database: Database) -> str:
+    """Return numbers of tasks, due participants, stored messages and waiting mails. No name or value of anybody.
+
+    Parameters
+    ----------
+    database : Database
+
+    Returns
+    -------
+    str
+    """
+    with database.reading() as session:
+        tasks: Counter[str] = Counter()
+        for state, count in session.execute(sql.select(Task.state, sql.func.count()).group_by(Task.state)):
+            tasks[state] = count
+        due = session.scalars(
+            sql.select(Participant.due_since)
+            .join(Task)
+            .where(Task.state == "running", Participant.due_since.is_not(None))
+        ).all()
+        messages = session.scalar(sql.select(sql.func.count()).select_from(Letter)) or 0
+        mails = session.scalar(sql.select(sql.func.count()).select_from(Mail).where(Mail.sent_at.is_(None))) or 0
+    oldest = max((time.time() - since for since in due if since is not None), default=0.0)
+    lines = [
+        *_gauge("fedsvm_hub_tasks", "Tasks by state.", {f'{{state="{state}"}}': tasks[state] for state in STATES}),
+        *_gauge("fedsvm_hub_participants_due", "Participants whose turn it is.", {"": len(due)}),
+        *_gauge("fedsvm_hub_oldest_turn_seconds", "Age of the oldest turn.", {"": round(oldest)}),
+        *_gauge("fedsvm_hub_messages", "Stored messages.", {"": messages}),
+        *_gauge("fedsvm_hub_mails_unsent", "Mails that are not sent yet.", {"": mails}),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _gauge(name: str, sentence: str, values: dict[str, int]) -> list[str]:
+    """Return the lines of one gauge, with a value for each set of labels."""
+    return [
+        f"# HELP {name} {sentence}",
+        f"# TYPE {name} gauge",
+        *(f"{name}{label} {value}" for label, value in values.items()),
+    ]
