@@ -114,10 +114,13 @@ class OwnCounts:
     gain_variance: float = 0.0
 
     @classmethod
-    def of(cls, federated: FloatArray, own: FloatArray, labels: FloatArray, threshold: float) -> Self:
-        """Return the counts of one site's test rows, of two classes with labels (n,) of +1 and -1, else numbers."""
+    def of(cls, federated: FloatArray, own: FloatArray, labels: FloatArray) -> Self:
+        """Return the counts of one site's test rows. Both models decide at 0.
+
+        labels (n,): +1 and -1 of two classes, otherwise numbers.
+        """
         truth = labels > 0 if federated.ndim == 1 else labels
-        right, own_right = called(federated, threshold) == truth, called(own) == truth
+        right, own_right = called(federated) == truth, called(own) == truth
         counts = cls(float(len(labels)), float(right.sum()), float(own_right.sum()), float((right != own_right).sum()))
         is_positive = labels > 0
         if federated.ndim > 1 or min(is_positive.sum(), (~is_positive).sum()) < 2:
@@ -145,13 +148,12 @@ def own_counts(
     classes: tuple[str, ...],
     weights: FloatArray | None,
     federated: FloatArray,
-    threshold: float,
 ) -> FloatArray:
     """Return the numbers of `OwnCounts` for one site; zeros if it has no training rows or no test rows.
 
-    federated: decision values of the test rows by the federated model, whose threshold is given.
+    federated: decision values of the test rows by the federated model.
     """
     if not len(train.rows) or not len(test.rows):
         return OwnCounts().to_array()
     own = own_scores(method, settings, EvaluationRows(train, test, None, classes, weights))
-    return OwnCounts.of(federated, own, test.labels, threshold).to_array()
+    return OwnCounts.of(federated, own, test.labels).to_array()

@@ -187,7 +187,6 @@ def count_at_sites(federation: Federation, model: Model) -> OwnCounts:
         shape=(COUNTS,),
         bound=math.inf,
         model=packed(model),
-        threshold=model.calibrated.threshold if model.calibrated is not None else 0.0,
         kept=model.kept_by_sites,
     )
     whole = [*np.rint(found[:5]), *np.maximum(found[5:], 0.0)]

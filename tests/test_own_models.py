@@ -43,7 +43,7 @@ def test_placements_give_the_auc_with_ties() -> None:
 def test_counts_of_sites_give_the_gain_of_the_same_rows() -> None:
     random = np.random.default_rng(2)
     sites = [drawn(random, rows) for rows in (120, 80)]
-    each = [OwnCounts.of(a, b, labels, 0.0).to_array() for a, b, labels in sites]
+    each = [OwnCounts.of(a, b, labels).to_array() for a, b, labels in sites]
     counts = OwnCounts(*(each[0] + each[1]))
     found = compare_counts("a model", counts)
     assert found is not None and found.tested_by == "sites" and not found.sites
@@ -62,8 +62,8 @@ def test_counts_of_sites_give_the_gain_of_the_same_rows() -> None:
 
 def test_runner_and_site_agree_on_the_gain_of_a_single_own_model() -> None:
     federated, own, labels = drawn(np.random.default_rng(3))
-    at_runner = compare_own("a model", federated, 0.0, labels, {"north": (50, own)})
-    at_site = compare_counts("a model", OwnCounts.of(federated, own, labels, 0.0))
+    at_runner = compare_own("a model", federated, labels, {"north": (50, own)})
+    at_site = compare_counts("a model", OwnCounts.of(federated, own, labels))
     assert at_site is not None
     for name in ("accuracy", "auc", "accuracy_gain", "auc_gain"):
         assert getattr(at_runner, name) == pytest.approx(getattr(at_site, name), abs=1e-9), name
@@ -82,11 +82,11 @@ def test_gain_intervals_hold_the_true_gain() -> None:
     assert held.min() >= LEAST and held.max() <= MOST
 
 
-Compared = tuple[FloatArray, float, FloatArray, dict[str, tuple[int, FloatArray]]]
+Compared = tuple[FloatArray, FloatArray, dict[str, tuple[int, FloatArray]]]
 
 
 def _ordered(of: tuple[FloatArray, FloatArray, FloatArray]) -> Compared:
-    return of[0], 0.0, of[2], {"north": (50, of[1])}
+    return of[0], of[2], {"north": (50, of[1])}
 
 
 def test_folds_have_means_and_corrected_intervals() -> None:
@@ -97,6 +97,15 @@ def test_folds_have_means_and_corrected_intervals() -> None:
     assert found.accuracy_gain == pytest.approx(np.mean([each.accuracy_gain for each in folds]))
     assert {each.method for each in found.intervals.values()} == {"corrected-t"}
     assert set(found.sites) == {"north"} and set(found.sites["north"].intervals) == {"accuracy", "auc"}
+
+
+def test_a_threshold_that_a_rule_chose_is_not_compared_with_own_models_at_zero() -> None:
+    """Otherwise a rule that finds all positive rows would make federating look harmful."""
+    random = np.random.default_rng(6)
+    federated, own, labels = drawn(random)
+    assert compare_own("a model", federated, labels, {"north": (50, own)}).federated.accuracy == pytest.approx(
+        np.mean((federated > 0) == (labels > 0))
+    )
 
 
 def test_run_compares_each_sites_own_model(tmp_path: Path) -> None:

@@ -179,11 +179,10 @@ class Evaluation(SitePart):
                 "a file of the agreed kind of model",
                 "ten sums over the held-out rows by a model of its choice, beside the site's own",
             ),
-            "threshold": free("any number", "the number of held-out rows above one more value"),
             "kept": free("true or false", "the site's own part with the model, or the model alone"),
         },
     )
-    def own_model_counts(self, model: FloatArray, threshold: float, kept: bool) -> FloatArray:
+    def own_model_counts(self, model: FloatArray, kept: bool) -> FloatArray:
         """Return (10,) the sums over the rows that are held out, by this site's own model and by the federated one.
 
         See `OwnCounts`. The own model is of this site's training rows alone.
@@ -201,7 +200,7 @@ class Evaluation(SitePart):
         names = tuple(map(str, site.terms.reading.get("classes") or range(max(2, len(every)))))
         federated = self._decisions(model, kept=kept) if len(test.rows) else np.zeros(0)
         settings = site.settings_type(**site.terms.settings)
-        return site.compare_own(settings, train, test, names, site.weights, federated, threshold)
+        return site.compare_own(settings, train, test, names, site.weights, federated)
 
     def _decisions(self, model: FloatArray, *, kept: bool) -> FloatArray:
         """Return decision values of the rows that are held out."""

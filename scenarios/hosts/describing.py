@@ -10,6 +10,7 @@ from fedsvm.federation.hosts.gathering import RemoteSites, gathered
 from fedsvm.federation.hosts.hub import ListeningEndpoint
 from fedsvm.federation.hosts.lobby import Quorum, SiteRegistration
 from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.scenarios import description
@@ -57,6 +58,9 @@ def describe(
     sites = RemoteSites(endpoint, [each.party.name for each in joined])
     policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)
     timeout_s = scenario.federation.round_timeout_s
-    with gathered(endpoint, sites, joined, run, scenario.protocol.secure_sum, timeout_s, policy) as federation:
+    signing, names = meeting.certificate.signing, tuple(each.party.name for each in joined)
+    signer = None if signing is None else OrderSigner(signing, run, names, registration.terms)
+    secure_sum = scenario.protocol.secure_sum
+    with gathered(endpoint, sites, joined, run, secure_sum, timeout_s, policy, signer=signer) as federation:
         federation.assemble()
         return description.over(federation, scenario, rows.schema, rows.classes)

@@ -178,8 +178,7 @@ class SimulatedRows(RowSource):
             of_site = self._rows(task.fold, (site,), task.columns)
             if len(of_site.train.rows):
                 own[site] = (len(of_site.train.rows), own_scores(method, table.settings, of_site))
-        threshold = 0.0 if model.calibrated is None else model.calibrated.threshold
-        return compare_own(phrase_of(method), decisions, threshold, rows.test.labels, own)
+        return compare_own(phrase_of(method), decisions, rows.test.labels, own)
 
     def _whole(self, model: Model) -> Model:
         """Return the model with the parts that sites keep in files of their own."""

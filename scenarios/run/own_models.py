@@ -51,7 +51,7 @@ class OwnModels(Score):
     tested_by : {"runner", "sites"}
         Who holds the test rows: the runner scores the same ones by every model, a site its own by two.
     federated : Score
-        The federated model on these rows, at its own threshold.
+        The federated model on these rows. It decides at 0 too, not at a threshold that a rule chose.
     accuracy_gain, auc_gain : float
         The federated model's figure, less that of the own models.
     intervals : mapping of str to Interval
@@ -73,7 +73,6 @@ class OwnModels(Score):
 def compare_own(
     phrase: str,
     decisions: FloatArray,
-    threshold: float,
     labels: FloatArray,
     own: Mapping[str, tuple[int, FloatArray]],
 ) -> OwnModels:
@@ -85,21 +84,19 @@ def compare_own(
         The method of the own models.
     decisions : (n,) or (n, K) array
         Of the federated model.
-    threshold : float
-        Its threshold.
     labels : (n,) array
         +1 and -1, or numbers of more classes.
     own : mapping of str to (int, array)
         The training rows and the decision values of each site's own model.
     """
     truth = labels > 0 if decisions.ndim == 1 else labels
-    sites, of_all = {}, metrics.score(decisions, labels, threshold)
+    sites, of_all = {}, metrics.score(decisions, labels, 0.0)
     for site, (rows, values) in own.items():
         measured = metrics.evaluate(values, labels)
         within = {name: measured.intervals[name] for name in ("accuracy", "auc") if name in measured.intervals}
         sites[site] = OwnModel(measured.accuracy, measured.auc, rows, within)
     right = np.mean([called(values) == truth for _, values in own.values()], axis=0)
-    gained = (called(decisions, threshold) == truth) - right
+    gained = (called(decisions) == truth) - right
     error = float(np.std(gained, ddof=1)) / math.sqrt(len(gained)) if len(gained) > 1 else 0.0
     gain, areas = float(gained.mean()), [each.auc for each in sites.values() if each.auc is not None]
     intervals = {"accuracy_gain": normal_interval(gain, error, _GAIN)}
