@@ -452,7 +452,7 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
         (["algorithm.kernel=poly"], "algorithm.kernel: unknown key. It is a setting of pan-svm, dpp-svm, "),
         (["algorithm.gamma=0.5"], "algorithm.gamma: unknown key. It is a setting of pan-svm, dpp-svm, "),
         (["algorithm.sigma=median"], "algorithm.sigma: must be a number from 1e-12 to 1e12 or \"auto\", got 'median'."),
-        (["algorithm.name=pan-svm"], 'algorithm.features: must be "landmarks", "fourier" or "identity", got 60.'),
+        (["algorithm.name=pan-svm"], "data.public: pan-svm does not use public rows; remove this key."),
         (["data.public=30000"], "data.public: made-census has 30000 rows, and some must be private; lower it."),
     ],
 )
