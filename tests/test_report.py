@@ -211,7 +211,7 @@ def test_a_browser_shows_the_numbers_of_the_result(tmp_path: Path) -> None:
     assert summary["rounds"] == f"{cost['rounds']} ({cost['hops']} hops)"
     assert float(summary["accuracy"].split(" %")[0]) == pytest.approx(100 * metrics["accuracy"], abs=0.005)
     assert float(summary["accuracy"].split("AUC ")[1]) == pytest.approx(metrics["auc"], abs=5e-5)
-    assert float(summary["objective"].split(",")[0]) == pytest.approx(result["model"]["objective"], rel=1e-5)
+    assert float(summary["objective"].split(",")[0]) == pytest.approx(result["model"]["objective"], rel=5e-3)
     assert float(summary["payload"].split(" MB")[0]) == pytest.approx(cost["payload_bytes"] / 1e6, rel=5e-3)
     assert float(summary["wire"].split(" MB")[0]) == pytest.approx(cost["wire_bytes"] / 1e6, rel=5e-3)
     assert float(page.cards["accuracy"].split(" %")[0]) == pytest.approx(100 * metrics["accuracy"], abs=0.005)
