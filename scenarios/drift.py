@@ -132,7 +132,8 @@ def sparse_rows(table: Mapping[str, NDArray[np.generic]], columns: Sequence[str]
         return None
     more = f" and {len(sparse) - _LISTED} more" if len(sparse) > _LISTED else ""
     listed = ", ".join(map(str, sparse[:_LISTED].tolist()))
-    return f"{'Row' if len(sparse) == 1 else 'Rows'} {listed}{more} lack more than half of their values."
+    subject, verb = ("Row", "lacks") if len(sparse) == 1 else ("Rows", "lack")
+    return f"{subject} {listed}{more} {verb} more than half of the values."
 
 
 def drift(

@@ -50,5 +50,6 @@ def test_unknown_categories_are_counted_and_named() -> None:
 
 def test_rows_that_lack_more_than_half_of_their_values_are_named() -> None:
     table = {"a": np.array([1.0, NAN, NAN]), "b": np.array([NAN, NAN, 1.0]), "c": np.array(["x", "x", ""])}
-    assert sparse_rows(table, ["a", "b", "c"]) == "Rows 2, 3 lack more than half of their values."
+    assert sparse_rows(table, ["a", "b", "c"]) == "Rows 2, 3 lack more than half of the values."
+    assert sparse_rows({"a": np.array([1.0, NAN])}, ["a"]) == "Row 2 lacks more than half of the values."
     assert sparse_rows({"a": np.array([1.0])}, ["a"]) is None

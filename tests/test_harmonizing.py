@@ -209,6 +209,14 @@ def test_spellings_of_one_value(parts: dict[str, str], found: set[tuple[str, str
         assert proposals.spellings(columns) == []
 
 
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [("general general", "has one value in all rows"), ("general dialysis", ""), ("general ", ""), ("general", "")],
+)
+def test_a_column_of_one_value_is_found(values: str, says: str) -> None:
+    assert proposals.uniform({"north": np.array(values.split(" "))}) == says
+
+
 def test_a_description_notes_codes_and_spellings_and_columns_that_tell_the_site(tmp_path: Path) -> None:
     rows = "".join(
         f"{'ns'[row % 2]},{'Alder' if row % 2 else 'Birch'},{999 if row == 7 else 40 + row % 31},"

@@ -11,6 +11,8 @@ from sklearn.metrics import roc_auc_score
 from fedsvm import ScenarioError, run
 from fedsvm.algorithms.own_models import OwnCounts, Placements
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.figures import percent
+from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run.own_models import compare_counts, compare_own, mean_own_models
 
 CHANGES = {
@@ -116,6 +118,8 @@ def test_run_compares_each_sites_own_model(tmp_path: Path) -> None:
     assert set(own.sites) == {"site-1", "site-2", "site-3"}
     assert all(each.intervals["accuracy"].low < each.accuracy for each in own.sites.values())
     assert own.accuracy == pytest.approx(np.mean([each.accuracy for each in own.sites.values()]))
+    at_zero = f"{percent(own.federated.accuracy)} by the federated one, both at threshold 0; federating gains"
+    assert at_zero in dict(lines(result))["sites alone"]
     report = (tmp_path / "run" / "report.html").read_text()
     assert "Each site&#39;s own model" in report or "Each site's own model" in report
 

@@ -73,12 +73,12 @@ def test_the_coordinators_chain_is_the_sites_after_rounds_that_were_aborted_or_r
 # Receipts of a run.
 
 
-def written(path: Path, *, lies: bool = False, signs: bool = True, key: SigningKey = KEY) -> Path:
+def written(path: Path, *, lies: bool = False, signs: bool = True, key: SigningKey = KEY, run: bytes = RUN) -> Path:
     """Write the receipt of a run of three rounds. lies: the coordinator signs another order in the second."""
     site = path.stem
     receipt = Receipt(str(path), "1", key=SITE_KEYS[site], coordinator_key=key.public)
-    receipt.asked(RUN, site, TERMS.to_fields(), {"release": True})
-    signer, chain = OrderSigner(key, RUN, SITES, TERMS), OrderChain(RUN, SITES, TERMS)
+    receipt.asked(run, site, TERMS.to_fields(), {"release": True})
+    signer, chain = OrderSigner(key, run, SITES, TERMS), OrderChain(run, SITES, TERMS)
     for number in (1, 2, 3):
         given = order(number, number - 1, factor=2.0 if lies and number == 2 else 1.0)
         given = signer.signed(given, number) if signs else given
@@ -132,6 +132,13 @@ def test_two_orders_of_one_round_with_the_coordinators_signature_are_a_proof(tmp
     done = CliRunner().invoke(application("receipt"), ["receipt", east.path, north.path])
     assert done.exit_code == 3
     assert "which proves that it gave both" in done.output
+
+
+def test_receipts_of_two_runs_prove_nothing_against_the_coordinator(tmp_path: Path) -> None:
+    first, later = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt", run=bytes(len(RUN)))
+    assert receipts.compare(receipts.read(first), receipts.read(later)).differences == (
+        f"the runs are {RUN.hex()} and {bytes(len(RUN)).hex()}; compare receipts of one run",
+    )
 
 
 def test_an_order_that_a_site_made_up_proves_nothing(tmp_path: Path) -> None:

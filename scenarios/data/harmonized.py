@@ -86,7 +86,7 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     table, apart, problems = _joined(one_form, label, set(unmeasured))
     columns = _columns(one_form, by, {label, *unmeasured, *apart, *places})
     for name, parts in columns.items():
-        if len(parts) > 1 and (clause := proposals.revealing(parts)):
+        if clause := proposals.uniform(parts) or (proposals.revealing(parts) if len(parts) > 1 else ""):
             apart[name] = clause
     return Harmonized(table, renames, codes, spellings, unmeasured, apart, (*asks, *problems))
 

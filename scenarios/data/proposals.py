@@ -217,6 +217,13 @@ def constant(parts: Parts) -> str:
     return f"has one value in all rows of {quoted(found)}"
 
 
+def uniform(parts: Parts) -> str:
+    """Return a clause about a column that has the same value in every row of every site, or ""."""
+    values = np.concatenate([as_text(each) for each in parts.values()])
+    same = len(values) > 1 and values[0] != "" and bool((values == values[0]).all())
+    return "has one value in all rows" if same else ""
+
+
 def revealing(parts: Parts) -> str:
     """Return a clause about sites at which a column has one value that no other site has, or ""."""
     values = {site: set(as_text(each).tolist()) - {""} for site, each in parts.items()}

@@ -414,7 +414,8 @@ def _differences(first: Record, second: Record, common: Sequence[str]) -> Iterat
     for record in (first, second):
         yield from (f"the receipt of {record.site}: {problem}" for problem in record.problems if problem != _NOT_CLOSED)
     if first.run != second.run:
-        yield f"the runs are {first.run} and {second.run}"
+        yield f"the runs are {first.run} and {second.run}; compare receipts of one run"
+        return
     for name in sorted(first.terms.keys() | second.terms.keys()):
         if first.terms.get(name) != second.terms.get(name):
             yield f"the terms differ in {name}"

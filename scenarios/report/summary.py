@@ -314,7 +314,8 @@ def _own_models(own: OwnModels) -> str:
     if own.auc_gain is not None:
         within = f" (95 %: {plain_range(area.low, area.high)})" if area else ""
         gains.append(f"{own.auc_gain:.4f} of AUC{within}")
-    return f"{percent(own.accuracy)}{spread}{auc} by each site's own model; federating gains {' and '.join(gains)}"
+    both = f"by each site's own model and {percent(own.federated.accuracy)} by the federated one, both at threshold 0"
+    return f"{percent(own.accuracy)}{spread}{auc} {both}; federating gains {' and '.join(gains)}"
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:

@@ -192,7 +192,7 @@ class DataSpec(Corrections):
             return {**given, "test_fraction": 0.0}
         if isinstance(given, dict) and "folds" in given:
             if given.get("test_fraction", 0) not in (0, 0.0):
-                raise ValueError("folds and test_fraction exclude each other; keep one of them")
+                raise ValueError("folds and test_fraction exclude each other; remove one (--unset data.test_fraction)")
             return {**given, "test_fraction": 0.0}
         return given
 
