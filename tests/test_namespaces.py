@@ -15,10 +15,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from fedsvm.scenarios.oversight import receipts
 from tests.capture import Captured, captured
 from tests.conftest import ROOT, wait_until
 from tests.guides import blocks
-from tests.hosts import EXACT, NAMES, Hosts, Started, same, stalled, write_files
+from tests.hosts import ENDS_WITHIN_S, EXACT, NAMES, Hosts, Started, same, stalled, write_files
 from tests.namespaces import Network, network, why_not
 
 HOSTS = ("coordinator", *NAMES)
@@ -179,3 +180,23 @@ def test_where_sites_cannot_reach_each_other_direct_fails_with_the_way_out_and_v
         sites = {net.addresses[name] for name in NAMES}
         assert not [flow for flow in packets.flows if {flow.source[0], flow.target[0]} <= sites]
         check(there, "sealed", packets, "via-coordinator")
+
+
+def test_sites_that_serve_take_part_in_two_runs_and_keep_a_receipt_of_each(tmp_path: Path) -> None:
+    with hospitals(tmp_path) as (there, _):
+        policy = (tmp_path / "north" / "north.toml").read_text()
+        for name in NAMES:
+            (tmp_path / name / f"{name}.toml").write_text(policy)
+        sites = [start(there, name, beside=f"--serve --policy {name}.toml") for name in NAMES]
+        for out in ("result", "second"):
+            coordinator = start(there, "coordinator", beside=f"--out {out}")
+            assert coordinator.ends() == 0, coordinator.said
+        for site in sites:
+            wait_until(lambda site=site: site.said.count("the run is completed") == 2, ENDS_WITHIN_S)
+    kept = {name: {each.run: each for each in receipts.chosen(tmp_path / name, None)} for name in NAMES}
+    runs = kept["north"].keys()
+    assert len(runs) == 2
+    for run in runs:
+        of_all = [kept[name][run] for name in NAMES]
+        assert all(each.is_whole and each.outcome == "completed" for each in of_all)
+        assert not any(receipts.compare(*pair).differences for pair in permutations(of_all, 2))
