@@ -10,6 +10,7 @@ import errno
 import io
 import itertools
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -99,16 +100,33 @@ class _JsonLines(io.StringIO):
     def write(self, text: str) -> int:
         *lines, self._begun = (self._begun + text).split("\n")
         for line in filter(None, lines):
-            time = datetime.now(UTC).isoformat(timespec="milliseconds")
-            sys.stderr.write(json.dumps({"time": time, "party": self._party, "message": line}) + "\n")
+            sys.stderr.write(_json_line(self._party, line) + "\n")
         return len(text)
 
     def flush(self) -> None:
         sys.stderr.flush()
 
 
+class _JsonFormatter(logging.Formatter):
+    """A format of the standard library's log: a JSON object on one line, with the traceback in its message."""
+
+    def __init__(self, party: str) -> None:
+        super().__init__()
+        self._party = party
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _json_line(self._party, super().format(record))
+
+
+def _json_line(party: str, message: str) -> str:
+    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": time, "party": party, "message": message})
+
+
 def log_as_json(party: str) -> None:
     """Write all further lines on standard error as JSON objects with `time`, `party` and `message`.
+
+    Errors that the hub and libraries log are among them.
 
     Parameters
     ----------
@@ -117,6 +135,9 @@ def log_as_json(party: str) -> None:
     """
     errors.file = _JsonLines(party)
     errors.width = 1_000_000  # one event is one line
+    handler = logging.StreamHandler()
+    handler.setFormatter(_JsonFormatter(party))
+    logging.basicConfig(handlers=[handler], force=True)
 
 
 def complain(sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -27,3 +28,21 @@ def test_a_running_hub_is_found_healthy_and_its_log_is_json(tmp_path: Path) -> N
     assert "cannot be reached" in found.stderr
     found = fedsvm("hub", "--folder", "hub", "--check", "--url", "hub.example", folder=tmp_path)
     assert (found.returncode, "Traceback" in found.stderr) == (3, False)
+
+
+def test_an_error_with_its_traceback_is_one_line_of_json() -> None:
+    program = """
+import logging
+from fedsvm.scenarios.console import log_as_json, say
+log_as_json("hub")
+say("hub", "listens")
+try:
+    raise OSError("disk is full")
+except OSError:
+    logging.getLogger("uvicorn.error").exception("an answer failed")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    first, second = map(json.loads, done.stderr.splitlines())
+    assert (first["party"], first["message"]) == ("hub", "hub: listens")
+    assert second["message"].startswith("an answer failed\nTraceback")
+    assert second["message"].endswith("OSError: disk is full")

@@ -38,7 +38,7 @@ from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
 from fedsvm.federation.visits.sealing import Requests
-from fedsvm.scenarios.hub import asking, presentation
+from fedsvm.scenarios.hub import asking, presentation, service
 from fedsvm.scenarios.hub import database as hub_database
 from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
 from fedsvm.scenarios.hub.joining import WORDS, InvitationLink, TaskParticipation
@@ -411,6 +411,16 @@ def test_health_says_that_the_database_is_lost(told: Told) -> None:
     run(story)
 
 
+def test_health_says_that_the_disk_is_full(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            monkeypatch.setattr(service, "free_bytes", lambda folder: 2**20)
+            answer = await browser.get("/health")
+            assert (answer.status_code, answer.text) == (503, "disk full")
+
+    run(story)
+
+
 def test_metrics_are_counts_and_only_for_programs_on_this_machine(told: Told) -> None:
     async def story() -> None:
         async with told.signed_in() as browser:
@@ -424,6 +434,7 @@ def test_metrics_are_counts_and_only_for_programs_on_this_machine(told: Told) ->
         assert values['fedsvm_hub_tasks{state="inviting"}'] == "1"
         assert values['fedsvm_hub_tasks{state="running"}'] == values["fedsvm_hub_messages"] == "0"
         assert int(values["fedsvm_hub_mails_unsent"]) == len(SITES)
+        assert int(values["fedsvm_hub_disk_free_bytes"]) > 0
         assert not re.search("example|Malignant|clinic", answer.text)
 
     run(story)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
+from pathlib import Path
 
 import sqlalchemy as sql
 
@@ -12,12 +14,19 @@ from fedsvm.scenarios.hub.database import Database, Letter, Mail, Participant, T
 STATES = ("inviting", "running", "completed", "failed", "cancelled")
 
 
-def metrics(database: Database) -> str:
-    """Return numbers of tasks, due participants, stored messages and waiting mails. No name or value of anybody.
+def free_bytes(folder: Path) -> int:
+    """Return the free space of the disk that a folder is on."""
+    return shutil.disk_usage(folder).free
+
+
+def metrics(database: Database, folder: Path) -> str:
+    """Return numbers of tasks, due participants, stored messages, waiting mails and free bytes. No name of anybody.
 
     Parameters
     ----------
     database : Database
+    folder : Path
+        The hub's.
 
     Returns
     -------
@@ -41,6 +50,7 @@ def metrics(database: Database) -> str:
         *_gauge("fedsvm_hub_oldest_turn_seconds", "Age of the oldest turn.", {"": round(oldest)}),
         *_gauge("fedsvm_hub_messages", "Stored messages.", {"": messages}),
         *_gauge("fedsvm_hub_mails_unsent", "Mails that are not sent yet.", {"": mails}),
+        *_gauge("fedsvm_hub_disk_free_bytes", "Free space of the disk of the hub's folder.", {"": free_bytes(folder)}),
     ]
     return "\n".join(lines) + "\n"
 

@@ -28,13 +28,15 @@ from fedsvm.scenarios.hub.joining import WORDS
 from fedsvm.scenarios.hub.letters import StoredMessages
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.mails import MailSender, Outbox
-from fedsvm.scenarios.hub.metrics import metrics
+from fedsvm.scenarios.hub.metrics import free_bytes, metrics
 from fedsvm.scenarios.hub.tasks import Tasks, vault_of
 
 _LOGGER = logging.getLogger(__name__)
 _KEY, _LOCK = "hub", "hub.lock"
 _PLAIN = "text/plain; charset=utf-8"
 
+_MIN_FREE_BYTES = 16 * 2**20
+"""Free space below which a hub is unhealthy: it cannot store the messages of a round for certain."""
 _THIS_MACHINE = ("127.0.0.1", "::1")
 """Addresses of clients that may read the metrics."""
 _HEADERS = {
@@ -193,9 +195,11 @@ def application(hub: Hub) -> FastAPI:
 
     @app.get("/health")
     async def health() -> Response:
-        """Answer 200 if the database can be used, and 503 if it cannot."""
+        """Answer 200 if the database can be read and the disk has space, and 503 otherwise."""
         try:
             await run_in_threadpool(hub.database.check)
+            if await run_in_threadpool(free_bytes, hub.settings.folder) < _MIN_FREE_BYTES:
+                return Response("disk full", 503, media_type=_PLAIN)
         except sql.exc.SQLAlchemyError:
             _LOGGER.exception("the database cannot be used")
             return Response("database unavailable", 503, media_type=_PLAIN)
@@ -206,7 +210,7 @@ def application(hub: Hub) -> FastAPI:
         """Answer programs on this machine with the state of the hub, and others as if there were no such page."""
         if request.client is None or request.client.host not in _THIS_MACHINE:
             raise HTTPException(404)
-        return Response(await run_in_threadpool(metrics, hub.database), media_type=_PLAIN)
+        return Response(await run_in_threadpool(metrics, hub.database, hub.settings.folder), media_type=_PLAIN)
 
     app.include_router(pages_of(hub))
     app.add_exception_handler(HTTPException, say_there_is_none)

@@ -58,6 +58,7 @@ def serve(
             application(hub),
             http=connections.ConnectionLimits.of_this_process().protocol(),
             backlog=connections.BACKLOG,
+            log_config=None,  # as the hub's own log, which may be JSON
             log_level="error",  # a warning for every malformed request would let strangers fill the log
             access_log=False,
             server_header=False,
