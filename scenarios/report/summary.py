@@ -259,8 +259,9 @@ def _sites(result: RunResult) -> str:
     without = f"; dropped: {', '.join(dropped)}" if dropped else ""
     columns = sum(site.columns for site in result.sites)
     among = f" of {columns} columns in all" if result.alignment is not None else ""
-    processes = len({site.pid for site in result.sites})
-    return f"{len(rows)} in {processes} processes, {spread} rows each{among}{without}"
+    pids = {site.pid for site in result.sites if site.pid is not None}
+    where = f" in {len(pids)} processes" if pids else ""  # nothing is known of those on other hosts
+    return f"{len(rows)}{where}, {spread} rows each{among}{without}"
 
 
 def dealt(result: RunResult) -> str:
