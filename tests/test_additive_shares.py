@@ -13,7 +13,7 @@ from fedsvm.federation.channel.memory import InMemoryNetwork
 from fedsvm.federation.errors import PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.execution import site_names
-from fedsvm.protocols.arithmetic.fixed_point import add
+from fedsvm.protocols.arithmetic.fixed_point import add, subtract
 from fedsvm.protocols.sums.additive_shares import additive_shares, helpers_of
 from tests.test_sums import run_sum
 
@@ -123,6 +123,30 @@ def test_a_sum_of_unequal_orders_is_noise() -> None:
     unequal = run_sum(additive_shares(2), vectors, InMemoryNetwork(sites, links=links))
     assert unequal.total is not None
     assert chi_square(unequal.total) < CHI_SQUARE
+
+
+def test_different_lists_for_two_helpers_open_noise() -> None:
+    sites, protocol = site_names(5), additive_shares(2)
+    first, second = helpers_of(sites, 2)
+    victim = next(site for site in sites if site not in (first, second))
+
+    def lie(channel: Channel) -> tuple[Residues, Residues]:
+        masked = {site: channel.receive(site, (1, WIDTH)) for site in sites}
+        for helper, present in ((first, set(sites)), (second, set(sites) - {victim})):
+            flags = sum(1 << place for place, site in enumerate(sites) if site in present)
+            channel.send(helper, np.array([flags], dtype=np.uint64))
+        opened = add(channel.receive(first, (1, WIDTH)), channel.receive(second, (1, WIDTH)))
+        whole = functools.reduce(add, masked.values())
+        return subtract(whole, opened), subtract(subtract(whole, masked[victim]), opened)
+
+    def contribute(channel: Channel) -> None:
+        protocol.contribute_residues(channel, np.zeros((1, WIDTH), dtype=np.uint64))
+
+    parties = {**dict.fromkeys(sites, contribute), COORDINATOR: lie}
+    totals = InMemoryNetwork(sites, timeout_s=9).run(parties)[COORDINATOR]
+    assert totals is not None
+    for total in totals:
+        assert chi_square(total) < CHI_SQUARE
 
 
 def test_helpers_out_of_range_are_refused() -> None:

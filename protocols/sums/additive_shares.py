@@ -8,7 +8,8 @@ subtracts their totals. A site sends once and is finished, so a lost site costs 
     3. each helper h -> coordinator: the sum of PRG(s_uh) over these sites, with its own mask, by chunks
 
 The seed s_uh is a secret of u and h that is fresh in every round. Nobody sends it. The helpers are the sites with the
-smallest hashes of their names, so a coordinator cannot choose them after the names are known.
+smallest hashes of their names. A coordinator that follows the protocol cannot choose them; one that pretends that sites
+left changes who they are.
 
 Cost without dropouts, with k helpers and c chunks: (n + k) c + k messages, 3 hops, (n + k) d residues, and n / 64 words
 of a list for each helper. A lost helper ends the attempt, and the round is repeated with other helpers.
