@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import warnings
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from fedsvm.algorithms.calibration import MIN_OF_CLASS
@@ -165,12 +164,6 @@ def _site_name(name: str) -> str:
     return name
 
 
-def _is_to_be_calibrated(model: PanSVC) -> bool:
-    if not model._is_calibrated:
-        raise AttributeError("predict_proba needs rows to fit probabilities on; set calibration, for example to 0.2.")
-    return True
-
-
 @estimator
 class PanSVC(HorizontalClassifier, PanSettings):
     """A kernel SVM over sites that hold rows, none of which leaves its site (PAN-SVM; Lu 2016, chapter 3).
@@ -258,22 +251,27 @@ class PanSVC(HorizontalClassifier, PanSettings):
             warnings.warn(caution, UserWarning, stacklevel=2)
         return self
 
-    @available_if(_is_to_be_calibrated)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> FloatArray:
-        """Return probabilities of the classes, by a sigmoid fitted on rows set apart. Requires `calibration` above 0.
+    @property
+    def predict_proba(self) -> Callable[[Any], FloatArray]:
+        """The method that returns probabilities of the classes. Requires `calibration` above 0.
 
-        Of more than two classes each binary problem has a sigmoid. The class of the largest probability can then differ
-        from that of `predict`, as with scikit-learn's SVC.
+        It takes `X`, array-like of shape (n, p), and returns an array of shape (n, K) in the order of `classes_`. A
+        sigmoid is fitted on rows set apart. Of more than two classes each binary problem has a sigmoid. The class of
+        the largest probability can then differ from that of `predict`, as with scikit-learn's SVC.
 
-        Parameters
-        ----------
-        X : array-like of shape (n, p)
-
-        Returns
-        -------
-        ndarray of shape (n, K)
-            In the order of `classes_`.
+        Raises
+        ------
+        AttributeError
+            If `calibration` is 0.
         """
+        if not self._is_calibrated:
+            raise AttributeError(
+                "predict_proba needs rows to fit probabilities on; set calibration, for example to 0.2."
+            )
+        return self._probabilities
+
+    def _probabilities(self, X: Any) -> FloatArray:
+        """Return (n, K) probabilities of the classes, in the order of `classes_`."""
         check_is_fitted(self)
         found = self.model_.probabilities(self._scaled(read(self, X, reset=False)))
         if found is None:
