@@ -64,6 +64,7 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import joint_hinge, libsvm
+from fedsvm.algorithms.optimisation.blind_path import BlindNewton
 from fedsvm.algorithms.optimisation.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts
 from fedsvm.algorithms.optimisation.linear_svm import (
@@ -250,11 +251,12 @@ def with_calibration(
 class PanSite(MappedSite):
     """The site half: rows in common features, and the parts of both solvers."""
 
-    part_types: ClassVar[PartTypes] = (*MappedSite.part_types, NewtonPath, HingeCuts, JointHingeCuts)
+    part_types: ClassVar[PartTypes] = (*MappedSite.part_types, NewtonPath, BlindNewton, HingeCuts, JointHingeCuts)
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.path = NewtonPath(self, self.mapped, self.row_weights, self._check_problem)
+        self.blind = BlindNewton(self, self.path)
         self.hinge = HingeCuts(self, self.mapped)
         self.joint = JointHingeCuts(self, self.mapped)
 

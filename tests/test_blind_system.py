@@ -19,12 +19,8 @@ from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import blind_system
 from fedsvm.protocols.analysis.execution import Execution, site_names
 from fedsvm.protocols.arithmetic.residue_numbers import symmetric, upper
-from fedsvm.protocols.blind_system import (
-    BlindSystem,
-    blind_system_cost,
-    contribute_to_system,
-    solve_blind_system,
-)
+from fedsvm.protocols.blind_parameters import BlindSystem
+from fedsvm.protocols.blind_system import blind_systems_cost, contribute_to_systems, solve_blind_systems
 from fedsvm.protocols.common_seed import SHAPE
 from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
@@ -79,11 +75,11 @@ def solved(
 ) -> tuple[FloatArray, InMemoryNetwork]:
     network = network or InMemoryNetwork(tuple(posed.entries))
 
-    def part(channel: Channel) -> FloatArray | None:
-        return contribute_to_system(channel, total, posed.system, posed.entries[channel.me])
+    def part(channel: Channel) -> Any:
+        return contribute_to_systems(channel, total, [posed.system], [posed.entries[channel.me]])
 
     parties: dict[str, Callable[[Any], Any]] = dict.fromkeys(posed.entries, part)
-    parties[COORDINATOR] = coordinator or (lambda channel: solve_blind_system(channel, total, posed.system))
+    parties[COORDINATOR] = coordinator or (lambda channel: solve_blind_systems(channel, total, [posed.system])[0].found)
     return network.run(parties)[COORDINATOR], network
 
 
@@ -108,7 +104,7 @@ def test_the_solution_is_that_of_the_system_at_the_cost_of_the_formula(
     posed, total = Posed.random(sites, size, problems), SUMS[name]()
     found, network = solved(posed, total)
     np.testing.assert_allclose(found, posed.solution, rtol=1e-7, atol=1e-9)
-    cost, stated = Execution({}, None, network).cost, blind_system_cost(total, sites, posed.system)
+    cost, stated = Execution({}, None, network).cost, blind_systems_cost(total, sites, [posed.system])
     assert (cost.messages, cost.payload_bytes) == (stated.messages, stated.payload_bytes)
     assert cost.hops <= stated.hops
 
@@ -321,7 +317,7 @@ def test_a_coordinator_that_sends_another_vector_learns_no_row_of_the_masks() ->
         real = np.linalg.solve
         try:
             np.linalg.solve = lambda matrix, right: np.eye(len(matrix))[:, : right.shape[1]]  # type: ignore[assignment]
-            return solve_blind_system(channel, RING, posed.system)
+            return solve_blind_systems(channel, RING, [posed.system])[0].found
         finally:
             np.linalg.solve = real
 
@@ -350,7 +346,7 @@ def test_too_few_sites_and_entries_beyond_the_scale_are_refused_before_anything_
     two = InMemoryNetwork(site_names(2))
 
     def part(channel: Channel) -> None:
-        contribute_to_system(channel, RING, posed.system, posed.entries[channel.me])
+        contribute_to_systems(channel, RING, [posed.system], [posed.entries[channel.me]])
 
     with pytest.raises(StepRefused, match="a committee needs 3 to 1024 sites, got 2"):
         two.run(dict.fromkeys(two.sites, part))

@@ -24,16 +24,16 @@ from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
 from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem, on_the_curve
+from fedsvm.algorithms.optimisation.blind_path import BlindNewton, BlindPath
 from fedsvm.algorithms.optimisation.interior_point import (
-    LocalPath,
     NewtonRequest,
     Opened,
     Outcome,
     RoundSums,
     Scales,
     solve,
-    solve_pooled,
 )
+from fedsvm.algorithms.optimisation.local_path import LocalPath, solve_pooled
 from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, PathLostError, Release
@@ -378,6 +378,8 @@ class PathSite(HorizontalSite):
         self.mapped = FeatureRows()
         self.mapped.place(self.rows)
         self.path = NewtonPath(self, self.mapped, RowWeights(self), lambda prior, price: None)
+        self.blind = BlindNewton(self, self.path)
+        self.terms = replace(self.terms, sum_name="ring")
 
 
 @dataclass
@@ -423,15 +425,16 @@ def train(
 
     names = [f"site-{number}" for number in range(1, sites + 1)]
     federation = InProcessFederation({name: make(name) for name in names}, losses=losses, make=make)
-    path = FederatedPath(
-        federation,  # type: ignore[arg-type]
-        problems=len(several),
-        prior=np.zeros(problem.features.shape[1]),
-        price=float(problem.prices[0]),
-        intercept=problem.lever > 0,
-        masking=masking,
-        release=release,
-    )
+    posed: dict[str, Any] = {
+        "problems": len(several),
+        "prior": np.zeros(problem.features.shape[1]),
+        "price": float(problem.prices[0]),
+        "intercept": problem.lever > 0,
+        "release": release,
+    }
+    is_blind = masking == "committee"
+    named = {"step_noise": noise} if is_blind else {"masking": masking}
+    path = (BlindPath if is_blind else FederatedPath)(federation, **posed, **named)  # type: ignore[arg-type]
     seen: list[Certificate] = []
     outcomes = solve(
         path,
@@ -441,7 +444,7 @@ def train(
         stopping=StoppingRule(tolerance, most),
         on_iteration=lambda iteration, certificates: seen.extend(certificates),
         settle=path.settle,
-        step_noise=noise,
+        step_noise=0.0 if is_blind else noise,
     )
     assert all(math.isfinite(each.objective) and 0 <= each.gap <= 1 for each in seen)
     return Training(outcomes, path.weights, federation)
