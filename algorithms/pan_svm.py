@@ -345,7 +345,10 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         by_a_site = Recovery("every row" if settings.step_noise == 0 else "some rows", LISTED, copies)
         if settings.solver != "interior-point" or settings.masking == "none":
             return WholeRunLeakage(found, found, by_a_site, named)
-        return WholeRunLeakage(found, Recovery(copies) if copies else None, by_a_site, named)
+        alone = Recovery(copies) if copies else None
+        if settings.masking == "committee":
+            return WholeRunLeakage(by_a_site, alone, by_a_site, named, with_members=found)
+        return WholeRunLeakage(found, alone, by_a_site, named)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
         """Return the attacks on landmarks, cuts, Newton's systems and steps, and the trained point."""

@@ -35,7 +35,7 @@ WRONG = 1e-6
 """A solution is wrong if it leaves a larger share of the largest possible system; rounding leaves some 1e-11."""
 
 
-_VECTOR_BITS = 52
+_VECTOR_BITS = 60
 """Behind the point of a vector's entry."""
 
 
@@ -50,7 +50,7 @@ class Beside:
     vectors : int, default 0
         The number of vectors whose inner products are opened.
     length : int, default 0
-        Of each vector. No entry is beyond 1.
+        Of each vector. No vector is longer than 1.
     product_noise : float, default 0.0
         The largest noise of each member on each inner product.
     """
@@ -92,6 +92,8 @@ class BlindSystem:
     dither : float, default 0.0
         The standard deviation of normal noise on each entry of the right-hand sides, half of its variance by each of
         these two members.
+    free_dither : float, default 0.0
+        The same on the last places that have no penalty.
     beside : Beside
         Sums that are opened beside the system.
     """
@@ -103,6 +105,7 @@ class BlindSystem:
     free: int
     is_told: bool = False
     dither: float = 0.0
+    free_dither: float = 0.0
     beside: Beside = field(default_factory=Beside)
 
     @property
@@ -136,7 +139,7 @@ class BlindSystem:
         places = math.ceil(math.log2(self.extended))
         masked = FRACTION_BITS + 4 * MASK_BITS + 5 + places
         checked = FRACTION_BITS + STEP_BITS + CHECK_BITS + 2 * places + 1
-        multiplied = 2 * _VECTOR_BITS + math.ceil(math.log2(max(self.beside.length, 2))) + 3
+        multiplied = 2 * _VECTOR_BITS + 4
         bits = max(masked, checked, multiplied if self.beside.vectors else 0)
         return ResidueNumbers.holding(bits, max(self.extended, self.beside.length))
 

@@ -114,7 +114,7 @@ def contribute_to_systems(
     words = [np.ones((1, 1), dtype=np.uint64)]
     for system, own, seed in zip(systems, encoded, seeds, strict=True):
         numbers = system.numbers
-        share = numbers.reduced(own - numbers.uniform(channel, seed[None, :], (1, system.entries)))
+        share = numbers.reduced(own - numbers.uniform(channel.expand, seed[None, :], (1, system.entries)))
         words.insert(-1, numbers.packed(share))
     opened = total.contribute(channel, np.concatenate(words, axis=1), committee.second)
     if channel.me == committee.first:
@@ -150,7 +150,7 @@ def _shares_of_first(channel: Channel, systems: Sequence[BlindSystem], seeds: Re
     shares = []
     for place, system in enumerate(systems):
         shape = (1, system.entries)
-        parts = sum(system.numbers.uniform(channel, each[place : place + 1], shape) for each in all_seeds)
+        parts = sum(system.numbers.uniform(channel.expand, each[place : place + 1], shape) for each in all_seeds)
         shares.append(system.numbers.reduced(np.asarray(parts)))
     return shares
 
@@ -216,7 +216,7 @@ def _serve_as_first(channel: Channel, system: BlindSystem, committee: _Committee
     )
     for receiver in receivers:
         channel.send(receiver, found)
-    return found.T
+    return np.asarray(found.T)
 
 
 def _serve_as_second(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> FloatArray:
@@ -243,7 +243,8 @@ def _dither(channel: Channel, system: BlindSystem) -> FloatArray:
     if system.dither:
         d, count = system.size, system.size * system.problems
         drawn = normal(channel, count).reshape(system.problems, d)
-        values[d:, :d] = system.dither / 2**0.5 / system.scale * drawn
+        size = np.append(np.full(d - system.free, system.dither), np.full(system.free, system.free_dither))
+        values[d:, :d] = size / 2**0.5 / system.scale * drawn
         values[:d, d:] = values[d:, :d].T
     return system.numbers.encoded(values, FRACTION_BITS)
 
@@ -254,7 +255,7 @@ def _mask_own(
     """Return the owner's share of O H O^T, given its share of H and its mask O."""
     numbers, square, secret = system.numbers, (system.extended, system.extended), mask.residues(system)
     seeds = channel.receive(dealer, (3, SHAPE[1]))
-    around, product, twice = (numbers.uniform(channel, seed, square) for seed in seeds)
+    around, product, twice = (numbers.uniform(channel.expand, seed, square) for seed in seeds)
     hidden = numbers.reduced(secret - around)
     channel.send(other, numbers.packed(hidden))
     theirs = _received_symmetric(channel, system, other)
@@ -269,7 +270,7 @@ def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, 
     seed, shape = channel.receive(dealer, SHAPE), (1, numbers.words(square))
     twice = _received_symmetric(channel, system, dealer)
     product = numbers.unpacked(channel.receive(dealer, shape), square)
-    around = symmetric(upper(numbers.uniform(channel, seed, square)), system.extended)
+    around = symmetric(upper(numbers.uniform(channel.expand, seed, square)), system.extended)
     channel.send(owner, numbers.packed(upper(numbers.reduced(share - around))))
     hidden = numbers.unpacked(channel.receive(owner, shape), square)
     cross = numbers.product(product, transposed(hidden))
@@ -283,7 +284,7 @@ def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None
     seeds = channel.random((4, SHAPE[1]))
     channel.send(owner, seeds[:3])
     channel.send(other, seeds[3:])
-    around, product, twice, between = (numbers.uniform(channel, seed, square) for seed in seeds)
+    around, product, twice, between = (numbers.uniform(channel.expand, seed, square) for seed in seeds)
     between, twice = (symmetric(upper(each), system.extended) for each in (between, twice))
     turned = numbers.product(around, between)
     both = numbers.product(turned, transposed(around))
@@ -300,7 +301,7 @@ def _received_symmetric(channel: Channel, system: BlindSystem, sender: str) -> F
 
 def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> None:
     """Send the coordinator a share, of which nothing follows but its sum with the other member's."""
-    uniform = system.numbers.uniform(channel, seed, share.shape[1:])
+    uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
     channel.send(COORDINATOR, system.numbers.packed(system.numbers.reduced(share + sign * uniform)))
 
 
@@ -354,11 +355,14 @@ class BlindSolution:
     ----------
     found : FloatArray of shape (problems, size)
         The solutions; behind the masks where the sites are told them.
+    trace : float
+        Of the matrix behind the masks.
     numbers, products : FloatArray of shape (count,) and (g, g)
         The sums beside the system, with noise.
     """
 
     found: FloatArray
+    trace: float
     numbers: FloatArray
     products: FloatArray
 
@@ -408,7 +412,8 @@ def _solve(channel: Channel, system: BlindSystem, committee: _Committee) -> Blin
         if not np.array_equal(found[0], found[1]):
             raise FederationError(f"{' and '.join(members)} opened different solutions of a blind system; run again.")
         solution = found[0]
-    return BlindSolution(np.asarray(solution.T, dtype=np.float64), *system.read_beside(opened[:, :, system.triangle :]))
+    trace, beside = float(np.trace(masked[:d, :d])), system.read_beside(opened[:, :, system.triangle :])
+    return BlindSolution(np.asarray(solution.T, dtype=np.float64), trace, *beside)
 
 
 def _summed_words(systems: Sequence[BlindSystem]) -> int:

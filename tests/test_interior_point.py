@@ -411,6 +411,7 @@ def train(
     labels: FloatArray | None = None,
     release: Release = "everyone",
     owners: IntArray | None = None,
+    federation: type[InProcessFederation] = InProcessFederation,
 ) -> Training:
     """Train over the programs of sites that hold a problem's rows; losses: see `InProcessFederation`.
 
@@ -424,7 +425,7 @@ def train(
         return PathSite(site, Partition({"numeric": problem.features[mine], "labels": several[:, mine]}), {})
 
     names = [f"site-{number}" for number in range(1, sites + 1)]
-    federation = InProcessFederation({name: make(name) for name in names}, losses=losses, make=make)
+    over = federation({name: make(name) for name in names}, losses=losses, make=make)
     posed: dict[str, Any] = {
         "problems": len(several),
         "prior": np.zeros(problem.features.shape[1]),
@@ -434,7 +435,7 @@ def train(
     }
     is_blind = masking == "committee"
     named = {"step_noise": noise} if is_blind else {"masking": masking}
-    path = (BlindPath if is_blind else FederatedPath)(federation, **posed, **named)  # type: ignore[arg-type]
+    path = (BlindPath if is_blind else FederatedPath)(over, **posed, **named)  # type: ignore[arg-type]
     seen: list[Certificate] = []
     outcomes = solve(
         path,
@@ -447,7 +448,7 @@ def train(
         step_noise=0.0 if is_blind else noise,
     )
     assert all(math.isfinite(each.objective) and 0 <= each.gap <= 1 for each in seen)
-    return Training(outcomes, path.weights, federation)
+    return Training(outcomes, path.weights, over)
 
 
 def check_training(

@@ -15,7 +15,7 @@ gap, so that no exact equation in the rows is left. The bound of the noise is pa
 
 Against the sites the dither is on the right-hand side: (D + M) x = q + s xi, with xi normal in the coordinates of v,
 half of its variance by each of the two members. s = kappa sqrt(2 gap / d) for the last gap, so that it costs about
-kappa^2 of it, whatever the system is; kappa is `step_noise`.
+kappa^2 of it, whatever the system is; kappa is `step_noise`. At the intercept, which has no penalty, it is less.
 """
 
 from __future__ import annotations
@@ -58,16 +58,19 @@ _SPREAD = 32.0
 _SMALLEST = 2.0**-30
 """The least scale of right-hand sides, over that of the matrix, so that solutions are not too large for the check."""
 
-_LOST_BITS = 8
-"""Of the digits of class vectors, which have fewer than those of the system."""
+_STRETCH = (STRETCH * (1 + 2.0**-10)) ** 2
+"""Of both masks together; with the factor of q, a step may be longer than the solution by this and STRETCH."""
 
-_GROWTH = (STRETCH * (1 + 2.0**-10)) ** 2 * STRETCH
-"""The factor by which a step may be longer than the solution behind the masks: two masks, and the factor of q."""
+_FLOAT_ERROR = 2.0**-50
+"""The share of the trace of inner products that float64 and their eigenvectors may be wrong by."""
+
+_LEAN = 32.0
+"""Newton's system has at the intercept about this share of the lever squared times all prices, or more."""
 
 
 @dataclass(frozen=True)
 class BlindOrder(PathOrder):
-    """The order of a round. dithers (k,): the standard deviation of noise on q.
+    """The order of a round. dithers (k, 2): the standard deviation of noise on q, of w and of the intercept.
 
     noises (k, 3): the largest of a member, on the objective, the sums of alphas and the inner products.
     """
@@ -78,24 +81,32 @@ class BlindOrder(PathOrder):
     def systems(self, layout: Layout) -> list[BlindSystem]:
         """Return the public parameters of each problem's system, whose parts are divided by their scales."""
         parts = zip(self.scales.tolist(), self.noises.tolist(), self.dithers.tolist(), strict=True)
-        return [_system(layout, scales, noises, dither) for scales, noises, dither in parts]
+        return [_system(layout, *each) for each in parts]
 
     def solution_unit(self, place: int) -> float:
         """Return the number by which the solution of a system is multiplied to be a step."""
         return float(self.scales[place, 1] / self.scales[place, 0])
 
 
-def _system(layout: Layout, scales: Sequence[float], noises: Sequence[float], dither: float) -> BlindSystem:
+def _system(layout: Layout, scales: Sequence[float], noises: Sequence[float], dithers: Sequence[float]) -> BlindSystem:
     matrix, gradient, objective, alphas, vectors = scales
     g = layout.classes
     beside = Beside(
-        noises=(noises[0] / objective, *[noises[1] / alphas] * g, *[0.0] * (g + 1)),
+        noises=(noises[0] / objective, *[noises[1] / alphas] * g, *[0.0] * (g + 2)),
         vectors=g,
         length=layout.features,
         product_noise=noises[2] / vectors**2,
     )
     return BlindSystem(
-        layout.dimensions, 1, 1.0, 1 / matrix, g - 1, is_told=True, dither=dither / gradient, beside=beside
+        layout.dimensions,
+        problems=1,
+        scale=1.0,
+        penalty=1 / matrix,
+        free=g - 1,
+        is_told=True,
+        dither=dithers[0] / gradient,
+        free_dither=dithers[1] / gradient,
+        beside=beside,
     )
 
 
@@ -138,18 +149,21 @@ class BlindNewton(SitePart):
         if (paths := self._path.paths) is None:
             return np.zeros(system.entries)
         problem = int(round_.problems[place])
-        sums, standing = paths.moved(round_, place, paths.next_step(problem, round_.iteration))
+        told = paths.next_step(problem, round_.iteration)
+        sums, standing = paths.moved(round_, place, 0 * told if round_.still[place] else told)
         is_tilted = paths.problems[problem].lever > 0
         opened = opened_by(sums, standing.v, intercept=is_tilted, regulariser=keeper)
         matrix, gradient, objective, alphas, vectors = round_.scales[place].tolist()
+        upper = sums.matrix[np.triu_indices(system.size)] / matrix
+        excess = float(np.abs(upper).max(initial=0.0))
         return np.concatenate(
             [
-                sums.matrix[np.triu_indices(system.size)] / matrix,
+                upper / max(excess, 1.0),
                 opened.gradient / gradient,
                 [opened.objective / objective],
                 opened.alphas / alphas,
                 opened.rows / round_.rows,
-                [float(keeper)],
+                [float(keeper), float(excess > 1.0)],
                 np.ravel(opened.vectors) / vectors,
             ]
         )
@@ -182,19 +196,22 @@ class BlindPath(FederatedPath):
 
         def solve(channel: Channel) -> FloatArray:
             solved = solve_blind_systems(channel, total, systems)
-            return np.stack([np.hstack([np.linalg.norm(s.found), s.numbers, s.products.ravel()]) for s in solved])
+            return np.stack(
+                [np.hstack([np.linalg.norm(s.found), s.trace, s.numbers, s.products.ravel()]) for s in solved]
+            )
 
         work_s = sum(computing_s(system.extended) for system in systems)
         seen = self._federation.run("blind_newton", take_part=solve, work_s=work_s, **vars(order))
         opened = [self._opened(order, place, each) for place, each in enumerate(seen)]
-        digits = FRACTION_BITS - _LOST_BITS
-        resolution = len(self._federation.sites) * math.sqrt(self._layout.features) * 2.0**-digits
+        of_vectors = math.sqrt(self._layout.features / self._layout.classes) / 2
+        resolution = len(self._federation.sites) * max(1.0, of_vectors) * 2.0**-FRACTION_BITS
         return RoundSums(opened, changed=self._note_changes(), resolution=resolution)
 
     def _order(self, iteration: int, terms: Sequence[NewtonRequest]) -> BlindOrder:
         extent = self._extent
         gaps = np.array([min(each.gap, extent.price * extent.rows * extent.target) for each in terms])
-        dithers = self._step_noise * np.sqrt(2 * gaps / self._layout.dimensions)
+        of_w = self._step_noise * np.sqrt(2 * gaps / self._layout.dimensions)
+        dithers = np.outer(of_w, [1.0, min(1.0, self._lever * math.sqrt(extent.price * extent.rows / _LEAN))])
         first = 2 * self._layout.classes * math.sqrt(2 * extent.price * extent.target * extent.squares)
         costs = np.array([1 + self._sensitivity.get(each.problem, first) for each in terms])
         noises = (
@@ -203,27 +220,32 @@ class BlindPath(FederatedPath):
             * np.column_stack([np.ones(len(terms)), _ALPHA_SHARE / costs, np.full(len(terms), _PRODUCT_SHARE)])
         )
         order = BlindOrder(iteration, **told_of(terms), rows=extent.rows, noises=noises, dithers=dithers)
-        least = np.maximum(_SPREAD * dithers, _SMALLEST * order.scales[:, 0])
+        least = np.maximum(_SPREAD * of_w, _SMALLEST * order.scales[:, 0])
         order.scales[:, 1] = np.maximum(order.scales[:, 1], 2.0 ** np.ceil(np.log2(least)))
         return order
 
     def _opened(self, order: BlindOrder, place: int, seen: FloatArray) -> Opened | None:
-        """Return what was opened of a problem, on the safe side of its noise; None if nobody added the regularizer."""
+        """Return what was opened of a problem, on the safe side of its noise.
+
+        None if nobody added the regularizer, or a matrix was beyond its scale.
+        """
         g, scales = self._layout.classes, order.scales[place]
-        length, objective, alphas, counts, keepers, products = np.split(seen, np.cumsum([1, 1, g, g, 1]))
+        length, trace, objective, alphas, counts, flags, products = np.split(seen, np.cumsum([1, 1, 1, g, g, 2]))
         of_objective, of_alphas, of_products = 2 * order.noises[place]  # by two members
-        if round(float(keepers[0])) != 1:
+        if np.rint(flags).tolist() != [1.0, 0.0]:
             return None
-        values, turns = np.linalg.eigh(products.reshape(g, g) * scales[4] ** 2 + g * of_products * np.eye(g))
+        gram = products.reshape(g, g) * scales[4] ** 2
+        apart = of_products + _FLOAT_ERROR * max(float(np.trace(gram)), 0.0)
+        values, turns = np.linalg.eigh(gram + g * apart * np.eye(g))
         opened = Opened(
-            matrix=np.zeros((0, 0)),
+            matrix=_STRETCH**2 * scales[0] * trace[None, :],
             gradient=np.zeros(0),
             objective=float(objective[0] * scales[2] + of_objective),
             alphas=alphas * scales[3],
             vectors=turns * np.sqrt(np.maximum(values, 0.0)),
             rows=np.rint(counts * order.rows),
             off=of_alphas,
-            reached=_GROWTH * float(length[0]) * order.solution_unit(place),
+            reached=_STRETCH * STRETCH * float(length[0]) * order.solution_unit(place),
         )
         lengths = np.linalg.norm(opened.vectors, axis=1)
         ratio = float((lengths / np.maximum(opened.alphas, np.finfo(float).tiny)).sum())

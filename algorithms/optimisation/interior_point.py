@@ -104,7 +104,7 @@ class Opened:
     |w|^2.
 
     off: no sum of alphas is further from what it should be. reached: a bound on the length of the next step, where the
-    sites have it already; then matrix and gradient are empty.
+    sites have it already; then the gradient is empty, and the matrix (1, 1) a bound on the trace.
     """
 
     matrix: FloatArray
@@ -347,8 +347,7 @@ class _ProblemProgress:
             self._known_gap = self.objective - self.lower_bound
         lost = objective - opened.objective + self._bound(opened, 0.0) - bound
         self.needs_wide = lost > _TOO_COARSE * self.tolerance * objective
-        self._last_mu = self.mu
-        self._trace = math.inf if opened.reached is not None else float(np.trace(opened.matrix))
+        self._last_mu, self._trace = self.mu, float(np.trace(opened.matrix))
         if self._has_stood_still(CALM_ROUNDS, CALM_FALL):
             self.step_noise /= 2
         self.mu = self._next_mu(opened, bound, certify=certify)
