@@ -15,7 +15,7 @@ def check_committee(federation: Federation) -> None:
     if not MIN_SITES <= (count := len(federation.sites)) <= MAX_SITES:
         raise FederationError(
             f'algorithm.masking = "committee" needs {MIN_SITES} to {MAX_SITES} sites, got {count}; set '
-            'algorithm.masking = "none".'
+            "another algorithm.masking."
         )
     if federation.shows_inputs:
         raise FederationError(

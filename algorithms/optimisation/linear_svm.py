@@ -90,7 +90,8 @@ class SolverSettings(CuttingPlaneSettings):
         Masking,
         doc(
             "How Newton's system is masked. congruence hides its eigenvalues up to a factor; orthogonal reveals "
-            "them; none reveals the system."
+            "them; none reveals the system. committee is congruence with masks that no site knows: the coordinator "
+            "needs two of three members to undo them. It needs three sites or more."
         ),
     ] = "congruence"
     step_noise: Annotated[
@@ -143,6 +144,8 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
         elif self.release == "sites" and self.masking == "none":
             yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
+        if self.masking == "committee" and self.solver != "interior-point":
+            yield 'masking: "committee" needs solver = "interior-point"; cutting planes show the coordinator every point'
         if self.multiclass == "joint" and self.solver != "cutting-plane":
             yield f'multiclass: "joint" needs solver = "cutting-plane", {CUTS_SHOW}'
         if self.line_search == "paper" and self.solver != "cutting-plane":
