@@ -18,6 +18,7 @@ from fedsvm.scenarios.data import categories, joining, sources
 from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.harmonized import Harmonized, harmonize, notes
 from fedsvm.scenarios.data.joining import require_sites, site_names
+from fedsvm.scenarios.data.rough_ranges import rough_ranges
 from fedsvm.scenarios.data.sources import Dataset, Table, gaps
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
@@ -30,6 +31,9 @@ _ROWS_PER_SITE = 10
 
 _MAX_SITES = 50
 _MANY_ROWS, _FEW_ROWS = 1000, 200
+_MU = 0.5
+"""Of noisy statistics."""
+
 _RARE = 0.2
 """A class with less than this share of the rows is weighted up."""
 
@@ -91,6 +95,7 @@ def draft(
         *_data(path, source, table, data, label, by, chosen, {**found.unmeasured, **apart}),
         *_sources(path, places),
         *_corrections(found),
+        *_ranges(data),
         "",
         *_algorithm(data),
         "",
@@ -210,6 +215,7 @@ def _data(
         yield f'missing = "mean"           # filled with means over all sites, by secure sums; missing are: {said}'
         yield "missing_indicators = false # true: a column of 0 and 1 says where"
     yield 'scale = "standard"         # by secure sums'
+    yield f"statistics_privacy = {_MU:g}   # mu of the noise in scale and landmarks, so that they name no row"
     if data.rows >= _FEW_ROWS:
         yield "test_fraction = 0.2"
     else:
@@ -268,6 +274,15 @@ def _corrections(found: Harmonized) -> Iterator[str]:
         yield from (f"{_text(old)} = {_text(new)}" for old, new in names.items())
 
 
+def _ranges(data: Dataset) -> Iterator[str]:
+    """Yield the table of the ranges of numeric columns."""
+    if ranges := rough_ranges(data.features):
+        yield from ("", "[data.ranges]              # lowest and highest values, to which noisy statistics clip")
+        yield "# They are rounded outward from the files that `fedsvm new` has read. Ranges are public: replace them by"
+        yield "# those of the data dictionary. To take exact statistics instead, remove them and statistics_privacy."
+        yield from (f"{_key(name)} = [{low:.12g}, {high:.12g}]" for name, (low, high) in ranges.items())
+
+
 def _plain(value: str) -> str:
     """Return a value as TOML: a whole number as it is, others in quotes."""
     return value if re.fullmatch(r"-?[1-9]\d*", value) else _text(value)
@@ -284,7 +299,7 @@ def _algorithm(data: Dataset) -> Iterator[str]:
         yield "landmarks = 200"
     else:
         yield "landmarks = 0.25           # a quarter as many as training rows"
-    yield "min_cluster_size = 3       # each landmark is the mean of 3 rows or more: a share above 1/3 cannot be met"
+    yield "min_cluster_size = 3       # of landmarks that are means of rows: a share above 1/3 cannot be met then"
     if len(data.classes) == 2 and count < _RARE * data.rows:
         share = 100 * count / data.rows
         yield f'class_weight = "balanced"  # {rarest!r} is {share:.1f} % of the rows; without it few would be called so'

@@ -618,7 +618,7 @@ def _check_columns(scenario: Scenario, data: Dataset) -> None:
         agreed = scenario.algorithm.implementation.scaling == "secure-sums"
         categories.require_few(data, settings.categories, agreed=agreed)
     with collected(problems):
-        _check_ranges(data, settings.ranges)
+        _check_ranges(data, [name for name in settings.ranges if name not in settings.ignore])
     if problems:
         raise ScenarioError(problems)
 
@@ -636,9 +636,9 @@ def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:
         raise ScenarioError(problems)
 
 
-def _check_ranges(data: Dataset, ranges: dict[str, list[float]]) -> None:
+def _check_ranges(data: Dataset, ranged: Sequence[str]) -> None:
     numeric = [feature.name for feature in data.features if not feature.categorical]
-    unknown = [name for name in ranges if name not in numeric]
+    unknown = [name for name in ranged if name not in numeric]
     if unknown:
         raise ScenarioError(
             [f"data.ranges.{n}: {data.name} has no numeric column of that name.{nearest(n, numeric)}" for n in unknown]
