@@ -1,4 +1,4 @@
-"""A linear system over all sites, solved by a coordinator that sees it only behind two masks of different sites.
+"""Linear systems over all sites, solved by a coordinator that sees them only behind two masks of different sites.
 
 H is the sum of all sites' symmetric matrices and a public diagonal, q the sum of their right-hand sides. Three sites
 are the committee: the first a, the second b and the dealer c. All sites draw them together, afresh in every attempt,
@@ -16,7 +16,11 @@ and no site can choose them. Everything is an integer modulo several primes (`ar
             has M = A H A^T and s = A q t, with A = O_b O_a and a factor t of every right-hand side that a alone knows.
     solve   The coordinator sends y = M^-1 s to b, b sends O_b^T y to a, and a has x = O_a^T O_b^T y / t.
     check   a sends x to b. They open r . (H x - q) to each other, for a random vector r that only they know. Both open
-            x to the coordinator only if the number is next to 0, so that it learns A^T y of no other y.
+            x to the coordinator only if the number is next to 0, so that it learns A^T y of no other y. Or a sends x to
+            all sites instead, and the coordinator learns no x.
+
+Several systems have masks of their own, and share the committee and the sum. Normal noise of a and b may be added to q,
+and sums may be opened beside a system (`blind_sums`).
 
 Cost: see `blind_system_cost`. For each prime six products of matrices at a and at b, and four at the dealer.
 
@@ -349,7 +353,7 @@ def _rounded(values: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class BlindSolution:
-    """What the coordinator has of a system.
+    """The view that the coordinator has of a system.
 
     Attributes
     ----------

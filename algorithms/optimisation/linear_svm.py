@@ -145,7 +145,7 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         elif self.release == "sites" and self.masking == "none":
             yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
         if self.masking == "committee" and self.solver != "interior-point":
-            yield 'masking: "committee" needs solver = "interior-point"; cutting planes show the coordinator every point'
+            yield 'masking: "committee" needs solver = "interior-point"; cutting planes have no system to mask'
         if self.multiclass == "joint" and self.solver != "cutting-plane":
             yield f'multiclass: "joint" needs solver = "cutting-plane", {CUTS_SHOW}'
         if self.line_search == "paper" and self.solver != "cutting-plane":

@@ -1,4 +1,4 @@
-"""What parties of a blind system (`blind_system`) have of it: the solution, what is opened beside it, or all of it.
+"""The views of parties on a blind system (`blind_system`): the solution, what is opened beside it, or all of it.
 
 Computed from transcripts, by the steps of the protocol: every site that is told has the solution, the coordinator the
 numbers beside it, and any two members of the committee the system itself. A round may have several systems.
