@@ -561,8 +561,10 @@ def test_what_is_packed_is_unpacked(m: int, intercept: bool, seed: int, keeper: 
         assert found is None
         return
     assert found is not None
-    for name, value in vars(opened).items():
-        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, atol=1e-12, err_msg=name)
+    assert found.reached is None
+    for name in ("matrix", "gradient", "objective", "alphas", "vectors", "rows", "off"):
+        of_name = getattr(opened, name)
+        np.testing.assert_allclose(getattr(found, name), of_name, rtol=1e-12, atol=1e-12, err_msg=name)
     if d:
         scales[0] = np.abs(opened.matrix).max() / 2
         over = layout.pack(opened, scales, 50, keeper=True)
