@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -361,11 +361,20 @@ class HorizontalSite(SiteProgram):
         remembered=True,
         told={
             "offset, scale": free("any numbers", "columns on a scale on which later sums can isolate rows"),
+            "window": free(
+                "windows with a width, with noisy statistics; the agreed range of a column that has one",
+                "columns clipped to it, in which later sums can isolate rows",
+            ),
         },
     )
-    def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
-        """Put the training rows on the common scale."""
-        self.scale = Scale(offset, scale)
+    def rescale(self, offset: FloatArray, scale: FloatArray, window: FloatArray | None = None) -> None:
+        """Put the training rows on the common scale, clipped to a window first if there is one.
+
+        Raises OrderRefused for a window with exact statistics, or of other ranges than the agreed ones.
+        """
+        if window is not None:
+            self.statistics.check_window(window)
+        self.scale = Scale(offset, scale, window)
         self.columns = np.arange(len(offset))
         self.rows = self.scaled = self.scale(self.encoded[self.training])
         self.rows_apart = self.scaled_apart = self.scale(self.encoded[self.calibrating])
@@ -634,8 +643,9 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
 
 def rescaled(federation: Federation, found: Scale) -> Scale:
     """Round a scale, order the sites to apply it to their rows, and return it."""
-    agreed = Scale(_rounded(found.offset), _rounded(found.scale))
-    federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale)
+    agreed = replace(found, offset=_rounded(found.offset), scale=_rounded(found.scale))
+    window: dict[str, Any] = {} if found.window is None else {"window": found.window}
+    federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale, **window)
     return agreed
 
 
