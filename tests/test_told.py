@@ -7,6 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
+from fedsvm.algorithms.optimisation.blind_path import BlindOrder
 from fedsvm.algorithms.optimisation.path_rounds import RoundOrder
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.partition import Partition
@@ -38,6 +39,7 @@ def test_every_argument_of_a_step_is_declared(where: str) -> None:
 
 def test_an_order_of_the_path_has_the_declared_arguments() -> None:
     assert set(mark_of(steps()["NewtonPath.newton"]).told or ()) == set(RoundOrder.__dataclass_fields__)
+    assert set(mark_of(steps()["BlindNewton.blind_newton"]).told or ()) == set(BlindOrder.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("where", steps())
