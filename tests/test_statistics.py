@@ -248,6 +248,17 @@ def test_the_search_finds_where_the_values_of_a_column_are(sigma: float) -> None
             assert found.low * found.high >= 0, name
 
 
+def test_the_rarer_of_two_values_is_told_from_the_other() -> None:
+    """Among 13 columns of 240 rows, by the counts of a run of five sites with mu 0.5, and drawn noise."""
+    random, sigma, told = np.random.default_rng(6), 37.0, 0
+    values = np.where(np.arange(240) % 100 < 84, 1.0, 2.0)
+    for _ in range(40):
+        noise = random.normal(size=1 + 13 * scale_search.ENTRIES)
+        found = find_window(0, evidence_of(13 * [values], noise, sigma))
+        told += not found.sure or bool(np.ptp(np.clip([1.0, 2.0], found.low, found.high)) > 0.2)
+    assert told >= 36, told
+
+
 def test_much_data_moves_the_ends_of_a_window_past_the_tails() -> None:
     values = np.concatenate([np.full(9900, 10.0), np.full(100, 900.0), np.full(100, -5.0)])
     found = find_window(0, evidence_of([values], 0.0, 1.0))

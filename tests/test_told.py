@@ -8,6 +8,7 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
+from fedsvm.algorithms.optimisation.blind_path import BlindOrder
 from fedsvm.algorithms.optimisation.path_rounds import RoundOrder
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.federation.errors import OrderRefused
@@ -49,6 +50,7 @@ def test_an_agreed_argument_is_a_setting_of_every_program_that_offers_the_step(n
 
 def test_an_order_of_the_path_has_the_declared_arguments() -> None:
     assert set(mark_of(steps()["NewtonPath.newton"]).told or ()) == set(RoundOrder.__dataclass_fields__)
+    assert set(mark_of(steps()["BlindNewton.blind_newton"]).told or ()) == set(BlindOrder.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("where", steps())
