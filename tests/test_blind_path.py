@@ -26,6 +26,7 @@ from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.in_process import InProcessFederation, Loss
 from tests.small_runs import run
+from tests.test_explanation import explained
 from tests.test_interior_point import Training, game, part_of, primal, random_problem, train
 from tests.test_interior_runs import kill
 
@@ -209,6 +210,12 @@ def test_two_members_recover_all_rows_and_the_summary_says_so(tmp_path: Path) ->
     assert not audit["false_claims"]
     stated = result["secrecy"]["whole_run"]
     assert stated.startswith("the coordinator and two of the three committee members can recover every row")
+
+
+def test_a_site_is_told_what_the_step_opens() -> None:
+    page = explained("committee")
+    assert "blind_newton" not in page.kept
+    assert any(each.startswith("In the step blind_newton the sites speak among") for each in page.beside)
 
 
 @pytest.mark.long

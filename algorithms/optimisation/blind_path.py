@@ -117,6 +117,7 @@ class BlindNewton(SitePart):
         self._site, self._path = site, path
 
     @step(
+        shown=SHOWS,
         told={
             "iteration": free("a whole number", "nothing; another one ends the run or spoils the model"),
             "problems": free("numbers of problems", "nothing beyond a choice of which problems are solved"),
@@ -127,7 +128,7 @@ class BlindNewton(SitePart):
             "rows": free("a whole number", "nothing; the counts in another unit"),
             "noises": free("any numbers", "sums of losses and of dual variables without noise, at the path's points"),
             "dithers": free("any numbers", "nothing; to a site in league with it, steps without noise"),
-        }
+        },
     )
     def blind_newton(self, **order: Any) -> None:
         """Take part in a round of k problems, with zeros if this site knows no path, and keep the steps it is told.

@@ -147,7 +147,8 @@ class RoundOrder(PathOrder):
         wide: whether numbers have two limbs.
         """
         bound = WIDE_BOUND if wide else 1.0
-        total = federation.sum(step, shape=shape, bound=bound, **vars(self), **params)
+        told = {"iteration": self.iteration, "steps": self.steps, **vars(self)}
+        total = federation.sum(step, shape=shape, bound=bound, **told, **params)
         vectors = np.split(np.ravel(total), np.cumsum([layout.length for layout in layouts])[:-1])
         parts = zip(layouts, vectors, self.scales, strict=True)
         systems = [layout.unpack(vector, scale, self.rows) for layout, vector, scale in parts]
