@@ -65,7 +65,7 @@ class TrainingReport:
     figures : mapping
         Numbers that only this algorithm has, by the names in `Algorithm.figures`.
     remarks : tuple of Remark
-        Lines of the summary beside the common ones.
+        Lines of the summary in addition to the common ones.
     """
 
     sites: tuple[str, ...]

@@ -675,7 +675,7 @@ def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray
 
 
 def _note(federation: Federation, settings: HybridSettings, iteration: int, found: Sequence[Certificate]) -> None:
-    if settings.privacy is None:  # else nothing is written down that noise does not cover
+    if settings.privacy is None:  # otherwise nothing is recorded that noise does not cover
         worst = max(found, key=lambda certificate: certificate.gap)
         federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
 

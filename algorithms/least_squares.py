@@ -172,7 +172,7 @@ class LeastSquaresSite(MappedSite):
     def blind_weights(
         self, intercept: bool, regularisation: float, scale: float, factors: Sequence[float] = ()
     ) -> FloatArray | None:
-        """Return the (K, m) weights, which two sites open to the coordinator beside the masked system; None elsewhere.
+        """Return the (K, m) weights, which two sites open to the coordinator with the masked system; None elsewhere.
 
         scale: no entry of the system exceeds it. factors: as in `moments`. Raises OrderRefused for others than were
         agreed on.
