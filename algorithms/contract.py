@@ -123,7 +123,10 @@ class Model(ABC):
 
     @property
     def kept_by_sites(self) -> bool:
-        """True if only the sites' own files have a part that prediction needs; see `from_arrays`."""
+        """True if only the sites' own files have a part that prediction needs; see `from_arrays`.
+
+        Sites that test the model refuse this unless the setting `release` is "sites".
+        """
         return False
 
     def sklearn_steps(self, classes: NDArray[Any]) -> Steps:

@@ -234,6 +234,8 @@ class SiteProgram:
         Classes of the parts.
     libraries : tuple of str
         Modules that its steps import. The process that sites are forked from imports them once, for all of them.
+    noisy_settings : str
+        The settings under which each sum has the noise of the sites. An error names them; empty if there are none.
     is_replayable : bool
         True if its steps return the same values for the same parameters and the same received messages: none draws
         random numbers except through its channel.
@@ -244,6 +246,7 @@ class SiteProgram:
     opened: FloatArray
     part_types: ClassVar[PartTypes] = ()
     libraries: ClassVar[tuple[str, ...]] = ()
+    noisy_settings: ClassVar[str] = ""
     is_replayable: ClassVar[bool] = True
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
