@@ -65,7 +65,7 @@ class TrainingReport:
     figures : mapping
         Numbers that only this algorithm has, by the names in `Algorithm.figures`.
     remarks : tuple of Remark
-        Lines of the summary beside the common ones.
+        Lines of the summary in addition to the common ones.
     """
 
     sites: tuple[str, ...]
@@ -123,7 +123,10 @@ class Model(ABC):
 
     @property
     def kept_by_sites(self) -> bool:
-        """True if only the sites' own files have a part that prediction needs; see `from_arrays`."""
+        """True if only the sites' own files have a part that prediction needs; see `from_arrays`.
+
+        Sites that test the model refuse this unless the setting `release` is "sites".
+        """
         return False
 
     def sklearn_steps(self, classes: NDArray[Any]) -> Steps:

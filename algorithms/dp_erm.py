@@ -21,7 +21,8 @@ and one row moves them by 2 sqrt(2)/(n lambda), whatever K is. That is for outpu
 nobody named have no loss in it.
 
 Noise protects the model against everyone who gets it, not against the coordinator, which saw exact sums, nor the sites,
-which saw the points that they were taken at.
+which saw the points that they were taken at. Both proofs need the exact minimizer over all rows, so no site can add a
+share of noise before the end. A site whose policy sets `max_epsilon` therefore refuses the run before any step.
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class ChosenDppModel(DppModel):
         """Return the attributes of the DPP-SVM for the selected columns, whose numbers are `selected_`."""
         if self.selected is None:
             return super().attributes(scaling)
-        scale = Scale(scaling.offset[self.selected], scaling.scale[self.selected])
+        scale = scaling.of_columns(self.selected)
         return {"selected_": self.selected, **super().attributes(scale)}
 
 
@@ -200,7 +200,7 @@ class DppSelectionSite(DppSite):
         own = columns - first[self.site]
         self.first, self.kept = first[self.site], own[(own >= 0) & (own < self.scaled.shape[1])]
         self.rows = self.scaled[:, self.kept]
-        self.scale = Scale(self.whole_scale.offset[self.kept], self.whole_scale.scale[self.kept])
+        self.scale = self.whole_scale.of_columns(self.kept)
 
     @step(
         told={

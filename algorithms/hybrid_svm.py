@@ -57,6 +57,7 @@ from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeCuts
 from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOracle, JointSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
+from fedsvm.algorithms.optimisation.local_path import solve_pooled
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, chosen, newton_path
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, StoppingRule
 from fedsvm.algorithms.optimisation.weighting import RowWeights
@@ -476,6 +477,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
         if settings.mechanism != "gaussian" and settings.delta is not None:
             yield f'delta: applies only to mechanism = "gaussian", got {settings.delta!r}; remove it'
+        if settings.masking == "committee":
+            yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
         if settings.solver == "auto":
             yield 'solver: must be "interior-point" or "cutting-plane" here, since the promise says what they show'
         if settings.multiclass == "joint" and settings.solver != "cutting-plane":
@@ -672,7 +675,7 @@ def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray
 
 
 def _note(federation: Federation, settings: HybridSettings, iteration: int, found: Sequence[Certificate]) -> None:
-    if settings.privacy is None:  # else nothing is written down that noise does not cover
+    if settings.privacy is None:  # otherwise nothing is recorded that noise does not cover
         worst = max(found, key=lambda certificate: certificate.gap)
         federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
 
@@ -763,7 +766,7 @@ def minimised(
 
     features (n, m), labels (n,) of +1 and -1, prior (m,).
     """
-    (solution,) = interior_point.solve_pooled([Problem.of(features, labels, C, prior=prior, lever=0.0)], stopping)
+    (solution,) = solve_pooled([Problem.of(features, labels, C, prior=prior, lever=0.0)], stopping)
     return solution
 
 

@@ -44,6 +44,7 @@ from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
+from fedsvm.algorithms.optimisation.committee import check_committee, computing_s
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, agreement_on_factors
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
@@ -51,18 +52,12 @@ from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.contract import Channel
-from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, seq, stage
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.blind_system import (
-    MAX_SITES,
-    MIN_SITES,
-    BlindSystem,
-    contribute_to_system,
-    solve_blind_system,
-)
+from fedsvm.protocols.blind_parameters import BlindSystem
+from fedsvm.protocols.blind_system import contribute_to_systems, solve_blind_systems
 from fedsvm.protocols.sums.registry import SUMS
 
 MOMENTS = (
@@ -76,9 +71,6 @@ BLIND = (
 )
 
 Masking = Literal["none", "committee"]
-
-_PRODUCT_S = 5e-8
-"""Seconds that the products of matrices may take in a round, times the cube of their size."""
 
 
 @dataclass
@@ -180,7 +172,7 @@ class LeastSquaresSite(MappedSite):
     def blind_weights(
         self, intercept: bool, regularisation: float, scale: float, factors: Sequence[float] = ()
     ) -> FloatArray | None:
-        """Return the (K, m) weights, which two sites open to the coordinator beside the masked system; None elsewhere.
+        """Return the (K, m) weights, which two sites open to the coordinator with the masked system; None elsewhere.
 
         scale: no entry of the system exceeds it. factors: as in `moments`. Raises OrderRefused for others than were
         agreed on.
@@ -190,21 +182,8 @@ class LeastSquaresSite(MappedSite):
         size = self.mapped.features.shape[1] + int(intercept)
         system = BlindSystem(size, len(self.labels), scale, regularisation, int(intercept))
         total = SUMS[self.terms.sum_name](**self.terms.sum_options)
-        return contribute_to_system(self.channel, total, system, entries)
-
-
-def _check_committee(federation: Federation) -> None:
-    """Raise FederationError for a run that can have no committee."""
-    if not MIN_SITES <= (count := len(federation.sites)) <= MAX_SITES:
-        raise FederationError(
-            f'algorithm.masking = "committee" needs {MIN_SITES} to {MAX_SITES} sites, got {count}; set '
-            'algorithm.masking = "none".'
-        )
-    if federation.shows_inputs:
-        raise FederationError(
-            'algorithm.masking = "committee" hides nothing with a sum that shows the coordinator the sites\' inputs; '
-            "set protocol.sum to a secure one."
-        )
+        found = contribute_to_systems(self.channel, total, [system], [entries])
+        return None if found is None else found[0]
 
 
 def _blind_weights(
@@ -218,12 +197,12 @@ def _blind_weights(
     total = SUMS[federation.sum_protocol.name](**federation.sum_protocol.options)
 
     def solve(channel: Channel) -> FloatArray:
-        return solve_blind_system(channel, total, system)
+        return solve_blind_systems(channel, total, [system])[0].found
 
     found: FloatArray = federation.run(
         "blind_weights",
         take_part=solve,
-        work_s=_PRODUCT_S * system.extended**3,
+        work_s=computing_s(system.extended),
         intercept=settings.intercept,
         regularisation=settings.regularisation,
         scale=scale,
@@ -244,7 +223,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
         """Map the rows, sum, and solve."""
         weighting = settings.weighting(task.classes, by_row=task.weighted)
         if settings.masking == "committee":
-            _check_committee(federation)
+            check_committee(federation)
 
         def stage() -> tuple[Features, FloatArray]:
             prepared = task.prepare(federation)

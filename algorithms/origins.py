@@ -17,7 +17,7 @@ statistics of columns, landmarks, all rows by training, or rows set apart."""
 
 BASES: Mapping[str, Basis] = {
     **dict.fromkeys(("columns", "filled", "category"), "names"),
-    **dict.fromkeys(("offset", "scale", "filling"), "statistics"),
+    **dict.fromkeys(("offset", "scale", "window", "filling"), "statistics"),
     **dict.fromkeys(("landmarks", "map"), "landmarks"),
     **dict.fromkeys(("features", "kernel", "gamma", "degree", "coef0", "dimensions", "scheme", "pairs"), "agreed"),
     **dict.fromkeys(("rho", "longest", "pitches", "shifts", "keys", "places"), "agreed"),

@@ -64,6 +64,7 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import joint_hinge, libsvm
+from fedsvm.algorithms.optimisation.blind_path import BlindNewton
 from fedsvm.algorithms.optimisation.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts
 from fedsvm.algorithms.optimisation.linear_svm import (
@@ -250,11 +251,12 @@ def with_calibration(
 class PanSite(MappedSite):
     """The site half: rows in common features, and the parts of both solvers."""
 
-    part_types: ClassVar[PartTypes] = (*MappedSite.part_types, NewtonPath, HingeCuts, JointHingeCuts)
+    part_types: ClassVar[PartTypes] = (*MappedSite.part_types, NewtonPath, BlindNewton, HingeCuts, JointHingeCuts)
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.path = NewtonPath(self, self.mapped, self.row_weights, self._check_problem)
+        self.blind = BlindNewton(self, self.path)
         self.hinge = HingeCuts(self, self.mapped)
         self.joint = JointHingeCuts(self, self.mapped)
 
@@ -343,7 +345,10 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         by_a_site = Recovery("every row" if settings.step_noise == 0 else "some rows", LISTED, copies)
         if settings.solver != "interior-point" or settings.masking == "none":
             return WholeRunLeakage(found, found, by_a_site, named)
-        return WholeRunLeakage(found, Recovery(copies) if copies else None, by_a_site, named)
+        alone = Recovery(copies) if copies else None
+        if settings.masking == "committee":
+            return WholeRunLeakage(by_a_site, alone, by_a_site, named, with_members=found)
+        return WholeRunLeakage(found, alone, by_a_site, named)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
         """Return the attacks on landmarks, cuts, Newton's systems and steps, and the trained point."""

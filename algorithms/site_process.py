@@ -19,7 +19,7 @@ from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
-from fedsvm.algorithms.optimisation.interior_point import opened_by
+from fedsvm.algorithms.optimisation.local_path import opened_by
 from fedsvm.algorithms.optimisation.masking import draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.pan_svm import PanSite

@@ -48,7 +48,7 @@ from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.interior_point import solve_pooled
+from fedsvm.algorithms.optimisation.local_path import solve_pooled
 from fedsvm.algorithms.optimisation.path_sums import Release
 from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled

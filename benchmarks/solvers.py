@@ -33,8 +33,9 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
-from fedsvm.algorithms.optimisation.interior_point import Extent, LocalPath, NewtonRequest, RoundSums
+from fedsvm.algorithms.optimisation.interior_point import Extent, NewtonRequest, RoundSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.local_path import LocalPath, solve_pooled
 from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import WIDE_BOUND, Layout
 from fedsvm.algorithms.optimisation.solution import Certificate, StoppingRule
@@ -108,7 +109,7 @@ def measure(data: str, landmarks: int, C: float, gamma: float) -> Iterator[Line]
     """Yield every solver's time to every gap. Raises AssertionError for one that claims a gap it has not reached."""
     features, labels = features_of(data, landmarks, gamma)
     problem = Problem.of(features, labels, C, lever=math.sqrt((features**2).sum() / len(features)))
-    (best,) = interior_point.solve_pooled([problem], StoppingRule(REFERENCE_GAP, MOST))
+    (best,) = solve_pooled([problem], StoppingRule(REFERENCE_GAP, MOST))
     for gap in GAPS:
         line = functools.partial(Line, data, landmarks, C, gamma, gap)
         for solver, solve in _ours(problem).items():
@@ -127,7 +128,7 @@ def _ours(problem: Problem) -> dict[str, Callable[[StoppingRule], tuple[Certific
     plane."""
 
     def pooled(stopping: StoppingRule) -> tuple[Certificate, int]:
-        (found,) = interior_point.solve_pooled([problem], stopping)
+        (found,) = solve_pooled([problem], stopping)
         return found, found.iterations
 
     def masked(noise: float, stopping: StoppingRule) -> tuple[Certificate, int]:

@@ -20,7 +20,7 @@ from fedsvm.federation.transport.keys import Party, Roster
 _MAX_MISSED_BYTES = 1 << 27
 """Of orders in one message, as they are estimated."""
 _MAX_PLAIN_BYTES = 1 << 14
-"""Estimate of what an order has beside its arrays."""
+"""Estimate of the size of an order without its arrays."""
 
 
 @dataclass(frozen=True)

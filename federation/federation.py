@@ -308,7 +308,7 @@ class Federation:
     def disclose(
         self, to: str, step: str, detail: str, shape: Sequence[int], times: int = 1, *, kind: Kind = "design"
     ) -> None:
-        """Write down something that a party learns beside what the verbs write down.
+        """Record something that a party learns in addition to the records of the verbs.
 
         Parameters
         ----------

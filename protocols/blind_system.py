@@ -1,4 +1,4 @@
-"""A linear system over all sites, solved by a coordinator that sees it only behind two masks of different sites.
+"""Linear systems over all sites, solved by a coordinator that sees them only behind two masks of different sites.
 
 H is the sum of all sites' symmetric matrices and a public diagonal, q the sum of their right-hand sides. Three sites
 are the committee: the first a, the second b and the dealer c. All sites draw them together, afresh in every attempt,
@@ -16,7 +16,11 @@ and no site can choose them. Everything is an integer modulo several primes (`ar
             has M = A H A^T and s = A q t, with A = O_b O_a and a factor t of every right-hand side that a alone knows.
     solve   The coordinator sends y = M^-1 s to b, b sends O_b^T y to a, and a has x = O_a^T O_b^T y / t.
     check   a sends x to b. They open r . (H x - q) to each other, for a random vector r that only they know. Both open
-            x to the coordinator only if the number is next to 0, so that it learns A^T y of no other y.
+            x to the coordinator only if the number is next to 0, so that it learns A^T y of no other y. Or a sends x to
+            all sites instead, and the coordinator learns no x.
+
+Several systems have masks of their own, and share the committee and the sum. Normal noise of a and b may be added to q,
+and sums may be opened beside a system (`blind_sums`).
 
 Cost: see `blind_system_cost`. For each prime six products of matrices at a and at b, and four at the dealer.
 
@@ -32,23 +36,26 @@ Messages between sites are sealed by the channel's links; the coordinator forwar
 from __future__ import annotations
 
 import hashlib
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.contract import Channel
-from fedsvm.federation.errors import BoundExceeded, FederationError, PeerDropped, StepRefused
+from fedsvm.federation.errors import FederationError, PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.arithmetic.residue_numbers import (
-    MAX_SUMMANDS,
-    ResidueNumbers,
-    symmetric,
-    transposed,
-    upper,
+from fedsvm.protocols.arithmetic.residue_numbers import MAX_SUMMANDS, symmetric, transposed, upper
+from fedsvm.protocols.blind_parameters import (
+    CHECK_BITS,
+    FRACTION_BITS,
+    MASK_BITS,
+    STRETCH,
+    BlindSystem,
+    OwnMask,
+    solution_bits,
 )
+from fedsvm.protocols.blind_sums import beside_of_first, beside_of_second, deal_products, normal, uniform
 from fedsvm.protocols.common_seed import SHAPE
 from fedsvm.protocols.passing_on import pass_on
 from fedsvm.protocols.secret_order import secret_order
@@ -60,100 +67,6 @@ MIN_SITES = 3
 MAX_SITES = MAX_SUMMANDS
 """The number of sites whose packed residues add up without a carry."""
 
-FRACTION_BITS = 60
-"""Behind the point of an entry over the scale."""
-
-_MASK_BITS = 12
-"""Behind the point of a mask, which need not be orthogonal exactly, but known exactly."""
-
-STRETCH = 2.0
-"""The largest entry of S and the largest factor of a right-hand side; the smallest is its inverse."""
-
-_STEP_BITS = 40
-"""Of the solution in the check."""
-
-_CHECK_BITS = 10
-"""Of the entries of the random vector of the check."""
-
-_WRONG = 1e-6
-"""A solution is wrong if it leaves a larger share of the largest possible system; rounding leaves some 1e-11."""
-
-
-@dataclass(frozen=True)
-class BlindSystem:
-    """The public parameters of one system, the same at every party.
-
-    Attributes
-    ----------
-    size : int
-        d, of H (d, d).
-    problems : int
-        The number of right-hand sides.
-    scale : float
-        A power of two that no entry of H or q exceeds.
-    penalty : float
-        What is added to the diagonal of H.
-    free : int
-        The number of last places of the diagonal that it is not added to.
-    """
-
-    size: int
-    problems: int
-    scale: float
-    penalty: float
-    free: int
-
-    @property
-    def extended(self) -> int:
-        """The size of H with the right-hand sides as further rows and columns."""
-        return self.size + self.problems
-
-    @property
-    def triangle(self) -> int:
-        """The number of entries of the upper triangle of the extended matrix."""
-        return self.extended * (self.extended + 1) // 2
-
-    @property
-    def entries(self) -> int:
-        """The number of entries of a site: the upper triangle of H, and the right-hand sides."""
-        return self.size * (self.size + 1) // 2 + self.problems * self.size
-
-    @cached_property
-    def numbers(self) -> ResidueNumbers:
-        """The primes."""
-        places = math.ceil(math.log2(self.extended))
-        masked = FRACTION_BITS + 4 * _MASK_BITS + 5 + places
-        checked = FRACTION_BITS + _STEP_BITS + _CHECK_BITS + 2 * places + 1
-        return ResidueNumbers.holding(max(masked, checked), self.extended)
-
-    def encoded(self, entries: FloatArray) -> FloatArray:
-        """Return the residues (primes, 1, entries). Raises BoundExceeded for an entry beyond the scale."""
-        if not np.abs(entries).max(initial=0.0) <= self.scale:
-            raise BoundExceeded(f"an entry of the system is not finite or beyond the declared bound {self.scale:g}")
-        return self.numbers.encoded(entries[None, :] / self.scale, FRACTION_BITS)
-
-    def matrix(self, entries: FloatArray) -> FloatArray:
-        """Return the extended matrices (primes, d + K, d + K) of entries (primes, 1, entries)."""
-        d, triangle = self.size, self.size * (self.size + 1) // 2
-        full = np.zeros((len(entries), self.extended, self.extended))
-        full[:, :d, :d] = symmetric(entries[:, :, :triangle], d)
-        full[:, d:, :d] = entries[:, 0, triangle:].reshape(len(entries), self.problems, d)
-        full[:, :d, d:] = transposed(full[:, d:, :d])
-        return full
-
-    def is_solved(self, left: FloatArray, found: FloatArray) -> bool:
-        """Return whether residues (primes, 1, K) of r . (H x - q) are next to 0."""
-        numbers = np.ldexp(self.numbers.decoded(left), -FRACTION_BITS - _solution_bits(found)) * self.scale
-        allowed = _WRONG * self.size**2 * 2.0**_CHECK_BITS * self.scale * float(np.linalg.norm(found))
-        return bool(np.abs(numbers).max() <= allowed)
-
-    def diagonal(self) -> FloatArray:
-        """Return the extended matrices of the penalty."""
-        values = np.zeros((self.extended, self.extended))
-        penalized = np.arange(self.size - self.free)
-        values[penalized, penalized] = self.penalty / self.scale
-        return self.numbers.encoded(values, FRACTION_BITS)
-
 
 @dataclass(frozen=True)
 class _Committee:
@@ -164,28 +77,12 @@ class _Committee:
     dealer: str
 
 
-@dataclass(frozen=True)
-class _OwnMask:
-    """A member's mask: around H (d, d), and the factor of each right-hand side (K,); multiples of 2^-12."""
-
-    around: FloatArray
-    factors: FloatArray
-
-    def residues(self, system: BlindSystem) -> FloatArray:
-        """Return the extended mask (primes, d + K, d + K), as integers."""
-        d = system.size
-        whole = np.zeros((system.extended, system.extended))
-        whole[:d, :d] = self.around
-        whole[d:, d:] = np.diag(self.factors)
-        return system.numbers.of_integers(np.rint(np.ldexp(whole, _MASK_BITS)).astype(np.int64))
-
-
 # The site's part.
 
 
-def contribute_to_system(
-    channel: Channel, total: SecureSum, system: BlindSystem, entries: FloatArray
-) -> FloatArray | None:
+def contribute_to_systems(
+    channel: Channel, total: SecureSum, systems: Sequence[BlindSystem], entries: Sequence[FloatArray]
+) -> list[FloatArray] | None:
     """Run a site's part.
 
     Parameters
@@ -193,14 +90,16 @@ def contribute_to_system(
     channel : Channel
     total : SecureSum
         The run's.
-    system : BlindSystem
-    entries : float64 array of shape (entries,)
-        The site's own: the upper triangle of its matrix, then its right-hand sides.
+    systems : sequence of BlindSystem
+        Each has masks of its own.
+    entries : sequence of float64 arrays of shape (entries,)
+        The site's own of each system: the upper triangle of its matrix, its right-hand sides, and the numbers and
+        vectors beside them.
 
     Returns
     -------
-    FloatArray of shape (problems, size), or None
-        The solutions, at the two members that open them.
+    list of FloatArray of shape (problems, size), or None
+        The solutions of each system, at the members that hold shares, or at every site that is told.
 
     Raises
     ------
@@ -213,21 +112,60 @@ def contribute_to_system(
     """
     if not MIN_SITES <= len(channel.sites) <= MAX_SITES:
         raise StepRefused(f"a committee needs {MIN_SITES} to {MAX_SITES} sites, got {len(channel.sites)}")
-    numbers, own = system.numbers, system.encoded(entries)
+    encoded = [system.encoded(own) for system, own in zip(systems, entries, strict=True)]
     committee = _drawn_committee(channel)
-    seed = channel.random(SHAPE)
-    share = numbers.reduced(own - numbers.uniform(channel, seed, (1, system.entries)))
-    counted = np.append(numbers.packed(share), np.ones((1, 1), dtype=np.uint64), axis=1)
-    opened = total.contribute(channel, counted, committee.second)
+    seeds = channel.random((len(systems), SHAPE[1]))
+    words = [np.ones((1, 1), dtype=np.uint64)]
+    for system, own, seed in zip(systems, encoded, seeds, strict=True):
+        numbers = system.numbers
+        share = numbers.reduced(own - numbers.uniform(channel.expand, seed[None, :], (1, system.entries)))
+        words.insert(-1, numbers.packed(share))
+    opened = total.contribute(channel, np.concatenate(words, axis=1), committee.second)
     if channel.me == committee.first:
-        return _serve_as_first(channel, system, committee, seed)
-    channel.send(committee.first, seed)
+        shares = _shares_of_first(channel, systems, seeds)
+        return [
+            _serve_as_first(channel, system, committee, share) for system, share in zip(systems, shares, strict=True)
+        ]
+    channel.send(committee.first, seeds)
     if opened is not None:
-        return _serve_as_second(channel, system, committee, opened)
+        shares = _shares_of_second(channel, systems, opened)
+        return [
+            _serve_as_second(channel, system, committee, share) for system, share in zip(systems, shares, strict=True)
+        ]
+    found = [_serve_outside(channel, system, committee) for system in systems]
+    return [each for each in found if each is not None] or None
+
+
+def _serve_outside(channel: Channel, system: BlindSystem, committee: _Committee) -> FloatArray | None:
+    """Deal, where this site is the dealer, and return the solutions if all sites are told."""
     if channel.me == committee.dealer:
         for owner, other in ((committee.first, committee.second), (committee.second, committee.first)):
             _deal(channel, system, owner, other)
-    return None
+        if system.beside.vectors:
+            deal_products(channel, system, committee.first, committee.second)
+    if not system.is_told:
+        return None
+    return np.asarray(channel.receive(committee.first, (system.size, system.problems), np.float64).T)
+
+
+def _shares_of_first(channel: Channel, systems: Sequence[BlindSystem], seeds: Residues) -> list[FloatArray]:
+    """Return R of each system, as entries."""
+    all_seeds = [seeds if site == channel.me else channel.receive(site, seeds.shape) for site in channel.sites]
+    shares = []
+    for place, system in enumerate(systems):
+        shape = (1, system.entries)
+        parts = sum(system.numbers.uniform(channel.expand, each[place : place + 1], shape) for each in all_seeds)
+        shares.append(system.numbers.reduced(np.asarray(parts)))
+    return shares
+
+
+def _shares_of_second(channel: Channel, systems: Sequence[BlindSystem], opened: Residues) -> list[FloatArray]:
+    """Return T of each system, as entries."""
+    if (count := int(opened[0, -1])) != len(channel.sites):
+        raise PeerDropped(f"{count} of {len(channel.sites)} sites are in the sum of a blind system; nothing was opened")
+    ends = np.cumsum([system.numbers.words((1, system.entries)) for system in systems])
+    words = np.split(opened[:, :-1], ends[:-1], axis=1)
+    return [system.numbers.unpacked(part, (1, system.entries)) for system, part in zip(systems, words, strict=True)]
 
 
 def _drawn_committee(channel: Channel) -> _Committee:
@@ -263,46 +201,65 @@ def _all_of(channel: Channel, own: Residues) -> Residues:
     return table
 
 
-def _serve_as_first(channel: Channel, system: BlindSystem, committee: _Committee, seed: Residues) -> FloatArray:
-    numbers, second = system.numbers, committee.second
-    seeds = [seed if site == channel.me else channel.receive(site, SHAPE) for site in channel.sites]
-    parts = sum(numbers.uniform(channel, each, (1, system.entries)) for each in seeds)
-    held = numbers.reduced(system.matrix(numbers.reduced(np.asarray(parts))) + system.diagonal())
+def _serve_as_first(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> FloatArray:
+    second = committee.second
+    held = system.numbers.reduced(system.matrix(entries) + system.diagonal() + _dither(channel, system))
     mask = _drawn_mask(channel, system, STRETCH)
     share = _mask_own(channel, system, committee.dealer, second, mask, held)
     share = _mask_other(channel, system, committee.dealer, second, share)
+    beside = beside_of_first(channel, system, committee.dealer, second, entries)
     secrets = channel.random((2, SHAPE[1]))
     channel.send(second, secrets)
-    _open(channel, system, upper(share), secrets[0], 1)
+    _open(channel, system, np.concatenate([upper(share), beside], axis=2), secrets[0], 1)
     turned = channel.receive(second, (system.size, system.problems), np.float64)
     found = mask.around.T @ turned / mask.factors
     channel.send(second, found)
-    return _open_solution(channel, system, second, held, found, secrets[1])
+    _check_solution(channel, system, second, held, found, secrets[1])
+    receivers = (
+        [site for site in channel.sites if site not in (channel.me, second)] if system.is_told else [COORDINATOR]
+    )
+    for receiver in receivers:
+        channel.send(receiver, found)
+    return np.asarray(found.T)
 
 
-def _serve_as_second(channel: Channel, system: BlindSystem, committee: _Committee, opened: Residues) -> FloatArray:
-    if (count := int(opened[0, -1])) != len(channel.sites):
-        raise PeerDropped(f"{count} of {len(channel.sites)} sites are in the sum of a blind system; nothing was opened")
+def _serve_as_second(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> FloatArray:
     first = committee.first
-    held = system.matrix(system.numbers.unpacked(opened[:, :-1], (1, system.entries)))
+    held = system.numbers.reduced(system.matrix(entries) + _dither(channel, system))
     mask = _drawn_mask(channel, system, 1.0)
     share = _mask_other(channel, system, committee.dealer, first, held)
     share = _mask_own(channel, system, committee.dealer, first, mask, share)
+    beside = beside_of_second(channel, system, committee.dealer, first, entries)
     secrets = channel.receive(first, (2, SHAPE[1]))
-    _open(channel, system, upper(share), secrets[0], -1)
+    _open(channel, system, np.concatenate([upper(share), beside], axis=2), secrets[0], -1)
     solution = channel.receive(COORDINATOR, (system.size, system.problems), np.float64)
     channel.send(first, mask.around.T @ solution)
     found = channel.receive(first, (system.size, system.problems), np.float64)
-    return _open_solution(channel, system, first, held, found, secrets[1])
+    _check_solution(channel, system, first, held, found, secrets[1])
+    if not system.is_told:
+        channel.send(COORDINATOR, found)
+    return found.T
+
+
+def _dither(channel: Channel, system: BlindSystem) -> FloatArray:
+    """Draw this member's noise on the right-hand sides, as extended matrices of residues."""
+    values = np.zeros((system.extended, system.extended))
+    if system.dither:
+        d, count = system.size, system.size * system.problems
+        drawn = normal(channel, count).reshape(system.problems, d)
+        size = np.append(np.full(d - system.free, system.dither), np.full(system.free, system.free_dither))
+        values[d:, :d] = size / 2**0.5 / system.scale * drawn
+        values[:d, d:] = values[d:, :d].T
+    return system.numbers.encoded(values, FRACTION_BITS)
 
 
 def _mask_own(
-    channel: Channel, system: BlindSystem, dealer: str, other: str, mask: _OwnMask, share: FloatArray
+    channel: Channel, system: BlindSystem, dealer: str, other: str, mask: OwnMask, share: FloatArray
 ) -> FloatArray:
     """Return the owner's share of O H O^T, given its share of H and its mask O."""
     numbers, square, secret = system.numbers, (system.extended, system.extended), mask.residues(system)
     seeds = channel.receive(dealer, (3, SHAPE[1]))
-    around, product, twice = (numbers.uniform(channel, seed, square) for seed in seeds)
+    around, product, twice = (numbers.uniform(channel.expand, seed, square) for seed in seeds)
     hidden = numbers.reduced(secret - around)
     channel.send(other, numbers.packed(hidden))
     theirs = _received_symmetric(channel, system, other)
@@ -317,7 +274,7 @@ def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, 
     seed, shape = channel.receive(dealer, SHAPE), (1, numbers.words(square))
     twice = _received_symmetric(channel, system, dealer)
     product = numbers.unpacked(channel.receive(dealer, shape), square)
-    around = symmetric(upper(numbers.uniform(channel, seed, square)), system.extended)
+    around = symmetric(upper(numbers.uniform(channel.expand, seed, square)), system.extended)
     channel.send(owner, numbers.packed(upper(numbers.reduced(share - around))))
     hidden = numbers.unpacked(channel.receive(owner, shape), square)
     cross = numbers.product(product, transposed(hidden))
@@ -331,7 +288,7 @@ def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None
     seeds = channel.random((4, SHAPE[1]))
     channel.send(owner, seeds[:3])
     channel.send(other, seeds[3:])
-    around, product, twice, between = (numbers.uniform(channel, seed, square) for seed in seeds)
+    around, product, twice, between = (numbers.uniform(channel.expand, seed, square) for seed in seeds)
     between, twice = (symmetric(upper(each), system.extended) for each in (between, twice))
     turned = numbers.product(around, between)
     both = numbers.product(turned, transposed(around))
@@ -348,33 +305,28 @@ def _received_symmetric(channel: Channel, system: BlindSystem, sender: str) -> F
 
 def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> None:
     """Send the coordinator a share, of which nothing follows but its sum with the other member's."""
-    uniform = system.numbers.uniform(channel, seed, share.shape[1:])
+    uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
     channel.send(COORDINATOR, system.numbers.packed(system.numbers.reduced(share + sign * uniform)))
 
 
-def _open_solution(
+def _check_solution(
     channel: Channel, system: BlindSystem, other: str, held: FloatArray, found: FloatArray, seed: Residues
-) -> FloatArray:
-    """Check a solution (size, problems) with the other member, and send it to the coordinator.
-
-    Return the solutions (problems, size). Raises StepRefused for a wrong one.
-    """
+) -> None:
+    """Check a solution (size, problems) with the other member. Raises StepRefused for a wrong one."""
     numbers, shape, own = system.numbers, (1, system.problems), _residual(channel, system, held, found, seed)
     channel.send(other, numbers.packed(own))
     theirs = numbers.unpacked(channel.receive(other, (1, numbers.words(shape))), shape)
     if not system.is_solved(numbers.reduced(own + theirs), found):
         raise StepRefused("a vector does not solve the blind system; the coordinator or a member sent false numbers")
-    channel.send(COORDINATOR, found)
-    return found.T
 
 
 def _residual(channel: Channel, system: BlindSystem, held: FloatArray, found: FloatArray, seed: Residues) -> FloatArray:
     """Return this member's share (primes, 1, K) of r . (H x - q), with r from a seed."""
     if not np.isfinite(found).all():
         raise StepRefused("the solution of a blind system is not finite; a member of the committee sent a false share")
-    numbers, d, bits = system.numbers, system.size, _solution_bits(found)
+    numbers, d, bits = system.numbers, system.size, solution_bits(found)
     (words,) = channel.expand([seed.tobytes()], (1, d))
-    weights = numbers.of_integers((words >> np.uint64(64 - _CHECK_BITS)).astype(np.int64))
+    weights = numbers.of_integers((words >> np.uint64(64 - CHECK_BITS)).astype(np.int64))
     factors = numbers.of_integers(np.ones((1, 1), dtype=np.int64))
     for _ in range(bits):
         factors = numbers.reduced(2 * factors)
@@ -382,78 +334,98 @@ def _residual(channel: Channel, system: BlindSystem, held: FloatArray, found: Fl
     return numbers.product(weights, numbers.reduced(products - numbers.reduced(held[:, :d, d:] * factors)))
 
 
-def _solution_bits(found: FloatArray) -> int:
-    """Return how many bits are behind the point of a solution in the check."""
-    return max(0, _STEP_BITS - math.frexp(float(np.abs(found).max(initial=0.0)))[1])
-
-
-def _drawn_mask(channel: Channel, system: BlindSystem, widest: float) -> _OwnMask:
+def _drawn_mask(channel: Channel, system: BlindSystem, widest: float) -> OwnMask:
     """Draw a mask Q S, and factors of the right-hand sides up to `widest`; S on the other side would show itself."""
     d, k = system.size, system.problems
-    pairs = -(-d * d // 2)
-    first, second, rest = np.split(_uniform(channel, 2 * pairs + d + k), [pairs, 2 * pairs])
-    radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
-    normal = np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[: d * d].reshape(d, d)
-    q, r = np.linalg.qr(normal)
+    drawn = normal(channel, d * d).reshape(d, d)
+    rest = uniform(channel, d + k)
+    q, r = np.linalg.qr(drawn)
     around = q * np.copysign(1.0, np.diagonal(r)) * STRETCH ** (2 * rest[:d] - 1)
-    return _OwnMask(_rounded(around), _rounded(widest ** (2 * rest[d:] - 1)))
-
-
-def _uniform(channel: Channel, count: int) -> FloatArray:
-    """Return (count,) numbers in [0, 1) from the operating system's generator."""
-    return np.asarray(np.ldexp((channel.random((1, count))[0] >> np.uint64(11)).astype(np.float64), -53))
+    return OwnMask(_rounded(around), _rounded(widest ** (2 * rest[d:] - 1)))
 
 
 def _rounded(values: FloatArray) -> FloatArray:
-    return np.asarray(np.ldexp(np.rint(np.ldexp(values, _MASK_BITS)), -_MASK_BITS))
+    return np.asarray(np.ldexp(np.rint(np.ldexp(values, MASK_BITS)), -MASK_BITS))
 
 
 # The coordinator's part.
 
 
-def solve_blind_system(channel: Channel, total: SecureSum, system: BlindSystem) -> FloatArray:
-    """Run the coordinator's part: solve the system behind the masks.
+@dataclass(frozen=True)
+class BlindSolution:
+    """The view that the coordinator has of a system.
+
+    Attributes
+    ----------
+    found : FloatArray of shape (problems, size)
+        The solutions; behind the masks where the sites are told them.
+    trace : float
+        Of the matrix behind the masks.
+    numbers, products : FloatArray of shape (count,) and (g, g)
+        The sums beside the system, with noise.
+    """
+
+    found: FloatArray
+    trace: float
+    numbers: FloatArray
+    products: FloatArray
+
+
+def solve_blind_systems(channel: Channel, total: SecureSum, systems: Sequence[BlindSystem]) -> list[BlindSolution]:
+    """Run the coordinator's part: solve the systems behind the masks.
 
     Parameters
     ----------
     channel : Channel
     total : SecureSum
         The run's.
-    system : BlindSystem
+    systems : sequence of BlindSystem
 
     Returns
     -------
-    FloatArray of shape (problems, size)
-        The solutions.
+    list of BlindSolution
 
     Raises
     ------
     FederationError
         For a singular system, and for members that open different solutions.
     """
-    numbers, d, sites = system.numbers, system.size, channel.sites
+    sites = channel.sites
     places = [int(place) for place in channel.receive(sites[0], (1, MIN_SITES))[0]]
     if len(set(places)) < MIN_SITES or max(places) >= len(sites):
         raise FederationError(f"A committee must be {MIN_SITES} of {len(sites)} sites, got places {places}; run again.")
     committee = _Committee(*(sites[place] for place in places))
-    total.forward(channel, (1, numbers.words((1, system.entries)) + 1), committee.second)
-    shape, members = (1, system.triangle), (committee.first, committee.second)
+    total.forward(channel, (1, _summed_words(systems)), committee.second)
+    return [_solve(channel, system, committee) for system in systems]
+
+
+def _solve(channel: Channel, system: BlindSystem, committee: _Committee) -> BlindSolution:
+    numbers, d, members = system.numbers, system.size, (committee.first, committee.second)
+    shape = (1, system.opened)
     shares = [numbers.unpacked(channel.receive(site, (1, numbers.words(shape))), shape) for site in members]
-    whole = symmetric(numbers.reduced(shares[0] + shares[1]), system.extended)
-    masked = np.ldexp(numbers.decoded(whole), -FRACTION_BITS - 4 * _MASK_BITS) * system.scale
+    opened = numbers.reduced(shares[0] + shares[1])
+    whole = symmetric(opened[:, :, : system.triangle], system.extended)
+    masked = np.ldexp(numbers.decoded(whole), -FRACTION_BITS - 4 * MASK_BITS) * system.scale
     try:
         solution = np.linalg.solve(masked[:d, :d], masked[:d, d:])
     except np.linalg.LinAlgError:
         raise FederationError("The blind system is singular; raise its regularization.") from None
     channel.send(committee.second, solution)
-    found = [channel.receive(site, (d, system.problems), np.float64) for site in members]
-    if not np.array_equal(found[0], found[1]):
-        raise FederationError(f"{' and '.join(members)} opened different solutions of a blind system; run again.")
-    return found[0].T
+    if not system.is_told:
+        found = [channel.receive(site, (d, system.problems), np.float64) for site in members]
+        if not np.array_equal(found[0], found[1]):
+            raise FederationError(f"{' and '.join(members)} opened different solutions of a blind system; run again.")
+        solution = found[0]
+    trace, beside = float(np.trace(masked[:d, :d])), system.read_beside(opened[:, :, system.triangle :])
+    return BlindSolution(np.asarray(solution.T, dtype=np.float64), trace, *beside)
 
 
-def blind_system_cost(total: SecureSum, sites: int, system: BlindSystem) -> Cost:
-    """Return the cost of a system: the draw of the committee, seeds, one sum, two masks, and what is opened.
+def _summed_words(systems: Sequence[BlindSystem]) -> int:
+    return sum(system.numbers.words((1, system.entries)) for system in systems) + 1
+
+
+def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSystem]) -> Cost:
+    """Return the cost of systems: the draw of the committee, seeds, one sum, two masks, and what is opened.
 
     Hops are an upper bound, since they depend on who is drawn.
 
@@ -462,22 +434,24 @@ def blind_system_cost(total: SecureSum, sites: int, system: BlindSystem) -> Cost
     total : SecureSum
         The run's.
     sites : int
-    system : BlindSystem
+    systems : sequence of BlindSystem
 
     Returns
     -------
     Cost
     """
-    numbers, e = system.numbers, system.extended
-    shape = (1, numbers.words((1, system.entries)) + 1)
-    summed = total.cost_of(sites, shape)
-    square, triangle = numbers.words((e, e)), numbers.words((1, system.triangle))
-    checked, values = numbers.words((1, system.problems)), system.size * system.problems
+    summed = total.cost_of(sites, (1, _summed_words(systems)))
     drawn = 4 * (sites - 1) * sites * SHAPE[1] + MIN_SITES
-    seeds = (sites - 1 + 2 * 4 + 2) * SHAPE[1]
-    words = drawn + seeds + shape[1] + 4 * square + 6 * triangle + 2 * checked + 5 * values
-    return Cost(
-        messages=5 * (sites - 1) + 1 + summed.messages + 2 + 2 * 6 + 1 + 2 + 7,
-        hops=4 * (sites - 1) + summed.hops + 12,
-        payload_bytes=summed.payload_bytes + words * RESIDUE_BYTES,
-    )
+    messages, hops = 5 * (sites - 1) + 1 + summed.messages + 2, 4 * (sites - 1) + summed.hops + 1
+    words = drawn + len(systems) * (sites - 1) * SHAPE[1] + _summed_words(systems)
+    for system in systems:
+        numbers, beside, e = system.numbers, system.beside, system.extended
+        square, triangle = numbers.words((e, e)), numbers.words((1, system.triangle))
+        told = sites - 2 if system.is_told else 2
+        words += (2 * 4 + 2) * SHAPE[1] + 4 * square + 4 * triangle + 2 * numbers.words((1, system.opened))
+        words += 2 * numbers.words((1, system.problems)) + (3 + told) * system.size * system.problems
+        messages, hops = messages + 2 * 6 + 1 + 2 + 5 + told, hops + 11
+        if beside.vectors:
+            vectors, products = numbers.words((beside.vectors, beside.length)), numbers.words((beside.vectors,) * 2)
+            messages, hops, words = messages + 5, hops + 2, words + 3 * SHAPE[1] + 2 * vectors + products
+    return Cost(messages=messages, hops=hops, payload_bytes=summed.payload_bytes + words * RESIDUE_BYTES)

@@ -52,7 +52,7 @@ def application(asked: str = "") -> typer.Typer:
 
 
 def _hide_flag_types(command: Any) -> None:
-    """Remove the type beside options that take no value, from the help of a command and of its subcommands."""
+    """Remove the type after options that take no value, from the help of a command and of its subcommands."""
     for parameter in command.get_params(typer.Context(command, help_option_names=_HELP_OPTIONS)):
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""

@@ -104,7 +104,7 @@ def _prepared(saved: SavedModel, drawn: Any) -> list[tuple[str, Any]]:
     """Return the steps that turn a DataFrame into scaled rows."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import MissingIndicator, SimpleImputer
-    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+    from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
 
     numeric, categories = _origins(saved)
     rows = saved.rows("", {})
@@ -124,9 +124,13 @@ def _prepared(saved: SavedModel, drawn: Any) -> list[tuple[str, Any]]:
     names += [f"{name}={value}" for name, values in categories.items() for value in values]
     places = [names.index(name) for name in saved.columns]
     ordered = ColumnTransformer([("columns", "passthrough", places)]).fit(np.zeros((2, len(names))))
+    steps, offset, scale = [("encode", encoded), ("order", ordered)], saved.scale.offset, saved.scale.scale
+    if (window := saved.scale.window) is not None:
+        steps.append(("clip", MinMaxScaler(clip=True).fit(window)))  # to [0, 1], in which the scale is then
+        offset, scale = (offset - window[0]) / (window[1] - window[0]), scale / (window[1] - window[0])
     scaler = StandardScaler().fit(np.zeros((2, len(places))))
-    scaler.mean_, scaler.scale_, scaler.var_ = saved.scale.offset, saved.scale.scale, saved.scale.scale**2
-    return [("encode", encoded), ("order", ordered), ("scale", scaler)]
+    scaler.mean_, scaler.scale_, scaler.var_ = offset, scale, scale**2
+    return [*steps, ("scale", scaler)]
 
 
 def _compare(saved: SavedModel, made: Any, drawn: Any, folder: Path) -> None:

@@ -152,7 +152,8 @@ def read_model(folder: Path) -> SavedModel:
             ]
         )
     columns = [name for each in holders for name in each["columns"].tolist()]
-    scale = Scale(*(np.concatenate([each[name] for each in holders]) for name in ("offset", "scale")))
+    offset, unit = (np.concatenate([each[name] for each in holders]) for name in ("offset", "scale"))
+    scale = Scale(offset, unit, arrays.get("window"))
     try:
         model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
     except KeyError:

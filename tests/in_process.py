@@ -21,7 +21,9 @@ from fedsvm.federation.errors import MembershipChanged
 from fedsvm.federation.membership import DropoutPolicy, Membership
 from fedsvm.federation.record import Progress
 from fedsvm.federation.site.program import SiteProgram
+from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add
+from fedsvm.protocols.sums.registry import SUMS
 
 T = TypeVar("T")
 
@@ -57,6 +59,7 @@ class InProcessFederation:
         self.metrics: list[Mapping[str, float]] = []
         self.orders: Counter[str] = Counter()
         self.opened: list[tuple[str, FloatArray, Mapping[str, Any]]] = []
+        self.networks: list[tuple[str, InMemoryNetwork]] = []
         self._losses, self._make = dict(losses or {}), make
         self._public_state: dict[str, Mapping[str, Any]] = {}
         self._is_fixed = False
@@ -86,11 +89,20 @@ class InProcessFederation:
         self.opened.append((step, opened, params))
         return opened
 
-    def run(self, step: str, *, remember: bool = False, **params: Any) -> None:
-        """A step at every site."""
-        self._complete(step, params)
+    def run(
+        self,
+        step: str,
+        *,
+        remember: bool = False,
+        take_part: Callable[[Any], Any] | None = None,
+        work_s: float = 0.0,
+        **params: Any,
+    ) -> Any:
+        """A step at every site, and the coordinator's part."""
+        values = self._complete(step, params, take_part)
         if remember:
             self._public_state[step] = params
+        return values.get(COORDINATOR)
 
     def disclose(self, *words: Any, **more: Any) -> None:
         """Nobody reads it."""
@@ -100,6 +112,7 @@ class InProcessFederation:
         self.metrics.append(figures)
 
     shows_inputs = False
+    sum_protocol = SUMS["ring"]()
 
     def need_every_site(self, why: str) -> None:
         """No site leaves here unless a test has it leave."""
@@ -126,10 +139,12 @@ class InProcessFederation:
 
     # A round.
 
-    def _complete(self, step: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _complete(
+        self, step: str, params: Mapping[str, Any], take_part: Callable[[Any], Any] | None = None
+    ) -> dict[str, Any]:
         self.orders[step] += 1
         loss = self._losses.pop((step, self.orders[step]), None)
-        values = self._attempt(step, params)
+        values = self._attempt(step, params, take_part)
         for site in self.sites:
             self.programs[site].work_ahead()
         if loss is None:
@@ -137,9 +152,9 @@ class InProcessFederation:
         self._change(loss)
         if loss.completes:
             return {site: value for site, value in values.items() if site not in loss.sites}
-        return self._complete(step, params)
+        return self._complete(step, params, take_part)
 
-    def _attempt(self, step: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def _attempt(self, step: str, params: Mapping[str, Any], take_part: Callable[[Any], Any] | None) -> dict[str, Any]:
         """The step at every site, each in a thread of its own."""
 
         def at(site: str) -> Callable[[Any], Any]:
@@ -150,7 +165,12 @@ class InProcessFederation:
 
             return carry_out
 
-        return InMemoryNetwork(self.sites).run({site: at(site) for site in self.sites})
+        parties = {site: at(site) for site in self.sites}
+        if take_part is not None:
+            parties[COORDINATOR] = take_part
+        network = InMemoryNetwork(self.sites)
+        self.networks.append((step, network))
+        return network.run(parties)
 
     def _change(self, loss: Loss) -> None:
         back = loss.sites if loss.restarted else ()

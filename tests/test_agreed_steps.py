@@ -27,7 +27,7 @@ from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
 from fedsvm.federation.control import StepFailure
-from fedsvm.federation.errors import LaunchError, SiteFailed
+from fedsvm.federation.errors import LaunchError, OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.spare import spare_launcher
@@ -407,7 +407,35 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         STRICT,
         fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (2004,), model=ONE, bins=-1, threshold=0.0, kept=False),
-        "bins must be a whole number from 1 to 1000, got -1",
+        "bins must be 1000, got -1",
+    ),
+    "a finer histogram": (
+        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
+        STRICT,
+        fit("pan-svm", fold=0, **PAN),
+        summed("score_counts", (2002,), model=ONE, bins=999, threshold=0.0, kept=False),
+        "bins must be 1000, got 999",
+    ),
+    "a part that no site keeps": (
+        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
+        STRICT,
+        fit("pan-svm", fold=0, **PAN),
+        summed("score_counts", (2004,), model=ONE, bins=1000, threshold=0.0, kept=True),
+        "kept must be false, as the agreed release says",
+    ),
+    "more classes than labels": (
+        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
+        STRICT,
+        fit("pan-svm", fold=0, **PAN),
+        summed("score_counts", (6009,), model=ONE, bins=1000, threshold=0.0, kept=False, classes=3),
+        "classes must be 2, as in the labels of this site, got 3",
+    ),
+    "fewer columns": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        prepared,
+        ran("receive_map", features="identity", dimensions=COLUMNS - 1),
+        "dimensions must be 4, the number of columns",
     ),
     "edges of a tree": (
         terms("pan-svm", **PAN),
@@ -739,9 +767,18 @@ def test_a_site_that_limits_epsilon_takes_no_part_where_exact_sums_are_opened(
     agreed: Terms, exact: str, tmp_path: Path
 ) -> None:
     rules = SiteRules(max_epsilon=1.0, budget=30.0, ledger=str(tmp_path / "ledger"))
-    with pytest.raises(SiteFailed, match=f"sums exact ones .*({exact})"), sites(agreed, rules):
+    with pytest.raises(SiteFailed, match=f"sums exact ones .*({exact}).*variant = .one-shot."), sites(agreed, rules):
         raise AssertionError("sites took part")
     assert not (tmp_path / "ledger").exists(), "a run that was refused was charged"
+
+
+def test_a_model_that_sites_keep_is_tested_with_their_part_only() -> None:
+    held = site_partition(np.zeros((2, COLUMNS)), np.array([1.0, -1.0]), names=[f"x{j}" for j in range(COLUMNS)])
+    site = ALGORITHMS["pan-svm"].Site("site-1", held, {"seed": 1})
+    site.terms = terms("pan-svm", **PAN, release="sites")
+    for step, told in (("score_counts", {"bins": 1000, "threshold": 0.0}), ("own_model_counts", {})):
+        with pytest.raises(OrderRefused, match="kept must be true, as the agreed release says"):
+            site.find_step(step)(model=ONE, kept=False, **told)
 
 
 def test_program_that_cannot_tell_its_steps_is_named_in_a_sentence() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,20 @@ import pytest
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.errors import BoundExceeded, FederationError, RoundAborted, StepRefused, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import blind_system
+from fedsvm.protocols.analysis.blind_views import systems_of_pair, told_solutions
 from fedsvm.protocols.analysis.execution import Execution, site_names
-from fedsvm.protocols.arithmetic.residue_numbers import symmetric, upper
+from fedsvm.protocols.arithmetic.residue_numbers import upper
+from fedsvm.protocols.blind_parameters import Beside, BlindSystem
 from fedsvm.protocols.blind_system import (
-    BlindSystem,
-    blind_system_cost,
-    contribute_to_system,
-    solve_blind_system,
+    BlindSolution,
+    blind_systems_cost,
+    contribute_to_systems,
+    solve_blind_systems,
 )
-from fedsvm.protocols.common_seed import SHAPE
 from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
 
@@ -79,11 +81,11 @@ def solved(
 ) -> tuple[FloatArray, InMemoryNetwork]:
     network = network or InMemoryNetwork(tuple(posed.entries))
 
-    def part(channel: Channel) -> FloatArray | None:
-        return contribute_to_system(channel, total, posed.system, posed.entries[channel.me])
+    def part(channel: Channel) -> Any:
+        return contribute_to_systems(channel, total, [posed.system], [posed.entries[channel.me]])
 
     parties: dict[str, Callable[[Any], Any]] = dict.fromkeys(posed.entries, part)
-    parties[COORDINATOR] = coordinator or (lambda channel: solve_blind_system(channel, total, posed.system))
+    parties[COORDINATOR] = coordinator or (lambda channel: solve_blind_systems(channel, total, [posed.system])[0].found)
     return network.run(parties)[COORDINATOR], network
 
 
@@ -108,7 +110,7 @@ def test_the_solution_is_that_of_the_system_at_the_cost_of_the_formula(
     posed, total = Posed.random(sites, size, problems), SUMS[name]()
     found, network = solved(posed, total)
     np.testing.assert_allclose(found, posed.solution, rtol=1e-7, atol=1e-9)
-    cost, stated = Execution({}, None, network).cost, blind_system_cost(total, sites, posed.system)
+    cost, stated = Execution({}, None, network).cost, blind_systems_cost(total, sites, [posed.system])
     assert (cost.messages, cost.payload_bytes) == (stated.messages, stated.payload_bytes)
     assert cost.hops <= stated.hops
 
@@ -158,75 +160,105 @@ def test_masks_stretch_and_are_no_rotations() -> None:
 # Who learns what.
 
 
-class Pair:
-    """Two members of a committee, and the system that they compute from what they drew and received."""
-
-    def __init__(self, posed: Posed, network: InMemoryNetwork) -> None:
-        self.network, self.system, self.numbers = network, posed.system, posed.system.numbers
-        self.first, self.second, self.dealer = committee_of(network)
-        self.square, self.triangle = (self.system.extended,) * 2, (1, self.system.triangle)
-
-    def uniform(self, seed: Any, shape: tuple[int, int]) -> FloatArray:
-        drawn = InMemoryNetwork(("x",)).run({"x": lambda channel: self.numbers.uniform(channel, seed, shape)})
-        return drawn["x"]
-
-    def received(self, sender: str, receiver: str, shape: tuple[int, int]) -> FloatArray:
-        words = (1, self.numbers.words(shape))
-        found = next(each for each in between(self.network, sender, receiver) if each.shape == words)
-        matrix = self.numbers.unpacked(found, shape)
-        return matrix if shape == self.square else symmetric(matrix, self.system.extended)
-
-    def dealt_symmetric(self, other: str) -> FloatArray:
-        """V, which the dealer knows."""
-        seeds = [each for each in between(self.network, self.dealer, other) if each.shape == SHAPE]
-        return symmetric(upper(self.uniform(seeds[-1], self.square)), self.system.extended)
-
-    def of_first(self) -> FloatArray:
-        """R, with the penalty."""
-        from_sites = [between(self.network, site, self.first) for site in self.network.sites if site != self.first]
-        own = [each for each in self.network.drawn[self.first] if each.shape == SHAPE][1]
-        seeds = [own, *(next(each for each in arrays if each.shape == SHAPE) for arrays in from_sites)]
-        parts = np.sum([self.uniform(each, (1, self.system.entries)) for each in seeds], axis=0)
-        return self.numbers.reduced(self.system.matrix(self.numbers.reduced(parts)) + self.system.diagonal())
-
-    def first_and_second(self) -> FloatArray:
-        (blinded,) = between(self.network, COORDINATOR, self.second)[:1]
-        blind = next(each for each in self.network.drawn[self.second] if each.shape == blinded.shape)
-        theirs = self.system.matrix(self.numbers.unpacked((blinded - blind)[:, :-1], (1, self.system.entries)))
-        return self.decoded(self.of_first() + theirs)
-
-    def first_and_dealer(self) -> FloatArray:
-        """The dealer takes V off T - V."""
-        theirs = self.received(self.second, self.first, self.triangle) + self.dealt_symmetric(self.second)
-        return self.decoded(self.of_first() + theirs)
-
-    def second_and_dealer(self) -> FloatArray:
-        """The dealer's U gives the first's mask, and its second V the first's share."""
-        numbers = self.numbers
-        seeds = next(each for each in between(self.network, self.dealer, self.first) if each.shape == (3, 4))
-        hidden = self.received(self.first, self.second, self.square)
-        mask = numbers.reduced(hidden + self.uniform(seeds[0], self.square))
-        twice, product = (self.received(self.dealer, self.second, shape) for shape in (self.triangle, self.square))
-        cross = numbers.product(product, hidden.transpose(0, 2, 1))
-        turned = numbers.product(numbers.product(hidden, self.dealt_symmetric(self.second)), hidden.transpose(0, 2, 1))
-        own = numbers.reduced(twice + cross + cross.transpose(0, 2, 1) + turned)
-        theirs = self.received(self.first, self.second, self.triangle) + self.dealt_symmetric(self.first)
-        masked = np.ldexp(numbers.decoded(numbers.reduced(own + theirs)), -60 - 24) * self.system.scale
-        undone = np.linalg.inv(np.ldexp(numbers.decoded(mask), -12))
-        d = self.system.size
-        return np.asarray((undone @ masked @ undone.T)[:d, :d])
-
-    def decoded(self, residues: FloatArray) -> FloatArray:
-        d = self.system.size
-        return np.ldexp(self.numbers.decoded(self.numbers.reduced(residues)), -60)[:d, :d] * self.system.scale
+def entries_of(network: InMemoryNetwork, *parties: str) -> dict[str, list[TranscriptEntry]]:
+    """The transcripts that these parties would have written."""
+    found: dict[str, list[TranscriptEntry]] = {}
+    for party in parties:
+        sent = [(SENT, m.receiver, m.array) for m in network.sent if m.sender == party]
+        received = [(RECEIVED, m.sender, m.array) for m in network.sent if m.receiver == party]
+        drew = [(DREW, "", array) for array in network.drawn.get(party, ())]
+        lines = [*drew, *sent, *received]
+        found[party] = [TranscriptEntry(what, 1, peer, 0, array, {}) for what, peer, array in lines]
+    return found
 
 
-@pytest.mark.parametrize("pair", ["first_and_second", "first_and_dealer", "second_and_dealer"])
-def test_two_members_of_the_committee_learn_the_system(pair: str) -> None:
-    posed = Posed.random(5, 4, 2, seed=3)
-    _, network = solved(posed)
-    found = getattr(Pair(posed, network), pair)()
-    np.testing.assert_allclose(found, posed.whole, rtol=1e-9, atol=1e-9)
+@dataclass
+class Told:
+    """Systems that all sites are told the solutions of, with numbers and inner products beside them."""
+
+    posed: list[Posed]
+    network: InMemoryNetwork
+    opened: list[BlindSolution]
+    found: dict[str, list[FloatArray]]
+
+    @classmethod
+    def solved(cls, sites: int, count: int = 1, noise: float = 0.0, dither: float = 0.0) -> Told:
+        posed = [Posed.random(sites, 4, seed=3 + place) for place in range(count)]
+        random = np.random.default_rng(7)
+        beside = Beside((noise, 0.0), 2, 3, noise)
+        for each in posed:
+            each.system = replace(each.system, is_told=True, dither=dither, beside=beside)
+            for name, own in each.entries.items():
+                each.entries[name] = np.append(own, random.uniform(-1, 1, 8) / sites)
+        systems, network = [each.system for each in posed], InMemoryNetwork(site_names(sites))
+
+        def part(channel: Channel) -> Any:
+            return contribute_to_systems(channel, RING, systems, [each.entries[channel.me] for each in posed])
+
+        parties: dict[str, Callable[[Any], Any]] = dict.fromkeys(network.sites, part)
+        parties[COORDINATOR] = lambda channel: solve_blind_systems(channel, RING, systems)
+        values = network.run(parties)
+        return cls(posed, network, values[COORDINATOR], {site: values[site] for site in network.sites})
+
+    def beside(self, place: int) -> tuple[FloatArray, FloatArray]:
+        """The numbers and the inner products, without noise."""
+        posed = self.posed[place]
+        rest = np.sum([own[posed.system.own :] for own in posed.entries.values()], axis=0)
+        vectors = rest[2:].reshape(2, 3)
+        return rest[:2], vectors @ vectors.T
+
+
+@pytest.mark.parametrize(("sites", "count"), [(3, 1), (5, 3)])
+def test_all_sites_are_told_the_solution_of_every_system(sites: int, count: int) -> None:
+    told = Told.solved(sites, count)
+    systems = [each.system for each in told.posed]
+    for place, posed in enumerate(told.posed):
+        for found in told.found.values():
+            np.testing.assert_allclose(found[place], posed.solution, rtol=1e-7, atol=1e-9)
+        numbers, products = told.beside(place)
+        np.testing.assert_allclose(told.opened[place].numbers, numbers, atol=1e-15)
+        np.testing.assert_allclose(told.opened[place].products, products, atol=1e-14)
+    cost, stated = Execution({}, None, told.network).cost, blind_systems_cost(RING, sites, systems)
+    assert (cost.messages, cost.payload_bytes) == (stated.messages, stated.payload_bytes)
+    assert cost.hops <= stated.hops
+    for site in told.network.sites:
+        seen = told_solutions(entries_of(told.network, site)[site])
+        np.testing.assert_allclose(np.hstack(seen), np.vstack([each.solution for each in told.posed]).T, rtol=1e-7)
+
+
+def test_noise_of_both_members_is_on_what_is_opened_and_on_right_hand_sides() -> None:
+    told = Told.solved(4, noise=0.25, dither=0.5)
+    numbers, products = told.beside(0)
+    off = np.append(told.opened[0].numbers - numbers, (told.opened[0].products - products)[np.triu_indices(2)])
+    assert off[1] == pytest.approx(0.0, abs=1e-15)
+    assert (off[[0, 2, 3, 4]] != 0).all()
+    assert np.abs(off).max() <= 0.5
+    found = told.found["site-1"][0][0]
+    assert all(np.array_equal(each[0][0], found) for each in told.found.values())
+    left = told.posed[0].whole @ found - told.posed[0].right[0]
+    assert 0 < np.abs(left).max() < 0.5 * 9 * 2**0.5
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("pair", [(0, 1), (0, 2), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("sites", [3, 5])
+def test_two_members_of_the_committee_learn_every_system(pair: tuple[int, ...], count: int, sites: int) -> None:
+    told = Told.solved(sites, count)
+    members, systems = committee_of(told.network), [each.system for each in told.posed]
+    found = systems_of_pair(entries_of(told.network, *(members[place] for place in pair)), systems)
+    assert found is not None
+    for each, posed in zip(found, told.posed, strict=True):
+        np.testing.assert_allclose(each[:4, :4], posed.whole, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(each[4, :4], posed.right[0], rtol=1e-8, atol=1e-8)
+
+
+def test_no_other_coalition_has_two_members() -> None:
+    told = Told.solved(5)
+    members, systems = committee_of(told.network), [told.posed[0].system]
+    outside = [site for site in told.network.sites if site not in members]
+    for member in members:
+        parties = entries_of(told.network, member, *outside, COORDINATOR)
+        assert systems_of_pair(parties, systems) is None
 
 
 def test_each_message_to_a_site_or_the_coordinator_is_uniform_whatever_the_rows_are() -> None:
@@ -321,7 +353,7 @@ def test_a_coordinator_that_sends_another_vector_learns_no_row_of_the_masks() ->
         real = np.linalg.solve
         try:
             np.linalg.solve = lambda matrix, right: np.eye(len(matrix))[:, : right.shape[1]]  # type: ignore[assignment]
-            return solve_blind_system(channel, RING, posed.system)
+            return solve_blind_systems(channel, RING, [posed.system])[0].found
         finally:
             np.linalg.solve = real
 
@@ -350,7 +382,7 @@ def test_too_few_sites_and_entries_beyond_the_scale_are_refused_before_anything_
     two = InMemoryNetwork(site_names(2))
 
     def part(channel: Channel) -> None:
-        contribute_to_system(channel, RING, posed.system, posed.entries[channel.me])
+        contribute_to_systems(channel, RING, [posed.system], [posed.entries[channel.me]])
 
     with pytest.raises(StepRefused, match="a committee needs 3 to 1024 sites, got 2"):
         two.run(dict.fromkeys(two.sites, part))

@@ -67,6 +67,35 @@ def test_pipeline_loads_without_fedsvm(patients: Path) -> None:
     assert (done.stdout, done.returncode) == ("90\n", 0), done.stderr
 
 
+def test_rows_outside_the_window_of_noisy_statistics_are_clipped_everywhere(tmp_path: Path) -> None:
+    """The declared range is too small: rows are trained on, predicted and exported with its ends."""
+    (tmp_path / "patients.csv").write_text(PATIENTS)
+    changes = {
+        **QUICK,
+        "data.source": str(tmp_path / "patients.csv"),
+        "data.positive": "ill",
+        "data.scale": "standard",
+        "data.missing": "mean",
+        "data.missing_indicators": True,
+        "data.statistics_privacy": 100.0,
+        "data.ranges": {"age": [30.0, 90.0], "stage": [0.0, 4.0]},
+        "data.calibration": 0.4,
+        "algorithm.landmarks": 10,
+    }
+    result = run("quickstart", sites=3, changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    with np.load(tmp_path / "run" / "model.npz") as file:
+        window = dict(zip(file["columns"].tolist(), file["window"].T.tolist(), strict=True))
+    assert window["age"] == [30.0, 90.0] and window["sex=f"] == [0.0, 1.0]
+    (tmp_path / "far.csv").write_text("age,sex,stage\n" + "".join(f"{age},m,9\n" for age in (-5000, 30, 90, 1e9)))
+    far = predict(tmp_path / "run", str(tmp_path / "far.csv"))
+    assert far.probabilities is not None
+    assert far.decisions[0] == far.decisions[1] != far.decisions[2] == far.decisions[3]
+    made = pipeline(tmp_path / "run")
+    shown = made.predict_proba(pd.read_csv(tmp_path / "far.csv"))[:, 1]
+    np.testing.assert_allclose(shown, far.probabilities, atol=1e-6)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("scenario", "changes"),

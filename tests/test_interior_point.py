@@ -24,16 +24,16 @@ from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
 from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem, on_the_curve
+from fedsvm.algorithms.optimisation.blind_path import BlindNewton, BlindPath
 from fedsvm.algorithms.optimisation.interior_point import (
-    LocalPath,
     NewtonRequest,
     Opened,
     Outcome,
     RoundSums,
     Scales,
     solve,
-    solve_pooled,
 )
+from fedsvm.algorithms.optimisation.local_path import LocalPath, solve_pooled
 from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, PathLostError, Release
@@ -378,6 +378,8 @@ class PathSite(HorizontalSite):
         self.mapped = FeatureRows()
         self.mapped.place(self.rows)
         self.path = NewtonPath(self, self.mapped, RowWeights(self), lambda prior, price: None)
+        self.blind = BlindNewton(self, self.path)
+        self.terms = replace(self.terms, sum_name="ring")
 
 
 @dataclass
@@ -409,6 +411,7 @@ def train(
     labels: FloatArray | None = None,
     release: Release = "everyone",
     owners: IntArray | None = None,
+    federation: type[InProcessFederation] = InProcessFederation,
 ) -> Training:
     """Train over the programs of sites that hold a problem's rows; losses: see `InProcessFederation`.
 
@@ -422,16 +425,17 @@ def train(
         return PathSite(site, Partition({"numeric": problem.features[mine], "labels": several[:, mine]}), {})
 
     names = [f"site-{number}" for number in range(1, sites + 1)]
-    federation = InProcessFederation({name: make(name) for name in names}, losses=losses, make=make)
-    path = FederatedPath(
-        federation,  # type: ignore[arg-type]
-        problems=len(several),
-        prior=np.zeros(problem.features.shape[1]),
-        price=float(problem.prices[0]),
-        intercept=problem.lever > 0,
-        masking=masking,
-        release=release,
-    )
+    over = federation({name: make(name) for name in names}, losses=losses, make=make)
+    posed: dict[str, Any] = {
+        "problems": len(several),
+        "prior": np.zeros(problem.features.shape[1]),
+        "price": float(problem.prices[0]),
+        "intercept": problem.lever > 0,
+        "release": release,
+    }
+    is_blind = masking == "committee"
+    named = {"step_noise": noise} if is_blind else {"masking": masking}
+    path = (BlindPath if is_blind else FederatedPath)(over, **posed, **named)  # type: ignore[arg-type]
     seen: list[Certificate] = []
     outcomes = solve(
         path,
@@ -441,10 +445,10 @@ def train(
         stopping=StoppingRule(tolerance, most),
         on_iteration=lambda iteration, certificates: seen.extend(certificates),
         settle=path.settle,
-        step_noise=noise,
+        step_noise=0.0 if is_blind else noise,
     )
     assert all(math.isfinite(each.objective) and 0 <= each.gap <= 1 for each in seen)
-    return Training(outcomes, path.weights, federation)
+    return Training(outcomes, path.weights, over)
 
 
 def check_training(
@@ -557,8 +561,10 @@ def test_what_is_packed_is_unpacked(m: int, intercept: bool, seed: int, keeper: 
         assert found is None
         return
     assert found is not None
-    for name, value in vars(opened).items():
-        np.testing.assert_allclose(getattr(found, name), value, rtol=1e-12, atol=1e-12, err_msg=name)
+    assert found.reached is None
+    for name in ("matrix", "gradient", "objective", "alphas", "vectors", "rows", "off"):
+        of_name = getattr(opened, name)
+        np.testing.assert_allclose(getattr(found, name), of_name, rtol=1e-12, atol=1e-12, err_msg=name)
     if d:
         scales[0] = np.abs(opened.matrix).max() / 2
         over = layout.pack(opened, scales, 50, keeper=True)

@@ -18,7 +18,8 @@ from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.least_squares import packed_moments, unpacked_moments, weights, with_ones
-from fedsvm.protocols.blind_system import BlindSystem, blind_system_cost
+from fedsvm.protocols.blind_parameters import BlindSystem
+from fedsvm.protocols.blind_system import blind_systems_cost
 from fedsvm.protocols.sums.ring import RING
 from fedsvm.scenarios.data import sources
 from tests.commands import fedsvm
@@ -157,7 +158,7 @@ def test_behind_a_committee_nobody_recovers_a_board(coalition: str, tmp_path: Pa
     assert result["centralised"]["max_decision_difference"] < 1e-8
     assert result["secrecy"]["whole_run"].startswith("the coordinator and two of the three committee members can")
     entries, total = result["model"]["figures"]["rank"] + 1, RING.cost(5, (2,), math.inf)
-    stated = blind_system_cost(RING, 5, BlindSystem(entries, 1, 1.0, 1.0, 1))
+    stated = blind_systems_cost(RING, 5, [BlindSystem(entries, 1, 1.0, 1.0, 1)])
     paid = result["cost"]["by_phase"]["train"]
     assert paid["payload_bytes"] == stated.payload_bytes + total.payload_bytes
     assert paid["messages"] == stated.messages + total.messages

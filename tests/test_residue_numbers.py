@@ -84,7 +84,9 @@ def test_packed_residues_of_many_parties_add_up(shape: tuple[int, int]) -> None:
 def test_a_seed_gives_both_who_have_it_the_same_uniform_residues() -> None:
     network = InMemoryNetwork(("site-1", "site-2"))
     seed = np.arange(4, dtype=np.uint64)
-    found = network.run({site: lambda channel: NUMBERS.uniform(channel, seed, (20, 20)) for site in network.sites})
+    found = network.run(
+        {site: lambda channel: NUMBERS.uniform(channel.expand, seed, (20, 20)) for site in network.sites}
+    )
     np.testing.assert_array_equal(found["site-1"], found["site-2"])
     for prime, drawn in zip(NUMBERS.primes, found["site-1"], strict=True):
         assert 0 <= drawn.min() < drawn.max() < prime
@@ -96,7 +98,7 @@ def test_words_beyond_the_last_multiple_of_a_prime_are_drawn_again(monkeypatch: 
 
     monkeypatch.setattr(MemoryChannel, "expand", expand)
     seed, network = np.zeros(4, dtype=np.uint64), InMemoryNetwork(("site-1",))
-    found = network.run({"site-1": lambda channel: NUMBERS.uniform(channel, seed, (1, 2))})
+    found = network.run({"site-1": lambda channel: NUMBERS.uniform(channel.expand, seed, (1, 2))})
     np.testing.assert_array_equal(found["site-1"], np.full((len(NUMBERS.primes), 1, 2), 5))
 
 

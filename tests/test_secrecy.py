@@ -71,6 +71,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "pan-svm": (PAN, "algorithm.landmarks=40"),
     "pan-svm orthogonal": (PAN, "algorithm.masking=orthogonal", "algorithm.landmarks=40"),
     "pan-svm unmasked": (PAN, "algorithm.masking=none", "algorithm.landmarks=40"),
+    "pan-svm committee": (PAN, "algorithm.masking=committee", "algorithm.landmarks=40"),
     "pan-svm kept by sites": (PAN, "algorithm.release=sites", "algorithm.landmarks=40"),
     "pan-svm copies": (PAN, "algorithm.min_cluster_size=1", "algorithm.landmarks=60"),
     "pan-svm global": (PAN, "algorithm.landmark_method=global", "algorithm.landmarks=40"),
@@ -186,6 +187,9 @@ def test_statements_follow_from_the_settings() -> None:
     assert "; any one site alone can recover some rows if the possible records can be listed" in stated()
     for change in ("algorithm.solver=cutting-plane", "algorithm.solver=auto", "algorithm.masking=none"):
         assert stated(change).startswith("the coordinator, alone or with any one site, can recover every row")
+    members, with_site, *_ = stated("algorithm.masking=committee").split("; ")
+    assert members.startswith("the coordinator and two of the three committee members can recover every row")
+    assert with_site.startswith("the coordinator and any one site together can recover some rows if")
     assert not spec.read("naive-bayes")[0].algorithm.implementation.whole_run(NaiveBayesSettings())
 
 

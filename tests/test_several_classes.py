@@ -37,7 +37,7 @@ from fedsvm.algorithms.hybrid_svm import minimised, noise_of
 from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
-from fedsvm.algorithms.optimisation.interior_point import solve_pooled
+from fedsvm.algorithms.optimisation.local_path import solve_pooled
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.predicted import Work
 from fedsvm.algorithms.optimisation.solution import StoppingRule

@@ -175,8 +175,45 @@ def test_a_site_refuses_windows_that_the_terms_do_not_allow(ends: list[list[floa
     site = site_of(*rows_of(30), drawn, statistics_privacy=0.5, ranges={"age": [0.0, 120.0]})
     with pytest.raises(OrderRefused, match="ends must be"):
         site.statistics.noisy_statistics(np.array(ends))
+    with pytest.raises(OrderRefused, match="ends must be"):
+        site.statistics.noisy_products(np.zeros(2), np.ones(2), np.array(ends))
     with pytest.raises(OrderRefused, match="deviations above 0"):
-        site.statistics.noisy_products(np.zeros(2), np.zeros(2))
+        site.statistics.noisy_products(np.zeros(2), np.zeros(2), np.array([[0.0, 0.0], [120.0, 1.0]]))
+
+
+def test_values_outside_a_window_count_and_are_scaled_as_its_ends() -> None:
+    rows, text, labels = rows_of(400)
+    ranges = {"age": [45.0, 55.0], "dose": [0.0, 16.0]}
+    said = {"statistics_privacy": 100.0, "ranges": ranges, "settings": DRAWN}
+    clipped_rows = np.clip(rows, [45.0, 0.0], [55.0, 16.0])
+    near, far = (taken(site_of(each, text, labels, drawn, **said)) for each in (clipped_rows, rows))
+    np.testing.assert_allclose(far.covariance, near.covariance, rtol=0.05, atol=0.2)
+    scale = far.scale("standard")
+    assert scale.window is not None and scale.window.tolist() == [[45, 0, 0, 0, 0], [55, 16, 1, 1, 1]]
+    site = site_of(rows, text, labels, drawn, **said)
+    site.rescale(scale.offset, scale.scale, scale.window)
+    np.testing.assert_allclose(site.rows[:, :2], ((clipped_rows - scale.offset[:2]) / scale.scale[:2]))
+    assert far.scale("none").window is None
+
+
+def test_a_site_refuses_to_clip_to_a_window_that_the_terms_do_not_allow() -> None:
+    ranges, scale = {"age": [0.0, 120.0]}, (np.zeros(5), np.ones(5))
+    window = np.array([[0.0, 0.0, 0.0, 0.0, 0.0], [120.0, 16.0, 1.0, 1.0, 1.0]])
+    exact = site_of(*rows_of(30), drawn)
+    with pytest.raises(OrderRefused, match="applies to noisy statistics alone"):
+        exact.rescale(*scale, window)
+    site = site_of(*rows_of(30), drawn, statistics_privacy=0.5, ranges=ranges)
+    site.rescale(*scale, window)
+    for place in np.ndindex(2, 5):
+        other = window.copy()
+        other[place] += 0.5
+        if place[1] == 1:  # the column without an agreed range
+            site.rescale(*scale, other)
+        else:
+            with pytest.raises(OrderRefused, match=r"window must be of|ends must be"):
+                site.rescale(*scale, other)
+    with pytest.raises(OrderRefused, match="window must be of the 5 columns"):
+        site.rescale(*scale, window[:, :4])
 
 
 NUMBERS = {
@@ -209,6 +246,17 @@ def test_the_search_finds_where_the_values_of_a_column_are(sigma: float) -> None
         assert max(abs(found.low), found.high) <= 3 * size, name
         if not (name == "both" or (known == 0).any()):
             assert found.low * found.high >= 0, name
+
+
+def test_the_rarer_of_two_values_is_told_from_the_other() -> None:
+    """Among 13 columns of 240 rows, by the counts of a run of five sites with mu 0.5, and drawn noise."""
+    random, sigma, told = np.random.default_rng(6), 37.0, 0
+    values = np.where(np.arange(240) % 100 < 84, 1.0, 2.0)
+    for _ in range(40):
+        noise = random.normal(size=1 + 13 * scale_search.ENTRIES)
+        found = find_window(0, evidence_of(13 * [values], noise, sigma))
+        told += not found.sure or bool(np.ptp(np.clip([1.0, 2.0], found.low, found.high)) > 0.2)
+    assert told >= 36, told
 
 
 def test_much_data_moves_the_ends_of_a_window_past_the_tails() -> None:

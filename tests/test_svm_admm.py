@@ -17,7 +17,7 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.interior_point import solve_pooled
+from fedsvm.algorithms.optimisation.local_path import solve_pooled
 from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.svm_admm import AdmmSettings, AdmmSite, Consensus, DualPoint, Residuals, local_model
 from fedsvm.federation.arrays import FloatArray, IntArray

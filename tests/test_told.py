@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
+from fedsvm.algorithms.optimisation.blind_path import BlindOrder
 from fedsvm.algorithms.optimisation.path_rounds import RoundOrder
+from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import AGREED, CHECKED, SiteProgram, free, mark_of, step
+from fedsvm.federation.site.program import AGREED, CHECKED, SiteProgram, free, mark_of, step, step_methods
 from fedsvm.federation.site.terms import Terms
 from tools.lying import PAGE, steps, table, with_table
 
@@ -36,8 +39,18 @@ def test_every_argument_of_a_step_is_declared(where: str) -> None:
         assert len(declared) > len(named), f"{where} takes arguments by name, and declares none of them. {how}"
 
 
+@pytest.mark.parametrize("name", OWN_ALGORITHMS)
+def test_an_agreed_argument_is_a_setting_of_every_program_that_offers_the_step(name: str) -> None:
+    """Sites compare an argument only with a setting of its name, so that another name would go unchecked."""
+    settings = {each.name for each in fields(ALGORITHMS[name].Settings)}
+    for named, method in step_methods(ALGORITHMS[name].Site).items():
+        agreed = {argument for argument, told in (mark_of(method).told or {}).items() if told is AGREED}
+        assert agreed <= settings, (named, agreed - settings)
+
+
 def test_an_order_of_the_path_has_the_declared_arguments() -> None:
     assert set(mark_of(steps()["NewtonPath.newton"]).told or ()) == set(RoundOrder.__dataclass_fields__)
+    assert set(mark_of(steps()["BlindNewton.blind_newton"]).told or ()) == set(BlindOrder.__dataclass_fields__)
 
 
 @pytest.mark.parametrize("where", steps())

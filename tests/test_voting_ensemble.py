@@ -15,7 +15,7 @@ from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.interior_point import solve_pooled
+from fedsvm.algorithms.optimisation.local_path import solve_pooled
 from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.voting_ensemble import EnsembleModel, votes
 from fedsvm.federation.errors import FederationError

@@ -17,8 +17,9 @@ from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, solve
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
-from fedsvm.algorithms.optimisation.interior_point import LocalPath, NewtonRequest, RoundSums
+from fedsvm.algorithms.optimisation.interior_point import NewtonRequest, RoundSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.local_path import LocalPath
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.epochs import scale_of
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
@@ -71,9 +72,9 @@ class OnChosenColumns(Attack):
             if not kept:
                 continue
             columns = np.asarray(rounds[kept[-1]].parameters["columns"])
-            scaling = rounds[0].parameters
-            width = len(scaling["offset"])
-            narrow = {**scaling, "offset": scaling["offset"][columns], "scale": scaling["scale"][columns]}
+            scale = scale_of(rounds[0])
+            width = len(scale.offset)
+            narrow = {**rounds[0].parameters, **vars(scale.of_columns(columns))}
             part = replace(view, rounds=(replace(rounds[0], parameters=narrow), *rounds[kept[-1] + 1 :]))
             for outcome in self._attack(part, _narrowed(prior, columns)):
                 if isinstance(outcome, CandidateScores):

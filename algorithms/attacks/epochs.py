@@ -67,6 +67,11 @@ class Epoch:
         return sum(map(len, self.categories))
 
 
+def scale_of(told: RoundView) -> Scale:
+    """Return the scale that a round of `rescale` told the sites."""
+    return Scale(told.parameters["offset"], told.parameters["scale"], told.parameters.get("window"))
+
+
 def epochs(view: RunView) -> list[Epoch]:
     """Return the epochs of a view, in order; none if no rows are scaled by sums."""
     found: list[Epoch] = []
@@ -79,7 +84,7 @@ def epochs(view: RunView) -> list[Epoch]:
         if each.step == "rescale":
             if scale is not None:
                 found.append(Epoch(scale, categories, tuple(rounds)))
-            scale, rounds = Scale(each.parameters["offset"], each.parameters["scale"]), []
+            scale, rounds = scale_of(each), []
         elif scale is not None:
             rounds.append(each)
     return found if scale is None else [*found, Epoch(scale, categories, tuple(rounds))]

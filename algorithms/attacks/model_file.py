@@ -17,7 +17,7 @@ def file_view(arrays: Mapping[str, Any]) -> RunView:
         return RunView(Coalition((), coordinator=False), ())
     sent: list[tuple[str, Mapping[str, Any]]] = [
         ("encode", {"values": _categories([str(name) for name in arrays["columns"]])}),
-        ("rescale", {"offset": arrays["offset"], "scale": arrays["scale"]}),
+        ("rescale", {name: arrays[name] for name in ("offset", "scale", "window") if name in arrays}),
     ]
     if "landmarks" in arrays:
         sent.append(("receive_map", arrays))

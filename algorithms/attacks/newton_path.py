@@ -3,6 +3,8 @@
 Every site does: it is sent each step behind a mask that it draws itself, from the seed that the sites share. So does a
 coordinator that a site tells the seed, or one of a run without masks. Whoever knows the path knows the dual variable,
 the slope and the pull of every row that it can think of, at every point: they are functions of the path alone.
+
+Behind a committee a site is told each step in the clear, and has no more of a system unless two members are in league.
 """
 
 from __future__ import annotations
@@ -18,13 +20,19 @@ from fedsvm.algorithms.attacks.contract import TWO_CLASSES, BinaryTask
 from fedsvm.algorithms.attacks.epochs import Epoch
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimisation.barrier import DualState, Problem
+from fedsvm.algorithms.optimisation.blind_path import BlindOrder
 from fedsvm.algorithms.optimisation.interior_point import Opened
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
+from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
+from fedsvm.protocols.analysis.blind_views import systems_of_pair, told_solutions
 from fedsvm.protocols.analysis.views import RoundView
+
+EVERYONE = ("every site",)
+"""The rows in a system that two members of a committee have: those of all sites, their own too."""
 
 _MOST_KEPT = 300
 """Dimensions of masks that are kept, at most."""
@@ -34,7 +42,8 @@ _MOST_KEPT = 300
 class PathRound:
     """One round: the step (d,) that led to its point, mu, what sites were told of it, and what was summed.
 
-    sums: by the sites whose rows are in it, as `RoundView.sums`, without masks.
+    sums: by the sites whose rows are in it, as `RoundView.sums`, without masks. dither (d,): the deviation of noise on
+    the right-hand side of the equation that leads to the step after this round, if it is there.
     """
 
     step: FloatArray
@@ -42,15 +51,18 @@ class PathRound:
     keep: bool
     still: bool
     sums: Mapping[tuple[str, ...], RowTotals]
+    dither: FloatArray | None = None
 
 
 @dataclass(frozen=True)
 class RowTotals:
-    """The sums over rows in a round, without the terms that belong to no row: see `barrier.RowSums`."""
+    """The sums over rows in a round, without the terms that belong to no row: see `barrier.RowSums`.
+
+    gradient: empty where it has noise.
+    """
 
     matrix: FloatArray
     gradient: FloatArray
-    rows: FloatArray
 
 
 @dataclass(frozen=True)
@@ -119,7 +131,7 @@ def newton_paths(epoch: Epoch, posed: BinaryTask = TWO_CLASSES) -> list[ViewedPa
             begun, seed, rounds = each.parameters, None, []
         elif each.step == "share_path" and seed is None:
             seed = next((array[:, : common_seed.SHAPE[1]] for array in each.heard), None)
-        elif each.step == "newton":
+        elif each.step in ("newton", "blind_newton"):
             rounds.append(each)
     return [*found, *_path(begun, seed, rounds, posed)]
 
@@ -129,6 +141,8 @@ def _path(
 ) -> list[ViewedPath]:
     if begun is None or not rounds:
         return []
+    if begun["masking"] == "committee":
+        return blind_paths(begun, rounds, posed)
     priors, lever = np.atleast_2d(begun["prior"]), begun["lever"]
     prior = priors[posed.number if len(priors) > 1 else 0]
     layout = Layout(len(prior) + int(lever > 0), len(prior))
@@ -147,13 +161,60 @@ def _path(
             mask = _drawn(seed, purpose, layout, begun["masking"])
         sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
         whole = {sites: total for sites, total in sums.items() if total is not None}
-        flags = {name: bool(told[name][place]) for name in ("keep", "still")}
-        found.append(PathRound(step, float(told["mus"][place]), **flags, sums=whole))
+        keep, still = bool(told["keep"][place]), bool(told["still"][place])
+        found.append(PathRound(step, float(told["mus"][place]), keep, still, sums=whole))
     known = seed is not None or begun["masking"] == "none"
-    factors = posed.factors(begun["factors"]) if "factors" in begun else (1.0, 1.0)
+    return _viewed(begun, prior, rounds, posed, found, known=known)
+
+
+def _viewed(
+    begun: Mapping[str, Any],
+    prior: FloatArray,
+    rounds: Sequence[RoundView],
+    posed: BinaryTask,
+    found: Sequence[PathRound],
+    *,
+    known: bool,
+) -> list[ViewedPath]:
     if not found:
         return []
-    return [ViewedPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known, factors)]
+    factors = posed.factors(begun["factors"]) if "factors" in begun else (1.0, 1.0)
+    rows = int(rounds[-1].parameters["rows"])
+    return [ViewedPath(prior, begun["price"], begun["lever"], rows, tuple(found), known, factors)]
+
+
+def blind_paths(begun: Mapping[str, Any], rounds: Sequence[RoundView], posed: BinaryTask) -> list[ViewedPath]:
+    """Return the training behind a committee, as a coalition has it: the path if a site is in it, systems if two
+    members are."""
+    priors, lever = np.atleast_2d(begun["prior"]), begun["lever"]
+    prior = priors[posed.number if len(priors) > 1 else 0]
+    layout, found = Layout(len(prior) + int(lever > 0), len(prior)), list[PathRound]()
+    step: FloatArray = np.zeros(layout.dimensions)
+    known = False
+    for each in rounds:
+        place = _place(each.parameters["problems"], posed.number)
+        if place is None:
+            continue
+        order = BlindOrder(**each.parameters)
+        taken = np.zeros_like(step) if order.still[place] else step
+        sites = {party: lines for party, lines in each.entries.items() if party != COORDINATOR}
+        systems = systems_of_pair(each.entries, order.systems(layout))
+        sums: dict[tuple[str, ...], RowTotals] = {}
+        sums |= {} if systems is None else {EVERYONE: _of_system(layout, order, place, systems[place])}
+        dither = np.repeat(order.dithers[place], [layout.features, layout.dimensions - layout.features])
+        mu, keep, still = float(order.mus[place]), bool(order.keep[place]), bool(order.still[place])
+        found.append(PathRound(taken, mu, keep, still, sums=sums, dither=dither))
+        if sites:
+            known = True
+            told = told_solutions(next(iter(sites.values())))
+            step = told[place][:, 0] * order.solution_unit(place)
+    return _viewed(begun, prior, rounds, posed, found, known=known)
+
+
+def _of_system(layout: Layout, order: BlindOrder, place: int, system: FloatArray) -> RowTotals:
+    d, m = layout.dimensions, layout.features
+    ridge = np.append(np.ones(m), np.zeros(d - m))
+    return RowTotals(system[:d, :d] * order.scales[place, 0] - np.diag(ridge), np.zeros(0))
 
 
 def _drawn(seed: Residues, purpose: str, layout: Layout, masking: Masking) -> Mask | None:
@@ -186,7 +247,7 @@ def _totals(
     opened = opened if mask is None else _unmasked(opened, mask)
     ridge = np.zeros(layout.dimensions)
     ridge[: layout.features] = keepers
-    return RowTotals(opened.matrix - np.diag(ridge), opened.gradient + ridge * v, opened.rows)
+    return RowTotals(opened.matrix - np.diag(ridge), opened.gradient + ridge * v)
 
 
 def _unmasked(opened: Opened, mask: Mask) -> Opened:

@@ -8,8 +8,8 @@ D + M, and q and M are sums over rows whose weights follow from the path. So
 is linear in how often each candidate occurs, c_i, and its noise has a covariance that is linear in c_i, too. The attack
 whitens the equations of all rounds by its estimate of D + M, finds the posterior of c (`binary_counts`), and so on from
 there; eta is known but for how often it was halved, which the residuals say; lambda is the length of the step in that
-metric. The site's own rows are known to be there. While counts
-leave more than the dither can have made, the equations are believed less.
+metric. Behind a committee the noise is normal with a known variance on the equation itself. The site's own rows are
+known to be there. While counts leave more than the dither can have made, the equations are believed less.
 
 No dither hides what the optimum itself says: w is the sum of alpha_i f~_i, so the last steps tell of rows at the margin
 or within, as the released model does.
@@ -17,6 +17,7 @@ or within, as the released model does.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -124,7 +125,7 @@ def _members(
     """Return the members. rows (n, d): those of the candidates, `unknown` of them, then the coalition's own."""
     chance = float(np.clip((path.rows - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
     counts = np.append(np.full(unknown, chance), np.ones(len(rows) - unknown))
-    equations = [step.whitened(rows, path.ridge, counts) for step in steps]
+    equations = [step.whitened(rows, path.ridge, counts, step_noise) for step in steps]
     for _ in range(_STAGES):
         G, h = np.zeros((unknown, unknown)), np.zeros(unknown)
         levels = _levels(_left(equations, counts, step_noise), step_noise, haste)
@@ -133,7 +134,7 @@ def _members(
             G += design[:, :unknown].T @ design[:, :unknown] / level
             h += design[:, :unknown].T @ rest / level
         before, counts[:unknown] = counts[:unknown].copy(), posterior(G, h, chance)
-        equations = [step.whitened(rows, path.ridge, counts) for step in steps]
+        equations = [step.whitened(rows, path.ridge, counts, step_noise) for step in steps]
         if np.abs(counts[:unknown] - before).max(initial=0.0) < _SETTLED:
             break
     left = _left(equations, counts, step_noise)
@@ -160,15 +161,24 @@ def _levels(left: list[float], step_noise: float, haste: float) -> list[float]:
 
 @dataclass(frozen=True)
 class StepEquation:
-    """One step: its terms (n, d) of each candidate, slopes (n,), what is right of the equation (d,), and x (d,)."""
+    """One step: its terms (n, d) of each candidate, slopes (n,), what is right of the equation (d,), and x (d,).
+
+    dither (d,): the standard deviation of the noise on every entry, where it is known.
+    """
 
     terms: FloatArray
     slopes: FloatArray
     right: FloatArray
     step: FloatArray
+    dither: FloatArray | None
 
-    def whitened(self, rows: FloatArray, ridge: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def whitened(
+        self, rows: FloatArray, ridge: FloatArray, counts: FloatArray, step_noise: float
+    ) -> tuple[FloatArray, FloatArray]:
         """Return design (d, n) and right side (d,), whose noise has a variance of about eta^2 / (1 + eta^2)."""
+        if self.dither is not None and self.dither.all():
+            unit = self.dither * (1 + step_noise**2) ** 0.5 / step_noise
+            return self.terms.T / unit[:, None], self.right / unit
         from scipy.linalg import solve_triangular  # an audit alone has a use for it
 
         metric = np.diag(ridge) + (rows.T * (self.slopes * counts)) @ rows
@@ -182,9 +192,10 @@ class StepEquation:
 def step_equations(path: ViewedPath, problem: Problem) -> list[StepEquation]:
     """Return the equations of each round from which a step was made."""
     rows, found = signed(problem), list[StepEquation]()
-    for standing, after in zip(path.standings(problem)[:-1], path.rounds[1:], strict=True):
+    pairs = itertools.pairwise(path.rounds)
+    for standing, (before, after) in zip(path.standings(problem)[:-1], pairs, strict=True):
         if after.step.any():
             weights = standing.slopes * (rows @ after.step) - (standing.alpha + standing.lag)
             right = -path.ridge * (after.step + standing.v)
-            found.append(StepEquation(weights[:, None] * rows, standing.slopes, right, after.step))
+            found.append(StepEquation(weights[:, None] * rows, standing.slopes, right, after.step, before.dither))
     return found

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,7 +36,7 @@ from fedsvm.algorithms.attacks.finite_domain import (
     distinct,
     least_squares,
 )
-from fedsvm.algorithms.attacks.newton_path import RowTotals, ViewedPath, newton_paths, signed
+from fedsvm.algorithms.attacks.newton_path import EVERYONE, RowTotals, ViewedPath, newton_paths, signed
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
@@ -73,7 +74,8 @@ class NewtonSystems(Attack):
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
-            trainings = [(path, sites) for path in newton_paths(epoch, prior.posed) for sites in _sites(path)]
+            paths = [_without_own(epoch, path, prior.own) for path in newton_paths(epoch, prior.posed)]
+            trainings = [(path, sites) for path in paths for sites in _sites(path)]
             for path, sites in trainings:
                 counts = counts or RowCounts(epoch.columns)
                 found, left = _rows(epoch, path, sites, prior)
@@ -81,6 +83,21 @@ class NewtonSystems(Attack):
                 residual = max(residual, left)
         if counts is not None:
             yield RowClaim(*counts.repeated, residual)
+
+
+def _without_own(epoch: Epoch, path: ViewedPath, own: LabeledRows | None) -> ViewedPath:
+    """Return a path whose systems of every site lack the coalition's own rows."""
+    problem = None if own is None else path.problem(epoch, own)
+    if problem is None or not any(EVERYONE in each.sums for each in path.rounds):
+        return path
+    rounds = []
+    for each, standing in zip(path.rounds, path.standings(problem), strict=True):
+        rest = {
+            sites: replace(total, matrix=total.matrix - problem.curvature(standing.slopes))
+            for sites, total in each.sums.items()
+        }
+        rounds.append(replace(each, sums=rest))
+    return replace(path, rounds=rounds)
 
 
 def _sites(path: ViewedPath) -> list[tuple[str, ...]]:
@@ -125,6 +142,8 @@ def _equations(
     highest = float(star.max())
     quadratic = (forms @ terms.T) ** 2 * (standing.slopes / steepest)
     of_matrix = np.einsum("ij,jk,ik->i", forms, total.matrix, forms) / steepest
+    if not len(total.gradient):
+        return quadratic, of_matrix
     return np.vstack([quadratic, terms.T * (star / highest)]), np.concatenate([of_matrix, total.gradient / highest])
 
 

@@ -90,6 +90,8 @@ class Columns:
             Names of the columns; those of a categorical one are "column=value".
         offset, scale : (p,)
             Common scale: a scaled row is (row - offset) / scale.
+        window : (2, p)
+            Lowest and highest values, to which rows are clipped before they are scaled. Only of noisy statistics.
         filling : (q,)
             Values that fill gaps of the numeric columns. Only if gaps are filled.
         left_out : text
@@ -98,12 +100,15 @@ class Columns:
             Names of the numeric columns of `filling`. Only of a model of chosen columns.
         """
         names, filling = np.array(self.names), {} if self.filling is None else {"filling": self.filling.values}
+        scale = self.scale if selected is None else self.scale.of_columns(selected)
+        window = {} if scale.window is None else {"window": scale.window}
         if selected is None:
-            return {"offset": self.scale.offset, "scale": self.scale.scale, "columns": names, **filling}
+            return {"offset": scale.offset, "scale": scale.scale, **window, "columns": names, **filling}
         filled = {} if self.filling is None else {"filled": np.array(list(self.numeric))}
         return {
-            "offset": self.scale.offset[selected],
-            "scale": self.scale.scale[selected],
+            "offset": scale.offset,
+            "scale": scale.scale,
+            **window,
             "columns": names[selected],
             "left_out": np.delete(names, selected),
             **filling,

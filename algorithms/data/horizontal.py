@@ -7,9 +7,10 @@ looking at pooled rows (`HorizontalTask`), or is given by rows that are nobody's
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -153,21 +154,25 @@ class Evaluation(SitePart):
             ),
             "bins": CHECKED,
             "threshold": free("any number", "the number of held-out rows above one more value"),
-            "kept": free("true or false", "the site's own part with the model, or the model alone"),
-            "classes": free("a whole number", "nothing; the table has another number of empty places"),
+            "kept, classes": CHECKED,
         }
     )
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
         """Return the (4 + 2 bins,), or for more classes more, counts of the held-out rows, as a model scores them.
 
-        See `score_counts`. Raises OrderRefused for more bins than a test at sites has, or none.
+        See `score_counts`. Raises OrderRefused for another number of bins or classes than the site's own, and
+        where `kept` differs from the agreed release.
 
         model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
         """
-        if type(bins) is not int or not 1 <= bins <= MAX_BINS:
-            raise OrderRefused(f"bins must be a whole number from 1 to {MAX_BINS}, got {bins!r}")
+        self._check_kept(kept)
         site = self._site
         labels = site.partition.arrays["labels"][:, site.tested]
+        held = max(2, len(labels))
+        if bins != MAX_BINS:
+            raise OrderRefused(f"bins must be {MAX_BINS}, got {bins!r}")
+        if classes != held:
+            raise OrderRefused(f"classes must be {held}, as in the labels of this site, got {classes!r}")
         if not labels.size:
             return np.zeros(size_of(classes, bins))
         return counted(self._decisions(model, kept=kept), labels, threshold, bins)
@@ -179,17 +184,19 @@ class Evaluation(SitePart):
                 "a file of the agreed kind of model",
                 "ten sums over the held-out rows by a model of its choice, beside the site's own",
             ),
-            "kept": free("true or false", "the site's own part with the model, or the model alone"),
+            "kept": CHECKED,
         },
     )
     def own_model_counts(self, model: FloatArray, kept: bool) -> FloatArray:
         """Return (10,) the sums over the rows that are held out, by this site's own model and by the federated one.
 
-        See `OwnCounts`. The own model is of this site's training rows alone.
+        See `OwnCounts`. The own model is of this site's training rows alone. Raises OrderRefused where `kept` differs
+        from the agreed release.
 
         model: the bytes of the federated model's file, (n,) uint8. kept: whether this site has the part of it that
         scores.
         """
+        self._check_kept(kept)
         site = self._site
         every = site.partition.arrays["labels"]
         labels = every[0] if len(every) == 1 else every.argmax(axis=0).astype(np.float64)
@@ -201,6 +208,12 @@ class Evaluation(SitePart):
         federated = self._decisions(model, kept=kept) if len(test.rows) else np.zeros(0)
         settings = site.settings_type(**site.terms.settings)
         return site.compare_own(settings, train, test, names, site.weights, federated)
+
+    def _check_kept(self, kept: bool) -> None:
+        """Raise OrderRefused if `kept` differs from the agreed release."""
+        releases = self._site.terms.releases
+        if kept is not (not releases):
+            raise OrderRefused(f"kept must be {json.dumps(not releases)}, as the agreed release says")
 
     def _decisions(self, model: FloatArray, *, kept: bool) -> FloatArray:
         """Return decision values of the rows that are held out."""
@@ -361,11 +374,20 @@ class HorizontalSite(SiteProgram):
         remembered=True,
         told={
             "offset, scale": free("any numbers", "columns on a scale on which later sums can isolate rows"),
+            "window": free(
+                "windows with a width, with noisy statistics; the agreed range of a column that has one",
+                "columns clipped to it, in which later sums can isolate rows",
+            ),
         },
     )
-    def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
-        """Put the training rows on the common scale."""
-        self.scale = Scale(offset, scale)
+    def rescale(self, offset: FloatArray, scale: FloatArray, window: FloatArray | None = None) -> None:
+        """Put the training rows on the common scale, clipped to a window first if there is one.
+
+        Raises OrderRefused for a window with exact statistics, or of other ranges than the agreed ones.
+        """
+        if window is not None:
+            self.statistics.check_window(window)
+        self.scale = Scale(offset, scale, window)
         self.columns = np.arange(len(offset))
         self.rows = self.scaled = self.scale(self.encoded[self.training])
         self.rows_apart = self.scaled_apart = self.scale(self.encoded[self.calibrating])
@@ -634,8 +656,9 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
 
 def rescaled(federation: Federation, found: Scale) -> Scale:
     """Round a scale, order the sites to apply it to their rows, and return it."""
-    agreed = Scale(_rounded(found.offset), _rounded(found.scale))
-    federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale)
+    agreed = replace(found, offset=_rounded(found.offset), scale=_rounded(found.scale))
+    window: dict[str, Any] = {} if found.window is None else {"window": found.window}
+    federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale, **window)
     return agreed
 
 

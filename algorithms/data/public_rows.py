@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,11 @@ from fedsvm.federation.site.terms import Terms
 
 class PubliclyScaledSite(HorizontalSite):
     """The rows of one site, in columns and on a scale that were chosen without it."""
+
+    noisy_settings: ClassVar[str] = (
+        'algorithm.name = "hybrid-svm", variant = "one-shot" and mechanism = "laplace" or "gaussian", without tests at '
+        "sites"
+    )
 
     @step(
         remembered=True,

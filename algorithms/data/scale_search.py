@@ -79,6 +79,9 @@ _SIGN = 0.2
 _ZEROS = 0.02
 """The least posterior probability of zeros that count."""
 
+_SEEN = 2.0
+"""Deviations of noise above which zeros are seen."""
+
 _FULL = 5.5
 """Deviations of noise above which a single count is no noise."""
 
@@ -223,7 +226,8 @@ def find_window(column: int, evidence: ScaleEvidence, more: ScaleEvidence | None
     signs = [known or bool(len(_full(best, best.windows[at, sign], best.sigma))) for sign, known in enumerate(signs)]
     zeros = 1.0 if best.zeros[at] > _FULL * best.sigma else float(posterior[_PARTS[:, 0] > 0].sum())
     bottom, top = _extended(best, at, bottom, top)
-    return FoundWindow(*_ends(bottom, top, signs, zeros), True)
+    are_seen = bool(best.zeros[at] > _SEEN * best.sigma)
+    return FoundWindow(*_ends(bottom, top, signs, zeros, are_seen=are_seen), True)
 
 
 def _full(evidence: ScaleEvidence, windows: FloatArray, sigma: float) -> IntArray:
@@ -239,13 +243,14 @@ def _extended(evidence: ScaleEvidence, column: int, bottom: int, top: int) -> tu
     return min(bottom, int(full[0])), max(top, int(full[-1]) - _REACH + 1)
 
 
-def _ends(bottom: int, top: int, signs: Sequence[bool], zeros: float) -> tuple[float, float]:
+def _ends(bottom: int, top: int, signs: Sequence[bool], zeros: float, *, are_seen: bool) -> tuple[float, float]:
     """Return the lowest and highest value, where there are zeros with this probability.
 
-    Numbers within an octave get room for neighbors, such as 2 beside 1, unless zeros are their neighbors.
+    Numbers within an octave get room for neighbors, such as 2 beside 1, unless zeros are seen, which are then their
+    neighbors. The prior favors 0 and 1, and a column of 1 and 2 would be constant between these.
     """
     low, high = (2.0 ** (FIRST_OCTAVE + part / _FINE) for part in (bottom, top + 1))
-    if high <= 2 * low and zeros < 1 - _DOUBT:
+    if high <= 2 * low and not are_seen:
         low, high = low / math.sqrt(2), high * math.sqrt(2)
     low = 0.0 if zeros > _ZEROS or bottom == 0 else low
     if all(signs):
@@ -259,7 +264,7 @@ def found_ends(windows: Sequence[FoundWindow], rows: float, names: Sequence[str]
         raise FederationError(
             f"The noisy counts of about {rows:.0f} rows do not tell the scale of {', '.join(hidden)}: data.ranges must "
             "have the lowest and the highest value of each, such as age = [0, 120]; or set data.statistics_privacy = 0 "
-            "for exact statistics."
+            "for exact statistics, which can name rows."
         )
     return np.array([(window.low, window.high) for window in windows], dtype=np.float64).reshape(-1, 2).T
 

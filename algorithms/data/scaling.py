@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Self
 
 import numpy as np
 
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 ScaleName = Literal["standard", "minmax", "none"]
 
@@ -17,17 +17,34 @@ _CONSTANT = 1e-9
 
 @dataclass(frozen=True)
 class Scale:
-    """(x - offset) / scale, both (p,)."""
+    """The scale (x - offset) / scale of columns, whose values are clipped to a window first if there is one.
+
+    Parameters
+    ----------
+    offset, scale : (p,) FloatArray
+    window : (2, p) FloatArray, optional
+        Lowest and highest values; None of values that are not clipped.
+    """
 
     offset: FloatArray
     scale: FloatArray
+    window: FloatArray | None = None
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Return rows (n, p) on the common scale."""
-        return np.asarray((rows - self.offset) / self.scale)
+        clipped = rows if self.window is None else np.clip(rows, *self.window)
+        return np.asarray((clipped - self.offset) / self.scale)
+
+    def of_columns(self, columns: IntArray) -> Self:
+        """Return the scale of some columns."""
+        window = None if self.window is None else self.window[:, columns]
+        return replace(self, offset=self.offset[columns], scale=self.scale[columns], window=window)
 
     def linear(self, coef: FloatArray, intercept: float | FloatArray) -> dict[str, FloatArray]:
-        """Return `coef_` (P, p) and `intercept_` (P,) for unscaled rows, from a model that is linear in scaled ones."""
+        """Return `coef_` (P, p) and `intercept_` (P,) for unscaled rows, from a model that is linear in scaled ones.
+
+        They hold for rows within the window.
+        """
         weights = coef / self.scale
         return {"coef_": weights, "intercept_": intercept - weights @ self.offset}
 

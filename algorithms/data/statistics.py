@@ -101,6 +101,7 @@ class NoisyStatistics:
         """Return the scale of encoded columns: numeric ones, then those of categories, then indicators of gaps.
 
         Columns of 0 and 1 have the deviation of their share f, the root of f (1 - f), and not below what noise hides.
+        Values are clipped to their windows, so that a window that is too small makes no row large.
 
         Parameters
         ----------
@@ -113,13 +114,14 @@ class NoisyStatistics:
         marks = np.concatenate([of_values, self.missing[list(indicated)] if indicated else np.zeros(0)])
         if method == "none":
             return Scale.none(len(self.mean) + len(marks))
+        low, high = np.concatenate([self.low, np.zeros(len(marks))]), np.concatenate([self.high, np.ones(len(marks))])
+        window = np.array([low, high]) if len(self.mean) else None
         if method == "minmax":
-            return Scale.minmax(
-                np.concatenate([self.low, np.zeros(len(marks))]), np.concatenate([self.high, np.ones(len(marks))])
-            )
+            return replace(Scale.minmax(low, high), window=window)
         hidden = self.sigma.get("categories", self.sigma["classes"]) / self.rows
         deviation = np.sqrt(np.maximum(marks * (1 - marks), min(hidden, 0.25)))
-        return Scale.standard(np.concatenate([self.mean, marks]), np.concatenate([self.deviation, deviation]))
+        found = Scale.standard(np.concatenate([self.mean, marks]), np.concatenate([self.deviation, deviation]))
+        return replace(found, window=window)
 
 
 # What is asked.

@@ -31,7 +31,7 @@ from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.script import Script, maybe, seq
 from fedsvm.federation.site.terms import Terms
 
-_VERSION = 2
+_VERSION = 3
 """Of what rows contribute: raised when the same question gets another answer."""
 
 CHUNK = 4096
@@ -184,18 +184,24 @@ class StatisticsSums(SitePart):
 
     @step(
         bound=math.inf,
-        told={"mean, deviation": free("a scale with deviations above 0", "noisy products on it, with the same noise")},
+        told={
+            "mean, deviation": free("a scale with deviations above 0", "noisy products on it, with the same noise"),
+            "ends": free("windows with a width; the agreed range of a column that has one", "noisy products in them"),
+        },
     )
-    def noisy_products(self, mean: FloatArray, deviation: FloatArray) -> FloatArray:
-        """Return (q (q + 1) / 2,): noisy sums of the squares and products of columns on the standard scale.
+    def noisy_products(self, mean: FloatArray, deviation: FloatArray, ends: FloatArray) -> FloatArray:
+        """Return (q (q + 1) / 2,): noisy sums of squares and products of columns, clipped and on the standard scale.
 
-        Raises OrderRefused for a deviation that is not above 0.
+        Raises OrderRefused for a deviation that is not above 0, and for windows as `noisy_statistics` does.
 
         Parameters
         ----------
         mean, deviation : (q,) FloatArray
             The scale.
+        ends : (2, q) FloatArray
+            The windows.
         """
+        self._check_ends(ends)
         width = len(self._names)
         if mean.shape != (width,) or deviation.shape != (width,) or not (deviation > 0).all():
             raise OrderRefused(f"mean and deviation must be of the {width} numeric columns, and deviations above 0")
@@ -204,10 +210,11 @@ class StatisticsSums(SitePart):
 
         def products(place: slice) -> list[FloatArray]:
             numeric = self._numeric[place]
-            rows = clipped(np.nan_to_num((numeric - mean) / deviation), statistics.longest_row(width))
+            standard = np.nan_to_num((np.clip(numeric, *ends) - mean) / deviation)
+            rows = clipped(standard, statistics.longest_row(width))
             return [np.hstack([rows**2, math.sqrt(2) * rows[:, upper[0]] * rows[:, upper[1]]])]
 
-        return self._answer("noisy_products", [block], products, [mean.tolist(), deviation.tolist()])
+        return self._answer("noisy_products", [block], products, [mean.tolist(), deviation.tolist(), ends.tolist()])
 
     def _answer(
         self,
@@ -245,6 +252,20 @@ class StatisticsSums(SitePart):
         }
         source = drawn_generator(site.channel)  # drawn each time: a step that is carried out again draws as often
         return site.answers.answer(question, site.partition, composed(blocks), lambda: draw(source))
+
+    def check_window(self, window: FloatArray) -> None:
+        """Raise OrderRefused for a window of all columns that is not of agreed ranges, or with exact statistics.
+
+        Parameters
+        ----------
+        window : (2, p) FloatArray
+        """
+        width, held = len(self._names), self._site.encoded.shape[1]
+        if not self._plan.mu:
+            raise OrderRefused("a window applies to noisy statistics alone, and the agreed ones are exact")
+        if window.shape != (2, held) or (window[:, width:] != [[0.0], [1.0]]).any():
+            raise OrderRefused(f"a window must be of the {held} columns, and of 0 and 1 where these are")
+        self._check_ends(window[:, :width])
 
     def _check_ends(self, ends: FloatArray) -> None:
         width = len(self._names)
@@ -321,7 +342,7 @@ def take_statistics(
     if statistics.are_hopeless(len(names), taken.rows, _total(federation, pairs)):
         return taken
     products = federation.sum(
-        "noisy_products", shape=(pairs.size,), bound=math.inf, mean=taken.mean, deviation=taken.deviation
+        "noisy_products", shape=(pairs.size,), bound=math.inf, mean=taken.mean, deviation=taken.deviation, ends=ends
     )
     return statistics.with_products(taken, products, _total(federation, pairs))
 

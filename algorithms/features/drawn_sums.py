@@ -110,7 +110,7 @@ class DrawnLandmarks(SitePart):
         question = {
             "step": "explained_shares",
             "points": points.tolist(),
-            "scale": [site.scale.offset.tolist(), site.scale.scale.tolist()],
+            "scale": [each.tolist() for each in vars(site.scale).values() if each is not None],
             "sites": site.channel.sites,
             "terms": site.terms.to_fields(),
         }

@@ -55,8 +55,7 @@ class MappedRows(FeatureRows):
         remembered=True,
         told={
             "features, kernel, degree, coef0": AGREED,
-            "gamma, rho": CHECKED,
-            "dimensions": free("a whole number", "nothing; it is the number of columns"),
+            "gamma, rho, dimensions": CHECKED,
             "landmarks": free(
                 "as many points as agreed; drawn ones: those that the site draws",
                 "features in which later sums can isolate rows",
@@ -67,8 +66,9 @@ class MappedRows(FeatureRows):
     def receive_map(self, **feature_map: Any) -> None:
         """Map this site's training rows and its rows set apart.
 
-        Raises OrderRefused for other features, another kernel, other frequencies, or more landmarks than were agreed
-        on. The coordinator chooses the landmarks, and their number if the terms give it as a share of all rows.
+        Raises OrderRefused for other features, another kernel, other frequencies, another number of columns, or more
+        landmarks than were agreed on. The coordinator chooses the landmarks, and their number if the terms give it as a
+        share of all rows.
         """
         site = self._site
         if not site.is_scaled:  # a restarted site replays the map of an earlier fold before it scales its rows
@@ -83,9 +83,11 @@ class MappedRows(FeatureRows):
         self.features, self.features_apart = self.map(site.rows), self.map(site.rows_apart)
 
     def _check_map(self, feature_map: Mapping[str, Any]) -> None:
-        """Raise OrderRefused for other frequencies than the seed draws, or more landmarks than an agreed count."""
+        """Raise OrderRefused for other columns, other frequencies than the seed draws, or too many landmarks."""
         terms, columns = self._site.terms, self._site.rows.shape[1]
         settings = terms.settings
+        if feature_map.get("dimensions", columns) != columns:
+            raise OrderRefused(f"dimensions must be {columns}, the number of columns")
         if feature_map["features"] == "fourier" and "frequencies" in settings:
             drawn = FourierMap.drawn(feature_map["gamma"], settings["frequencies"], columns, terms.seed).rho
             rho = feature_map["rho"]

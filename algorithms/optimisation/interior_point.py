@@ -33,9 +33,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Mask
-from fedsvm.algorithms.optimisation.solution import Certificate, Solution, StoppingRule, relative_gap
+from fedsvm.algorithms.optimisation.solution import Certificate, StoppingRule, relative_gap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 
@@ -86,7 +85,8 @@ class NewtonRequest:
     """The order of one problem in a round, as sites receive it.
 
     step (d,): y of the last round, zeros where there is none. mu: the barrier parameter. keep: whether the point before
-    this step is the best so far. still: nothing moves, the dual variables no more than the point.
+    this step is the best so far. still: nothing moves, the dual variables no more than the point. gap: the last that is
+    known, by which noise on what is opened is chosen.
     """
 
     problem: int
@@ -95,12 +95,17 @@ class NewtonRequest:
     keep: bool
     still: bool
     scales: Scales
+    gap: float = math.inf
 
 
 @dataclass(frozen=True)
 class Opened:
     """The opened sums of one problem in a round, masked or not; see `RowSums`. objective: of the point, with 1/2
-    |w|^2."""
+    |w|^2.
+
+    off: no sum of alphas is further from what it should be. reached: a bound on the length of the next step, where the
+    sites have it already; then the gradient is empty, and the matrix (1, 1) a bound on the trace.
+    """
 
     matrix: FloatArray
     gradient: FloatArray
@@ -108,6 +113,8 @@ class Opened:
     alphas: FloatArray
     vectors: FloatArray
     rows: FloatArray
+    off: float = 0.0
+    reached: float | None = None
 
     def masked(self, mask: Mask) -> Opened:
         """Return the sums behind a mask; numbers are unchanged."""
@@ -251,6 +258,7 @@ class _ProblemProgress:
     keep: bool = False
     needs_wide: bool = False
     _ceiling: float = math.inf
+    _known_gap: float = math.inf
     _has_new_rows: bool = False
     _trace: float = math.inf
     _intercept_reach: float = 0.0
@@ -303,7 +311,7 @@ class _ProblemProgress:
 
     def terms(self) -> NewtonRequest:
         self._sent = self._scales()
-        return NewtonRequest(self.problem, self.step, self.mu, self.keep, self._is_still, self._sent)
+        return NewtonRequest(self.problem, self.step, self.mu, self.keep, self._is_still, self._sent, self._known_gap)
 
     def _scales(self) -> Scales:
         """Return bounds on each part of the next sum at every site: powers of two, which reveal little of the last
@@ -336,6 +344,7 @@ class _ProblemProgress:
                 self._stay()
                 return
             self._gaps.append(self.gap)
+            self._known_gap = self.objective - self.lower_bound
         lost = objective - opened.objective + self._bound(opened, 0.0) - bound
         self.needs_wide = lost > _TOO_COARSE * self.tolerance * objective
         self._last_mu, self._trace = self.mu, float(np.trace(opened.matrix))
@@ -347,7 +356,8 @@ class _ProblemProgress:
         else:
             self.step, self._is_still = self._newton_step(opened, dither), False
         self._has_new_rows = not certify
-        self._extend_reach(opened.objective)
+        reached = STRETCH * float(np.linalg.norm(self.step)) if opened.reached is None else opened.reached
+        self._extend_reach(opened.objective, reached)
 
     def _take_one_class(self, opened: Opened, *, certify: bool) -> None:
         """Handle rows of one class, or none: w = 0 and b = +1 or -1 are optimal, if these are all the rows."""
@@ -359,7 +369,7 @@ class _ProblemProgress:
         """Return the dual objective of the alphas, made feasible, minus what rounding may have added."""
         sent, alphas, classes = self._sent, np.maximum(opened.alphas, np.finfo(float).tiny), len(opened.alphas)
         theta = min(alphas) / alphas if self.intercept else np.ones(classes)
-        off, vectors = classes * resolution * sent.alphas, theta @ opened.vectors
+        off, vectors = classes * (resolution * sent.alphas + opened.off), theta @ opened.vectors
         length = float(np.linalg.norm(vectors)) + classes * resolution * sent.vectors * math.sqrt(len(vectors))
         if self.intercept:  # classes that differ by what was rounded off
             length += off * float((np.linalg.norm(opened.vectors, axis=1) / alphas).sum())
@@ -388,7 +398,12 @@ class _ProblemProgress:
         return len(self._gaps) > rounds and self._gaps[-1] > share * self._gaps[-1 - rounds]
 
     def _newton_step(self, opened: Opened, dither: Dither) -> FloatArray:
-        """Return y = E^-1 c, with the dither. Raises FederationError for a matrix that is no sum of squares."""
+        """Return y = E^-1 c, with the dither, or zeros where the sites have the step already.
+
+        Raises FederationError for a matrix that is no sum of squares.
+        """
+        if opened.reached is not None:
+            return np.zeros(self.dimensions)
         factor = _factor(opened.matrix)
         step = np.linalg.solve(factor.T, np.linalg.solve(factor, opened.gradient))
         if self.step_noise > 0:
@@ -397,10 +412,9 @@ class _ProblemProgress:
             step += self.step_noise * decrement / math.sqrt(len(step)) * noise
         return np.asarray(step)
 
-    def _extend_reach(self, objective: float) -> None:
+    def _extend_reach(self, objective: float, longest: float) -> None:
         """Extend the bound on points after the next step: 1/2 |w|^2 is part of the objective, b is the sum of its
         steps."""
-        longest = STRETCH * float(np.linalg.norm(self.step))
         self._intercept_reach += longest if self.intercept else 0.0
         self._reach = math.sqrt(2 * max(objective, 0.0)) + self._intercept_reach + longest
 
@@ -422,71 +436,3 @@ def _factor(matrix: FloatArray) -> FloatArray:
         "Newton's system of the interior point has no solution in double precision; scale the columns, lower "
         'algorithm.C, or take algorithm.solver = "cutting-plane".'
     )
-
-
-# Rows that are all here.
-
-
-class LocalPath:
-    """The rows of K problems, all here: what a federation of one site that nobody hides from would sum."""
-
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = problems
-        self.standings = [DualState.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
-
-    def extent(self) -> Extent:
-        """Return the bounds of these rows."""
-        return Extent(
-            rows=max(len(problem.labels) for problem in self.problems),
-            squares=max(float((p.features**2).sum()) + len(p.labels) * p.lever**2 for p in self.problems),
-            price=max(float(problem.prices.max(initial=0.0)) for problem in self.problems) or 1.0,
-            target=max(float(np.abs(problem.targets).max(initial=1.0)) for problem in self.problems),
-        )
-
-    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
-        """Run a round without rounding."""
-        return RoundSums([self.opened(iteration, each) for each in terms])
-
-    def opened(self, iteration: int, terms: NewtonRequest, *, regulariser: bool = True) -> Opened:
-        """Return the sums after a step of one problem, with or without the terms of 1/2 |w|^2."""
-        problem = self.problems[terms.problem]
-        before = self.standings[terms.problem]
-        standing = before.moved(problem, iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still)
-        self.standings[terms.problem] = standing
-        sums = RowSums.of(problem, standing)
-        return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser)
-
-    def best(self, outcome: Outcome, problem: int) -> Solution:
-        """Return the best point of a finished problem."""
-        standing, rows = self.standings[problem], self.problems[problem]
-        found = rows.weights(standing.v if outcome.keep else standing.best, outcome.constant)
-        return Solution(**vars(outcome.certificate), w=found[:-1], b=float(found[-1]))
-
-
-def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: bool) -> Opened:
-    """Return the sums over rows, with the terms of 1/2 |w|^2 if requested."""
-    weights = np.full(len(v), float(regulariser))
-    if intercept:
-        weights[-1] = 0.0
-    return Opened(
-        matrix=sums.matrix + np.diag(weights),
-        gradient=sums.gradient - weights * v,
-        objective=sums.loss + 0.5 * float(weights @ v**2),
-        alphas=sums.alphas,
-        vectors=sums.vectors,
-        rows=sums.rows,
-    )
-
-
-def solve_pooled(problems: Sequence[Problem], stopping: StoppingRule, step_noise: float = 0.0) -> list[Solution]:
-    """Solve problems whose rows are all here."""
-    path, first = LocalPath(problems), problems[0]
-    outcomes = solve(
-        path,
-        problems=len(problems),
-        dimensions=first.dimensions,
-        intercept=first.lever > 0,
-        stopping=stopping,
-        step_noise=step_noise,
-    )
-    return [path.best(outcome, k) for k, outcome in enumerate(outcomes)]

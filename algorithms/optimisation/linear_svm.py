@@ -20,10 +20,12 @@ from fedsvm.algorithms.data.classes import Scheme, problems_of
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimisation.blind_path import BlindPath
 from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Points, Taken
 from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle
 from fedsvm.algorithms.optimisation.joint_hinge import JointOracle
 from fedsvm.algorithms.optimisation.line_search import MAX_STEPS, line_search
+from fedsvm.algorithms.optimisation.local_path import solve_pooled
 from fedsvm.algorithms.optimisation.masking import Dither, Masking, dither_seed
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, Release, newton_path
 from fedsvm.algorithms.optimisation.predicted import Work
@@ -88,7 +90,8 @@ class SolverSettings(CuttingPlaneSettings):
         Masking,
         doc(
             "How Newton's system is masked. congruence hides its eigenvalues up to a factor; orthogonal reveals "
-            "them; none reveals the system."
+            "them; none reveals the system. committee is congruence with masks that no site knows: the coordinator "
+            "needs two of three members to undo them. It needs three sites or more."
         ),
     ] = "congruence"
     step_noise: Annotated[
@@ -141,6 +144,8 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
         elif self.release == "sites" and self.masking == "none":
             yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
+        if self.masking == "committee" and self.solver != "interior-point":
+            yield 'masking: "committee" needs solver = "interior-point"; cutting planes have no system to mask'
         if self.multiclass == "joint" and self.solver != "cutting-plane":
             yield f'multiclass: "joint" needs solver = "cutting-plane", {CUTS_SHOW}'
         if self.line_search == "paper" and self.solver != "cutting-plane":
@@ -292,25 +297,28 @@ def _along_one_path(
     federation: Federation, settings: LinearSvmSettings, features: int, weighting: Weighting, classes: int
 ) -> LinearTraining:
     problems = problems_of(classes, settings.multiclass)
-    path = FederatedPath(
-        federation,
-        problems=problems,
-        classes=classes,
-        scheme="ovr" if classes == 2 else settings.multiclass,
-        prior=np.zeros(features),
-        price=settings.C,
-        intercept=settings.intercept,
-        masking=settings.masking,
-        release=settings.release,
-        weighting=weighting,
-    )
+    noise = settings.step_noise_among(federation.sites)
+    posed: dict[str, Any] = {
+        "problems": problems,
+        "classes": classes,
+        "scheme": "ovr" if classes == 2 else settings.multiclass,
+        "prior": np.zeros(features),
+        "price": settings.C,
+        "intercept": settings.intercept,
+        "release": settings.release,
+        "weighting": weighting,
+    }
+    if settings.masking == "committee":
+        path: FederatedPath = BlindPath(federation, step_noise=noise, **posed)
+    else:
+        path = FederatedPath(federation, masking=settings.masking, **posed)
     outcomes = interior_point.solve(
         path,
         problems=problems,
         dimensions=path.dimensions,
         intercept=settings.intercept,
         stopping=StoppingRule(settings.tolerance, settings.max_iterations),
-        step_noise=settings.step_noise_among(federation.sites),
+        step_noise=0.0 if settings.masking == "committee" else noise,
         dither=Dither(federation.drawn("dither", dither_seed)),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
         settle=path.settle,
@@ -524,5 +532,5 @@ def pooled_solution(
         svm = libsvm.linear(features, labels, prices)
         return svm.coef_[0], float(svm.intercept_[0]), libsvm.objective(svm, features, labels, prices)
     rows = Problem.of(features, labels, prices, lever=0.0)
-    (found,) = interior_point.solve_pooled([rows], StoppingRule(libsvm.POOLED_TOLERANCE, settings.max_iterations))
+    (found,) = solve_pooled([rows], StoppingRule(libsvm.POOLED_TOLERANCE, settings.max_iterations))
     return found.w, 0.0, found.objective

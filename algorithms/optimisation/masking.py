@@ -24,7 +24,8 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import SECRET_BYTES, keystream
 from fedsvm.federation.channel.contract import uniform_residues
 
-Masking = Literal["congruence", "orthogonal", "none"]
+Masking = Literal["congruence", "orthogonal", "none", "committee"]
+"""In `committee` no site knows the masks; see `blind_path`."""
 
 STRETCH = 4.0
 """The largest diagonal entry of S; the smallest is its inverse."""
@@ -41,7 +42,7 @@ class Mask:
 def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, masking: Masking) -> Mask | None:
     """Draw the mask of one purpose, for v with `dimensions` and w with `features` entries; None if nothing is
     masked."""
-    if masking == "none":
+    if masking in ("none", "committee"):
         return None
     left, right = (_rotation(seed, f"{purpose} {side}", dimensions) for side in ("left", "right"))
     if masking == "congruence":

@@ -14,7 +14,8 @@ from typing import Any, Self
 import numpy as np
 
 from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
-from fedsvm.algorithms.optimisation.interior_point import NewtonRequest, Opened, RoundSums, opened_by
+from fedsvm.algorithms.optimisation.interior_point import NewtonRequest, Opened, RoundSums
+from fedsvm.algorithms.optimisation.local_path import opened_by
 from fedsvm.algorithms.optimisation.masking import Mask
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
@@ -99,16 +100,14 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class RoundOrder:
-    """The order of a round of k problems.
+class PathOrder:
+    """The order of a round of k problems, without their steps.
 
-    steps: the steps in v of all problems, concatenated. problems (k,): their numbers. mus (k,): barrier parameters.
-    keep (k,): 1 if the point before the step is the best so far. still (k,): 1 if nothing moves. scales (k, 5): see
-    `Scales`. rows: the number by which counts are divided.
+    problems (k,): their numbers. mus (k,): barrier parameters. keep (k,): 1 if the point before the step is the best so
+    far. still (k,): 1 if nothing moves. scales (k, 5): see `Scales`. rows: the number by which counts are divided.
     """
 
     iteration: int
-    steps: FloatArray
     problems: IntArray
     mus: FloatArray
     keep: FloatArray
@@ -116,19 +115,29 @@ class RoundOrder:
     scales: FloatArray
     rows: int
 
+
+def told_of(terms: Sequence[NewtonRequest]) -> dict[str, Any]:
+    """Return the fields of a `PathOrder` that are of single problems."""
+    return {
+        "problems": np.array([each.problem for each in terms]),
+        "mus": np.array([each.mu for each in terms]),
+        "keep": np.array([float(each.keep) for each in terms]),
+        "still": np.array([float(each.still) for each in terms]),
+        "scales": np.array([each.scales.to_array() for each in terms]),
+    }
+
+
+@dataclass(frozen=True)
+class RoundOrder(PathOrder):
+    """The order of a round with a sum. steps: the steps in v of all problems, concatenated."""
+
+    steps: FloatArray
+
     @classmethod
     def of(cls, iteration: int, terms: Sequence[NewtonRequest], rows: int) -> Self:
         """Pack what the solver asks of each problem."""
-        return cls(
-            iteration,
-            steps=np.concatenate([each.step for each in terms]),
-            problems=np.array([each.problem for each in terms]),
-            mus=np.array([each.mu for each in terms]),
-            keep=np.array([float(each.keep) for each in terms]),
-            still=np.array([float(each.still) for each in terms]),
-            scales=np.array([each.scales.to_array() for each in terms]),
-            rows=rows,
-        )
+        steps = np.concatenate([each.step for each in terms])
+        return cls(iteration, **told_of(terms), rows=rows, steps=steps)
 
     def opened(
         self, federation: Federation, step: str, layouts: Sequence[Layout], shape: Any, *, wide: bool, **params: Any
@@ -138,7 +147,8 @@ class RoundOrder:
         wide: whether numbers have two limbs.
         """
         bound = WIDE_BOUND if wide else 1.0
-        total = federation.sum(step, shape=shape, bound=bound, **vars(self), **params)
+        told = {"iteration": self.iteration, "steps": self.steps, **vars(self)}
+        total = federation.sum(step, shape=shape, bound=bound, **told, **params)
         vectors = np.split(np.ravel(total), np.cumsum([layout.length for layout in layouts])[:-1])
         parts = zip(layouts, vectors, self.scales, strict=True)
         systems = [layout.unpack(vector, scale, self.rows) for layout, vector, scale in parts]
@@ -159,6 +169,7 @@ class RowPaths:
         self._standings = [[point] for point in points]
         self._draw = draw
         self._masks: dict[tuple[int, int], Mask | None] = {}
+        self._steps: dict[tuple[int, int], FloatArray] = {}
 
     @property
     def latest(self) -> list[DualState]:
@@ -184,21 +195,38 @@ class RowPaths:
             rows, before = self.problems[problem], self._before(problem, round_.iteration)
             still = bool(round_.still[place])
             mask = None if still else self._mask(problem, before.iteration)
-            standing = before.moved(
-                rows,
-                round_.iteration,
-                towards if mask is None else mask.around.T @ towards,
-                float(round_.mus[place]),
-                keep=bool(round_.keep[place]),
-                still=still,
-            )
-            self._standings[problem] = [before, standing]
-            sums = RowSums.of(rows, standing)
+            step = towards if mask is None else mask.around.T @ towards
+            sums, standing = self.moved(round_, place, step)
             opened = opened_by(sums, standing.v, intercept=rows.lever > 0, regulariser=keeper)
             mask = self._mask(problem, round_.iteration)
             shown = opened if mask is None else opened.masked(mask)
             vectors.append(Layout.of(rows).pack(shown, round_.scales[place], round_.rows, keeper=keeper))
         return vectors
+
+    def moved(self, round_: PathOrder, place: int, step: FloatArray) -> tuple[RowSums, DualState]:
+        """Take a step (d,) of the problem at a place of the order; return the sums over the rows, and their state."""
+        problem = int(round_.problems[place])
+        rows, before = self.problems[problem], self._before(problem, round_.iteration)
+        standing = before.moved(
+            rows,
+            round_.iteration,
+            step,
+            float(round_.mus[place]),
+            keep=bool(round_.keep[place]),
+            still=bool(round_.still[place]),
+        )
+        self._standings[problem] = [before, standing]
+        return RowSums.of(rows, standing), standing
+
+    def next_step(self, problem: int, iteration: int) -> FloatArray:
+        """Return the step (d,) that sites were told before a round; zeros where they were told none."""
+        told = self._steps.get((problem, self._before(problem, iteration).iteration))
+        return np.zeros(self.problems[problem].dimensions) if told is None else told
+
+    def tell(self, problem: int, iteration: int, step: FloatArray) -> None:
+        """Keep the step (d,) after a round, and forget those of all but the round before."""
+        self._steps = {known: each for known, each in self._steps.items() if known[1] >= iteration - 1}
+        self._steps[problem, iteration] = step
 
     def draw_masks(self, problems: Sequence[int], iteration: int) -> None:
         """Draw the masks of a round that are not drawn yet, and forget those of all but the round before."""

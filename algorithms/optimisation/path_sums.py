@@ -57,6 +57,11 @@ class _Start:
         features = self.prior.shape[-1]
         return Layout(features + int(self.lever > 0), features)
 
+    @property
+    def told(self) -> int:
+        """The number of values that a site is told of the path of each problem."""
+        return 1 + (3 if self.masking == "committee" else 2) * self.layout.dimensions
+
     def problems(self, features: FloatArray) -> list[Problem]:
         """Return the problems of rows with features (n, m)."""
         return [
@@ -137,26 +142,35 @@ class NewtonPath(SitePart):
             raise StepRefused("no site is left that knows where training stands; run again")
         start = self.start
         size, count = start.layout.dimensions, len(start.labels)
-        shape = (1, common_seed.SHAPE[1] + count * (1 + 2 * size))
+        shape = (1, common_seed.SHAPE[1] + count * start.told)
         told = pass_on(self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
         problems = start.problems(self._rows.features) if self.paths is None else self.paths.problems
+        paths = rest.reshape(count, -1)
         points = [
-            DualState.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
-            for problem, path in zip(problems, rest.reshape(count, -1), strict=True)
+            DualState.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 : 2 * size + 1])
+            for problem, path in zip(problems, paths, strict=True)
         ]
         if self.paths is None:
             self.paths = RowPaths(problems, points, self._draw)
         else:
             self.paths.hand_over(points)
+        if start.masking == "committee":
+            for place, path in enumerate(paths):
+                self.paths.tell(place, int(path[0]), path[2 * size + 1 :])
 
     def _own_path(self) -> Residues:
-        """Return the seed, and of each problem the round, the point and the best point, as residues."""
+        """Return the seed, and of each problem the round, the point, the best point, and the next step if sites alone
+        know it, as residues."""
         seed = self._site.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
         if self.paths is None:
-            told = np.zeros(len(self.start.labels) * (1 + 2 * self.start.layout.dimensions))
+            told = np.zeros(len(self.start.labels) * self.start.told)
         else:
-            told = np.concatenate([np.concatenate([[at.iteration], at.v, at.best]) for at in self.paths.latest])
+            parts = [np.concatenate([[at.iteration], at.v, at.best]) for at in self.paths.latest]
+            if self.start.masking == "committee":
+                steps = [self.paths.next_step(k, at.iteration + 1) for k, at in enumerate(self.paths.latest)]
+                parts = [np.append(part, step) for part, step in zip(parts, steps, strict=True)]
+            told = np.concatenate(parts)
         return np.hstack([seed, told.view(np.uint64)[None, :]])
 
     def _draw(self, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]) -> list[Mask | None]:
@@ -243,7 +257,8 @@ def newton_path(terms: RunTerms, end: str) -> Script:
     """
     begun = stage("squared_norms", agreement_on_factors(terms), "begin_path", "share_path")
     handed_on = stage("share_path", maybe("squared_norms"))
-    along = repeat(either("newton", handed_on), 1, terms.settings["max_iterations"] + 4, per_change=6)
+    round_ = "blind_newton" if terms.settings["masking"] == "committee" else "newton"
+    along = repeat(either(round_, handed_on), 1, terms.settings["max_iterations"] + 4, per_change=6)
     return stage(begun, repeat(seq(along, end), 1, 1, per_change=1))
 
 
@@ -296,8 +311,11 @@ class FederatedPath:
         federation.until_stable(self._begin)
         self._seen = len(federation.membership.changes)
         self._told = set(federation.sites)
-        shows = OPEN_SHOWS if masking == "none" else MASKED_SHOWS
-        federation.disclose(COORDINATOR, "newton", shows, (self._layout.length,))
+        self._disclose()
+
+    def _disclose(self) -> None:
+        shows = OPEN_SHOWS if self._masking == "none" else MASKED_SHOWS
+        self._federation.disclose(COORDINATOR, "newton", shows, (self._layout.length,))
 
     @property
     def dimensions(self) -> int:

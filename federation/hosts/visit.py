@@ -116,7 +116,7 @@ class Visit:
     rules : SiteRules
         What the site's own operator allows.
     settings : mapping, default {}
-        Plain values for the program, beside the run's seed.
+        Plain values for the program, in addition to the run's seed.
     receipts : str, default ""
         The folder of the site's receipts, see `site.receipt`; empty for none.
     faults : sequence of dict, default ()

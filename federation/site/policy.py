@@ -54,10 +54,10 @@ class SitePolicy:
         """Return the terms and the operator's rules in plain values, for a receipt."""
         return self.terms.to_fields(), asdict(self.rules)
 
-    def agree(self, run: bytes, exact_steps: Sequence[str] = ()) -> None:
+    def agree(self, run: bytes, exact_steps: Sequence[str] = (), noisy_settings: str = "") -> None:
         """Agree to take part. Raises OrderRefused for terms, or exact steps, that the rules do not allow."""
         self.rules.check_terms(self.terms)
-        self.check_exact(exact_steps)
+        self.check_exact(exact_steps, noisy_settings)
         self.charge(run)
 
     def charge(self, run: bytes) -> None:
@@ -72,14 +72,18 @@ class SitePolicy:
         found = [*(f"{name} is missing" for name in missing), *(f"{name!r:.80} is none of them" for name in unknown)]
         raise OrderRefused(f"the terms must have all settings of {self.terms.program}: {'; '.join(found)}")
 
-    def check_exact(self, steps: Sequence[str]) -> None:
-        """Raise OrderRefused where these steps give exact values of rows, and the site's rules limit epsilon."""
+    def check_exact(self, steps: Sequence[str], noisy_settings: str = "") -> None:
+        """Raise OrderRefused where these steps give exact values of rows, and the site's rules limit epsilon.
+
+        noisy_settings: what to set instead; see `SiteProgram`.
+        """
         if self.rules.max_epsilon is None or not steps:
             return
         listed = ", ".join(steps[:4]) + (", …" if len(steps) > 4 else "")
         raise OrderRefused(
             f"by this site's policy max_epsilon allows only sums of values with the noise of the sites, and "
             f"{self.terms.program} with the agreed settings sums exact ones ({listed})"
+            + (f"; set {noisy_settings}" if noisy_settings else "")
         )
 
     def check_step(self, step: str, script: Script) -> None:

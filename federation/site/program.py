@@ -64,7 +64,7 @@ class StepMark:
 
     bound: None where an order says it. remembered: whether a site that joins late is ordered it alone. receiver: who
     opens its sums. noisy: whether the value carries the noise that the agreed epsilon needs. told: how each argument is
-    bound, by name; None where the step does not say.
+    bound, by name; None where the step does not say. shown: what a protocol inside the step opens to the coordinator.
     """
 
     opens: Opens = "sum"
@@ -73,6 +73,7 @@ class StepMark:
     receiver: Receiver = "coordinator"
     noisy: bool = False
     told: Mapping[str, Told] | None = None
+    shown: str = ""
 
 
 @overload
@@ -88,6 +89,7 @@ def step(
     receiver: Receiver = "coordinator",
     noisy: bool = False,
     told: Mapping[str, Told] | None = None,
+    shown: str = "",
 ) -> Callable[[Method], Method]: ...
 
 
@@ -100,6 +102,7 @@ def step(
     receiver: Receiver = "coordinator",
     noisy: bool = False,
     told: Mapping[str, Told] | None = None,
+    shown: str = "",
 ) -> Method | Callable[[Method], Method]:
     """Mark a method of a site program as one that the coordinator may name.
 
@@ -124,6 +127,8 @@ def step(
     told : mapping of str to Told, optional
         For each argument `AGREED`, `CHECKED` or `free(bound, gain)`; see `Told`. One entry may be of several names,
         "w, b". A site refuses an order with an argument that is not among them, or with an agreed one that differs.
+    shown : str, default ""
+        What a protocol inside the step opens to the coordinator, as a list of nouns.
     """
 
     declared = None
@@ -131,7 +136,7 @@ def step(
         declared = {name: how for names, how in told.items() for name in names.split(", ")}
 
     def mark(marked: Method) -> Method:
-        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver, noisy, declared))
+        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver, noisy, declared, shown))
         return marked
 
     return mark if method is None else mark(method)
@@ -229,6 +234,8 @@ class SiteProgram:
         Classes of the parts.
     libraries : tuple of str
         Modules that its steps import. The process that sites are forked from imports them once, for all of them.
+    noisy_settings : str
+        The settings under which each sum has the noise of the sites. An error names them; empty if there are none.
     is_replayable : bool
         True if its steps return the same values for the same parameters and the same received messages: none draws
         random numbers except through its channel.
@@ -239,6 +246,7 @@ class SiteProgram:
     opened: FloatArray
     part_types: ClassVar[PartTypes] = ()
     libraries: ClassVar[tuple[str, ...]] = ()
+    noisy_settings: ClassVar[str] = ""
     is_replayable: ClassVar[bool] = True
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:

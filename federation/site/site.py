@@ -435,7 +435,7 @@ class Site:
             if self._receipt is not None:
                 self._receipt.joined(self._policy.sites, *joined.held())
             self._check_sum()
-            self._policy.agree(self._assignment.run, exact_steps(program, self._script))
+            self._policy.agree(self._assignment.run, exact_steps(program, self._script), program.noisy_settings)
             self._note_charge()
             self._program = joined
             if self._journal is not None:

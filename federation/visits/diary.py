@@ -89,7 +89,7 @@ class SiteStore:
         os.close(self._file)
 
     def note(self, facts: Mapping[str, Any]) -> None:
-        """Write facts down beside those that are there; plain values."""
+        """Add facts, which are plain values, to those that are stored."""
         self._append(_FACTS, dict(facts))
 
     def receive(self, message: Message) -> None:

@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,8 @@ class RoundView:
         them together, or both. Empty where the coalition knows none.
     heard : sequence of arrays
         What its members received from others, or drew, where the round was no sum; the coordinator's last.
+    entries : mapping of party to sequence of TranscriptEntry
+        The same by member, with what each of them sent.
     """
 
     number: int
@@ -74,6 +76,7 @@ class RoundView:
     parameters: Mapping[str, Any]
     sums: Mapping[tuple[str, ...], FloatArray]
     heard: Sequence[NDArray[Any]] = ()
+    entries: Mapping[str, Sequence[TranscriptEntry]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -190,8 +193,11 @@ class RecordedRun:
             if (shown := recorded.shown) is not None:
                 for seen, coalition in zip(rounds, coalitions, strict=True):
                     sums = self.sums(recorded, shown, coalition)
-                    heard = recorded.heard(coalition) if shown.verb == "run" else ()
-                    seen.append(RoundView(shown.number, shown.step, shown.parameters, sums, heard))
+                    round_ = RoundView(shown.number, shown.step, shown.parameters, sums)
+                    if shown.verb == "run":
+                        entries = {party: recorded.entries.get(party, ()) for party in coalition.parties}
+                        round_ = replace(round_, heard=recorded.heard(coalition), entries=entries)
+                    seen.append(round_)
         return [RunView(coalition, tuple(seen)) for coalition, seen in zip(coalitions, rounds, strict=True)]
 
     def sums(

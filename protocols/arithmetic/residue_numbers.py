@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
-from fedsvm.federation.channel.contract import Channel
 
 _EXACT_BITS = 53
 """Whole numbers up to 2^53 are float64."""
@@ -26,6 +25,10 @@ _EXACT_BITS = 53
 _MAX_BITS = 22
 _LANE_BITS = 32
 """A word of 64 bits carries two residues, or two sums of residues below 2^32."""
+
+
+Expand = Callable[[Sequence[bytes], Sequence[int], int], Residues]
+"""The keystreams of secrets, as residues of a shape, of a part of a vector."""
 
 
 @dataclass(frozen=True)
@@ -130,15 +133,15 @@ class ResidueNumbers:
             base *= prime
         return np.asarray(np.where(negative, -(total + 1), total))
 
-    def uniform(self, channel: Channel, seed: Residues, shape: Sequence[int]) -> FloatArray:
+    def uniform(self, expand: Expand, seed: Residues, shape: Sequence[int]) -> FloatArray:
         """Return residues (primes, rows, columns) that are uniform to everyone who does not know the seed.
 
         Words beyond the largest multiple of a prime are drawn again, all together, so that no residue is likelier.
 
         Parameters
         ----------
-        channel : Channel
-            Expands the seed.
+        expand : callable
+            Expands the seed, as `Channel.expand`.
         seed : Residues of shape (4,)
         shape : (rows, columns)
 
@@ -150,7 +153,7 @@ class ResidueNumbers:
         limits = np.array([(1 << 64) // prime * prime - 1 for prime in self.primes], dtype=np.uint64)[:, None, None]
         part = 0
         while True:
-            (words,) = channel.expand([seed.tobytes()], (len(self.primes), *shape), part)
+            (words,) = expand([seed.tobytes()], (len(self.primes), *shape), part)
             if (words <= limits).all():
                 return np.asarray((words % primes).astype(np.float64))
             part += 1

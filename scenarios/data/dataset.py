@@ -544,7 +544,7 @@ def declared_classes(settings: DataSpec) -> tuple[str, ...]:
 
 
 def require_declared(data: Dataset, declared: Sequence[str]) -> None:
-    """Raise ScenarioError for labels beside those that are declared, where some are."""
+    """Raise ScenarioError for labels that are not declared, if any are declared."""
     if others := [name for name in data.classes if declared and name not in declared]:
         raise ScenarioError([f"data.classes: {data.name} has {quoted(others)} too; add it, or leave the rows out."])
 

@@ -32,7 +32,7 @@ _AND_MORE = "others"
 class Description:
     """Tables of text, a head first: of columns, of classes, and of the sites of a partition.
 
-    width: how many columns there are beside the label. warnings: sentences about columns that may not be meant so.
+    width: the number of columns without the label. warnings: sentences about columns that may not be meant so.
     """
 
     rows: int

@@ -35,7 +35,7 @@ def refusals(rules: SiteRules, terms: Terms, data: str | None = None) -> list[st
     program = INSTALLATION.programs[terms.program]
     policy = SitePolicy(("site",), terms, rules)
     try:
-        policy.check_exact(exact_steps(program, script_of(program, terms)))
+        policy.check_exact(exact_steps(program, script_of(program, terms)), program.noisy_settings)
     except StepRefused as error:
         found.append(str(error).rpartition(_BY_POLICY)[2])
     try:

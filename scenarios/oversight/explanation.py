@@ -147,6 +147,8 @@ class Explanation:
         return "\n".join(lines) + "\n"
 
 
+_OPENED_INSIDE = "In the step {} the sites speak among themselves, and show the coordinator {}."
+
 COUNTED = "Times are those of a run in which no site leaves or joins. A round that broke off comes again."
 
 
@@ -157,15 +159,16 @@ def explain(scenario: Scenario, terms: Terms) -> Explanation:
     listed = list(script_of(program, terms).counts.items())
     possible = [(step, count) for step, count in listed if count.most != 0]
     leaving = [(step, count) for step, count in possible if _returns(methods[step])]
+    inside = {step: mark.shown for step, _ in possible if (mark := mark_of(methods[step])).shown}
     shown = [step for step, _ in leaving if step in terms.gathers and _is_clear(methods[step], step, terms)]
     return Explanation(
         name=scenario.name,
         asks=tuple(_asks(scenario, terms)),
         in_clear=tuple(_leaving(step, methods[step], count) for step, count in leaving if step in shown),
         in_sums=tuple(_leaving(step, methods[step], count) for step, count in leaving if step not in shown),
-        staying=tuple(step for step, _ in possible if not _returns(methods[step])),
+        staying=tuple(step for step, _ in possible if not _returns(methods[step]) and step not in inside),
         undoing=tuple(_undoing(scenario, terms)),
-        beside=tuple(_beside(terms)),
+        beside=(*(_OPENED_INSIDE.format(*each) for each in inside.items()), *_beside(terms)),
     )
 
 

@@ -145,7 +145,7 @@ class Record:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """The facts of the order beside its tables, with titles."""
+        """The facts of the order without its tables, with titles."""
         asked = {name: value for name, value in self.policy.items() if value not in (None, "", 0)}
         sum_name, least = self.terms.get("sum_name", ""), self.terms.get("min_sites", "")
         spent = [] if self.epsilon is None else [f"epsilon {self.epsilon:g}"]

@@ -30,7 +30,7 @@ _WIDE = 100
 """Columns of a terminal that has room for a line for each site."""
 
 _BESIDE = 4
-"""Lines of a terminal that stay free beside the panel."""
+"""Lines of a terminal that the panel leaves free."""
 
 _BAR = 30
 _TELLING_S = 10.0

@@ -56,6 +56,16 @@ for (const button of document.querySelectorAll("button.copy")) {
     catch { getSelection().selectAllChildren(document.getElementById(button.dataset.of)); button.textContent = "selected"; }
   });
 }
+// The keyboard reaches everything that scrolls.
+const scrollable = document.querySelectorAll(".scroll, .command code, pre");
+function reachScrollable() {
+  for (const region of scrollable) {
+    if (region.scrollWidth > region.clientWidth) region.tabIndex = 0;
+    else region.removeAttribute("tabindex");
+  }
+}
+addEventListener("resize", reachScrollable);
+reachScrollable();
 // Heads of tables sort their columns.
 for (const button of document.querySelectorAll("th button")) {
   button.addEventListener("click", () => {

@@ -1,0 +1,194 @@
+"""The views of parties on a blind system (`blind_system`): the solution, what is opened beside it, or all of it.
+
+Computed from transcripts, by the steps of the protocol: every site that is told has the solution, the coordinator the
+numbers beside it, and any two members of the committee the system itself. A round may have several systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.agreement import keystreams
+from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transposed, upper
+from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem
+from fedsvm.protocols.common_seed import SHAPE
+
+Entries = Mapping[str, Sequence[TranscriptEntry]]
+
+
+def told_solutions(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
+    """Return the solutions (size, problems) of each system, as one site has them that is told."""
+    floats = [each for each in entries if each.array.dtype == np.float64 and each.what in (SENT, RECEIVED)]
+    received = [each for each in floats if each.what == RECEIVED and each.peer != COORDINATOR]
+    sent = [each for each in floats if each.what == SENT]
+    if sent and len(received) == len([each for each in floats if each.what == RECEIVED]):  # the first member
+        return [each.array for each in sent if each.peer == sent[0].peer]
+    return [each.array for each in received]
+
+
+def opened_beside(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[FloatArray]:
+    """Return the numbers (count,) beside each system, as the coordinator has them."""
+    found, shares = list[FloatArray](), _last_of_members(entries, systems)
+    for place, system in enumerate(systems):
+        numbers, shape = system.numbers, (1, system.opened)
+        opened = numbers.reduced(sum(numbers.unpacked(each[place], shape) for each in shares) + np.zeros(1))
+        found.append(system.read_beside(opened[:, :, system.triangle :])[0])
+    return found
+
+
+def _last_of_members(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[list[Residues]]:
+    words = {system.numbers.words((1, system.opened)) for system in systems}
+    by_peer: dict[str, list[Residues]] = {}
+    for each in entries:
+        if each.what == RECEIVED and each.array.shape[-1] in words and each.array.dtype == np.uint64:
+            by_peer.setdefault(each.peer, []).append(each.array)
+    return [arrays[-len(systems) :] for arrays in by_peer.values()]
+
+
+@dataclass(frozen=True)
+class _Members:
+    """The three members of the committee."""
+
+    first: str
+    second: str
+    dealer: str
+
+
+def members_of(entries: Entries) -> _Members | None:
+    """Return the members, as one of the first two knows them; None if parties have neither on their side."""
+    for site, lines in entries.items():
+        floats = [each for each in lines if each.array.dtype == np.float64 and each.what == RECEIVED]
+        dealt = [each.peer for each in lines if each.what == RECEIVED and each.array.shape == (3, SHAPE[1])]
+        shares = any(each.array.dtype == np.float64 and each.what == SENT for each in lines)
+        if site == COORDINATOR or not shares or not floats or not dealt:
+            continue
+        others = [each.peer for each in floats if each.peer != COORDINATOR]
+        is_second = len(others) < len(floats)
+        return _Members(others[0], site, dealt[-1]) if is_second else _Members(site, others[0], dealt[-1])
+    return None
+
+
+def systems_of_pair(entries: Entries, systems: Sequence[BlindSystem]) -> list[FloatArray] | None:
+    """Return the extended matrices of each system, which any two members of the committee have together.
+
+    Parameters
+    ----------
+    entries : mapping of party to sequence of TranscriptEntry
+        Of the parties that pool what they have.
+    systems : sequence of BlindSystem
+
+    Returns
+    -------
+    list of FloatArray of shape (d + K, d + K), or None
+        None for parties with fewer than two members. The right-hand sides have what dither the pair does not know.
+    """
+    members = members_of(entries)
+    if members is None:
+        return None
+    pair = _Pair(entries, members, systems)
+    found = {
+        (True, True, False): pair.of_first_and_second,
+        (True, True, True): pair.of_first_and_second,
+        (True, False, True): pair.of_first_and_dealer,
+        (False, True, True): pair.of_second_and_dealer,
+    }.get((members.first in entries, members.second in entries, members.dealer in entries))
+    return None if found is None else [found(place) for place in range(len(systems))]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two members, and the systems that they compute."""
+
+    entries: Entries
+    members: _Members
+    systems: Sequence[BlindSystem]
+
+    def of_first_and_second(self, place: int) -> FloatArray:
+        """Add up both shares."""
+        system, members = self.systems[place], self.members
+        (blinded,) = self._between(COORDINATOR, members.second)[:1]
+        blind = next(each for each in self._drawn(members.second) if each.shape == blinded.shape)
+        ends = np.cumsum([each.numbers.words((1, each.entries)) for each in self.systems])
+        words = np.split((blinded - blind)[:, :-1], ends[:-1], axis=1)[place]
+        return self._decoded(
+            place, self._of_first(place) + system.matrix(system.numbers.unpacked(words, (1, system.entries)))
+        )
+
+    def of_first_and_dealer(self, place: int) -> FloatArray:
+        """Take the dealer's V off T - V."""
+        theirs = self._symmetric(self.members.second, self.members.first, place, 0)
+        return self._decoded(place, self._of_first(place) + theirs + self._dealt(place, self.members.second, 0))
+
+    def of_second_and_dealer(self, place: int) -> FloatArray:
+        """Take the first member's mask from U, its masked share from the second V, and undo the mask."""
+        system, numbers, members = self.systems[place], self.systems[place].numbers, self.members
+        square = (system.extended, system.extended)
+        hidden = numbers.unpacked(self._tail(members.first, members.second, 6)[place][0], square)
+        seeds = self._dealer_seeds(place)[0]
+        mask = numbers.reduced(hidden + numbers.uniform(keystreams, seeds[0], square))
+        of_dealer = self._tail(members.dealer, members.second, 6)[place]
+        twice = symmetric(numbers.unpacked(of_dealer[1], (1, system.triangle)), system.extended)
+        product = numbers.unpacked(of_dealer[2], square)
+        cross = numbers.product(product, transposed(hidden))
+        turned = numbers.product(numbers.product(hidden, self._dealt(place, members.second, 0)), transposed(hidden))
+        own = numbers.reduced(twice + cross + transposed(cross) + turned)
+        theirs = self._symmetric(members.first, members.second, place, 1) + self._dealt(place, members.first, 1)
+        masked = np.ldexp(numbers.decoded(numbers.reduced(own + theirs)), -FRACTION_BITS - 2 * MASK_BITS)
+        undone = np.linalg.inv(np.ldexp(numbers.decoded(mask), -MASK_BITS))
+        return np.asarray(undone @ masked @ undone.T) * system.scale
+
+    def _of_first(self, place: int) -> FloatArray:
+        """Return R, with the penalty."""
+        system, first = self.systems[place], self.members.first
+        shape = (len(self.systems), SHAPE[1])
+        own = [each for each in self._drawn(first) if each.shape == shape][int(shape == SHAPE)]
+        after = {self.members.second: 5, self.members.dealer: 5}
+        senders = dict.fromkeys(each.peer for each in self.entries[first] if each.what == RECEIVED)
+        seeds = [own]
+        for sender in senders:
+            if sender != COORDINATOR:
+                seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(self.systems)])
+        uniform = [system.numbers.uniform(keystreams, each[place], (1, system.entries)) for each in seeds]
+        return system.matrix(system.numbers.reduced(np.sum(uniform, axis=0))) + system.diagonal()
+
+    def _symmetric(self, sender: str, receiver: str, place: int, number: int) -> FloatArray:
+        system, count = self.systems[place], 5 if receiver == self.members.first else 6
+        words = self._tail(sender, receiver, count)[place][number]
+        return symmetric(system.numbers.unpacked(words, (1, system.triangle)), system.extended)
+
+    def _dealt(self, place: int, other: str, mask: int) -> FloatArray:
+        """Return V of one of the two masks, which `other` was dealt."""
+        system = self.systems[place]
+        drawn = system.numbers.uniform(keystreams, self._dealer_seeds(place)[mask][3], (system.extended,) * 2)
+        return symmetric(upper(drawn), system.extended)
+
+    def _dealer_seeds(self, place: int) -> list[Residues]:
+        """Return the seeds (4, 4) of both masks, which the dealer drew."""
+        drawn = [each for each in self._drawn(self.members.dealer) if each.shape == (4, SHAPE[1])]
+        return drawn[-2 * len(self.systems) :][2 * place : 2 * place + 2]
+
+    def _tail(self, sender: str, receiver: str, count: int) -> list[list[NDArray[Any]]]:
+        """Return the last messages between two members: `count` for each system."""
+        sent = self._between(sender, receiver)[-count * len(self.systems) :]
+        return [sent[place * count : (place + 1) * count] for place in range(len(self.systems))]
+
+    def _between(self, sender: str, receiver: str) -> list[NDArray[Any]]:
+        if receiver in self.entries:
+            lines = self.entries[receiver]
+            return [each.array for each in lines if each.what == RECEIVED and each.peer == sender]
+        return [each.array for each in self.entries[sender] if each.what == SENT and each.peer == receiver]
+
+    def _drawn(self, site: str) -> list[NDArray[Any]]:
+        return [each.array for each in self.entries[site] if each.what == DREW and not each.peer]
+
+    def _decoded(self, place: int, residues: FloatArray) -> FloatArray:
+        system = self.systems[place]
+        return np.ldexp(system.numbers.decoded(system.numbers.reduced(residues)), -FRACTION_BITS) * system.scale

@@ -1,0 +1,223 @@
+"""The public parameters of a blind system (`blind_system`), and a member's mask, as residues.
+
+A site's part of a system is one vector: the upper triangle of its matrix, its right-hand sides, and, where more is
+opened beside the system, its part of some numbers and of some vectors whose inner products are opened.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import BoundExceeded
+from fedsvm.protocols.arithmetic.residue_numbers import ResidueNumbers, symmetric, transposed
+
+FRACTION_BITS = 60
+"""Behind the point of an entry over the scale."""
+
+MASK_BITS = 12
+"""Behind the point of a mask, which need not be orthogonal exactly, but known exactly."""
+
+STRETCH = 2.0
+"""The largest entry of S and the largest factor of a right-hand side; the smallest is its inverse."""
+
+STEP_BITS = 40
+"""Of the solution in the check."""
+
+CHECK_BITS = 10
+"""Of the entries of the random vector of the check."""
+
+WRONG = 1e-6
+"""A solution is wrong if it leaves a larger share of the largest possible system; rounding leaves some 1e-11."""
+
+
+_VECTOR_BITS = 60
+"""Behind the point of a vector's entry."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Sums that are opened beside a system, each with the noise of both members that hold shares.
+
+    Attributes
+    ----------
+    noises : tuple of float, default ()
+        Of each number: the largest noise of each member, which is uniform. No number is beyond 1.
+    vectors : int, default 0
+        The number of vectors whose inner products are opened.
+    length : int, default 0
+        Of each vector. No vector is longer than 1.
+    product_noise : float, default 0.0
+        The largest noise of each member on each inner product.
+    """
+
+    noises: tuple[float, ...] = ()
+    vectors: int = 0
+    length: int = 0
+    product_noise: float = 0.0
+
+    @property
+    def products(self) -> int:
+        """The number of inner products: of every two vectors, and of each with itself."""
+        return self.vectors * (self.vectors + 1) // 2
+
+    @property
+    def opened(self) -> int:
+        """The number of opened numbers and inner products."""
+        return len(self.noises) + self.products
+
+
+@dataclass(frozen=True)
+class BlindSystem:
+    """The public parameters of one system, the same at every party.
+
+    Attributes
+    ----------
+    size : int
+        d, of H (d, d).
+    problems : int
+        The number of right-hand sides.
+    scale : float
+        A power of two that no entry of H or q exceeds.
+    penalty : float
+        What is added to the diagonal of H.
+    free : int
+        The number of last places of the diagonal that it is not added to.
+    is_told : bool, default False
+        Whether all sites learn the solutions; otherwise the coordinator and the two members that hold shares do.
+    dither : float, default 0.0
+        The standard deviation of normal noise on each entry of the right-hand sides, half of its variance by each of
+        these two members.
+    free_dither : float, default 0.0
+        The same on the last places that have no penalty.
+    beside : Beside
+        Sums that are opened beside the system.
+    """
+
+    size: int
+    problems: int
+    scale: float
+    penalty: float
+    free: int
+    is_told: bool = False
+    dither: float = 0.0
+    free_dither: float = 0.0
+    beside: Beside = field(default_factory=Beside)
+
+    @property
+    def extended(self) -> int:
+        """The size of H with the right-hand sides as further rows and columns."""
+        return self.size + self.problems
+
+    @property
+    def triangle(self) -> int:
+        """The number of entries of the upper triangle of the extended matrix."""
+        return self.extended * (self.extended + 1) // 2
+
+    @property
+    def own(self) -> int:
+        """The number of entries of the upper triangle of H and of the right-hand sides."""
+        return self.size * (self.size + 1) // 2 + self.problems * self.size
+
+    @property
+    def entries(self) -> int:
+        """The number of entries of a site: those of the system, then numbers and vectors beside it."""
+        return self.own + len(self.beside.noises) + self.beside.vectors * self.beside.length
+
+    @property
+    def opened(self) -> int:
+        """The number of entries that the coordinator learns: the extended masked matrix, and what is beside it."""
+        return self.triangle + self.beside.opened
+
+    @cached_property
+    def numbers(self) -> ResidueNumbers:
+        """The primes."""
+        places = math.ceil(math.log2(self.extended))
+        masked = FRACTION_BITS + 4 * MASK_BITS + 5 + places
+        checked = FRACTION_BITS + STEP_BITS + CHECK_BITS + 2 * places + 1
+        multiplied = 2 * _VECTOR_BITS + 4
+        bits = max(masked, checked, multiplied if self.beside.vectors else 0)
+        return ResidueNumbers.holding(bits, max(self.extended, self.beside.length))
+
+    def encoded(self, entries: FloatArray) -> FloatArray:
+        """Return the residues (primes, 1, entries). Raises BoundExceeded for an entry beyond the scale."""
+        parts = self._parts(entries)
+        for part, bound in zip(parts, (self.scale, 1.0, 1.0), strict=True):
+            if not np.abs(part).max(initial=0.0) <= bound:
+                raise BoundExceeded(f"an entry of the system is not finite or beyond the declared bound {bound:g}")
+        bits = (FRACTION_BITS, FRACTION_BITS, _VECTOR_BITS)
+        scaled = zip((parts[0] / self.scale, parts[1], parts[2]), bits, strict=True)
+        return np.concatenate([self.numbers.encoded(part[None, :], places) for part, places in scaled], axis=2)
+
+    def _parts(self, entries: FloatArray) -> list[FloatArray]:
+        """Return the entries of the system, of the numbers and of the vectors."""
+        return np.split(entries, [self.own, self.own + len(self.beside.noises)], axis=-1)
+
+    def matrix(self, entries: FloatArray) -> FloatArray:
+        """Return the extended matrices (primes, d + K, d + K) of entries (primes, 1, entries)."""
+        d, triangle = self.size, self.size * (self.size + 1) // 2
+        full = np.zeros((len(entries), self.extended, self.extended))
+        full[:, :d, :d] = symmetric(entries[:, :, :triangle], d)
+        full[:, d:, :d] = entries[:, 0, triangle : self.own].reshape(len(entries), self.problems, d)
+        full[:, :d, d:] = transposed(full[:, d:, :d])
+        return full
+
+    def numbers_beside(self, entries: FloatArray) -> FloatArray:
+        """Return the numbers (primes, 1, count) among entries (primes, 1, entries)."""
+        return self._parts(entries)[1]
+
+    def vectors_beside(self, entries: FloatArray) -> FloatArray:
+        """Return the vectors (primes, g, m) among entries (primes, 1, entries)."""
+        return self._parts(entries)[2].reshape(len(entries), self.beside.vectors, self.beside.length)
+
+    def noise_beside(self, uniform: FloatArray) -> FloatArray:
+        """Return a member's noise (primes, 1, opened) on what is beside, from numbers (opened,) between -1 and 1."""
+        count, beside = len(self.beside.noises), self.beside
+        of_numbers = self.numbers.encoded((uniform[:count] * np.array(beside.noises))[None, :], FRACTION_BITS)
+        of_products = self.numbers.encoded((uniform[count:] * beside.product_noise)[None, :], 2 * _VECTOR_BITS)
+        return np.concatenate([of_numbers, of_products], axis=2)
+
+    def read_beside(self, opened: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the numbers (count,) and the inner products (g, g) of residues (primes, 1, opened)."""
+        values, count, g = self.numbers.decoded(opened)[0], len(self.beside.noises), self.beside.vectors
+        products = np.zeros((g, g))
+        products[np.triu_indices(g)] = np.ldexp(values[count:], -2 * _VECTOR_BITS)
+        return np.ldexp(values[:count], -FRACTION_BITS), products + np.triu(products, 1).T
+
+    def is_solved(self, left: FloatArray, found: FloatArray) -> bool:
+        """Return whether residues (primes, 1, K) of r . (H x - q) are next to 0."""
+        numbers = np.ldexp(self.numbers.decoded(left), -FRACTION_BITS - solution_bits(found)) * self.scale
+        allowed = WRONG * self.size**2 * 2.0**CHECK_BITS * self.scale * float(np.linalg.norm(found))
+        return bool(np.abs(numbers).max() <= allowed)
+
+    def diagonal(self) -> FloatArray:
+        """Return the extended matrices of the penalty."""
+        values = np.zeros((self.extended, self.extended))
+        penalized = np.arange(self.size - self.free)
+        values[penalized, penalized] = self.penalty / self.scale
+        return self.numbers.encoded(values, FRACTION_BITS)
+
+
+@dataclass(frozen=True)
+class OwnMask:
+    """A member's mask: around H (d, d), and the factor of each right-hand side (K,); multiples of 2^-12."""
+
+    around: FloatArray
+    factors: FloatArray
+
+    def residues(self, system: BlindSystem) -> FloatArray:
+        """Return the extended mask (primes, d + K, d + K), as integers."""
+        d = system.size
+        whole = np.zeros((system.extended, system.extended))
+        whole[:d, :d] = self.around
+        whole[d:, d:] = np.diag(self.factors)
+        return system.numbers.of_integers(np.rint(np.ldexp(whole, MASK_BITS)).astype(np.int64))
+
+
+def solution_bits(found: FloatArray) -> int:
+    """Return how many bits are behind the point of a solution in the check."""
+    return max(0, STEP_BITS - math.frexp(float(np.abs(found).max(initial=0.0)))[1])

@@ -1,0 +1,95 @@
+"""The sums that are opened beside a blind system (`blind_system`): numbers, and inner products of vectors.
+
+The first member a holds R of each, and the second b holds T. A number is opened as the sum of its shares. For vectors
+R, T (g, m) the dealer gives a the seeds of U (g, m) and W (g, g), and b the seed of V (g, m) and U V^T - W. Then
+D = R - U goes to b, E = T - V to a, and
+
+    a:  R R^T + (W + U E^T) + its transpose
+    b:  T T^T + (U V^T - W + D T^T) + its transpose
+
+add up to (R + T) (R + T)^T. Both add uniform noise of full size to their share of every number, so that none of the two
+can take it off, nor a coordinator that one of them is in league with.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.protocols.arithmetic.residue_numbers import transposed, upper
+from fedsvm.protocols.blind_parameters import BlindSystem
+from fedsvm.protocols.common_seed import SHAPE
+
+
+def beside_of_first(channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray) -> FloatArray:
+    """Return the first member's share (primes, 1, opened), given its share of the entries."""
+    numbers, beside = system.numbers, system.beside
+    share = system.numbers_beside(entries)
+    if beside.vectors:
+        own, square = system.vectors_beside(entries), (beside.vectors, beside.vectors)
+        seeds = channel.receive(dealer, (2, SHAPE[1]))
+        around = numbers.uniform(channel.expand, seeds[:1], own.shape[1:])
+        between = numbers.uniform(channel.expand, seeds[1:], square)
+        channel.send(other, numbers.packed(numbers.reduced(own - around)))
+        theirs = _received_vectors(channel, system, other)
+        cross = numbers.reduced(between + numbers.product(around, transposed(theirs)))
+        share = np.concatenate([share, _products(system, own, cross)], axis=2)
+    return _with_noise(channel, system, share)
+
+
+def beside_of_second(channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray) -> FloatArray:
+    """Return the second member's share (primes, 1, opened), given its share of the entries."""
+    numbers, beside = system.numbers, system.beside
+    share = system.numbers_beside(entries)
+    if beside.vectors:
+        own, square = system.vectors_beside(entries), (beside.vectors, beside.vectors)
+        seed = channel.receive(dealer, SHAPE)
+        between = numbers.unpacked(channel.receive(dealer, (1, numbers.words(square))), square)
+        channel.send(other, numbers.packed(numbers.reduced(own - numbers.uniform(channel.expand, seed, own.shape[1:]))))
+        theirs = _received_vectors(channel, system, other)
+        cross = numbers.reduced(between + numbers.product(theirs, transposed(own)))
+        share = np.concatenate([share, _products(system, own, cross)], axis=2)
+    return _with_noise(channel, system, share)
+
+
+def deal_products(channel: Channel, system: BlindSystem, first: str, second: str) -> None:
+    """Deal the correlated randomness of the inner products."""
+    numbers, beside = system.numbers, system.beside
+    shape, square = (beside.vectors, beside.length), (beside.vectors, beside.vectors)
+    seeds = channel.random((3, SHAPE[1]))
+    channel.send(first, seeds[:2])
+    channel.send(second, seeds[2:])
+    around, of_second = (numbers.uniform(channel.expand, seed[None, :], shape) for seed in (seeds[0], seeds[2]))
+    between = numbers.uniform(channel.expand, seeds[1:2], square)
+    product = numbers.product(around, transposed(of_second))
+    channel.send(second, numbers.packed(numbers.reduced(product - between)))
+
+
+def _received_vectors(channel: Channel, system: BlindSystem, sender: str) -> FloatArray:
+    shape = (system.beside.vectors, system.beside.length)
+    return system.numbers.unpacked(channel.receive(sender, (1, system.numbers.words(shape))), shape)
+
+
+def _products(system: BlindSystem, own: FloatArray, cross: FloatArray) -> FloatArray:
+    """Return a share (primes, 1, products), from the member's share of the vectors and of the mixed products."""
+    numbers = system.numbers
+    return upper(numbers.reduced(numbers.product(own, transposed(own)) + cross + transposed(cross)))
+
+
+def _with_noise(channel: Channel, system: BlindSystem, share: FloatArray) -> FloatArray:
+    if not system.beside.opened:
+        return share
+    return system.numbers.reduced(share + system.noise_beside(2 * uniform(channel, system.beside.opened) - 1))
+
+
+def uniform(channel: Channel, count: int) -> FloatArray:
+    """Return (count,) numbers in [0, 1) from the operating system's generator."""
+    return np.asarray(np.ldexp((channel.random((1, count))[0] >> np.uint64(11)).astype(np.float64), -53))
+
+
+def normal(channel: Channel, count: int) -> FloatArray:
+    """Return (count,) standard normal numbers, by Box and Muller: two from two uniform ones."""
+    first, second = uniform(channel, 2 * -(-count // 2)).reshape(2, -1)
+    radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
