@@ -224,6 +224,8 @@ class Algorithm(ABC, Generic[S, M, T]):
     own_method : str, default "svm"
         What a site trains on its own rows alone, to compare the federated model with: "svm", which is a support vector
         machine with the run's kernel, or the name of a baseline on pooled rows.
+    model_has_means : bool, default False
+        Whether its models have exact means of many rows, which name listed rows even if the scale is noisy.
     multiclass : bool
         Whether it tells more than two classes apart; else data of more are refused before anything starts.
     """
@@ -240,6 +242,7 @@ class Algorithm(ABC, Generic[S, M, T]):
     chooses_columns: ClassVar[bool] = False
     multiclass: ClassVar[bool] = False
     own_method: ClassVar[str] = "svm"
+    model_has_means: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Set the model type by which sites that hold rows score them, and the model to train on their own rows."""

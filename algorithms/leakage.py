@@ -24,15 +24,16 @@ _RECOVERED: dict[Extent, str] = {
 NAMES_ROWS = f"whoever holds the model file can name training rows if {LISTED}"
 
 
-def limited_by_noise(mu: float) -> str:
-    """Return a clause on what a model file shows whose scale and landmarks have the noise of mu.
+def limited_by_noise(mu: float, *, has_landmarks: bool) -> str:
+    """Return a clause on what a model file shows whose scale, and landmarks if it has any, have the noise of mu.
 
     No test of a single row has an area under the curve above Phi(mu / sqrt(2)).
     """
     area = (1 + math.erf(mu / 2)) / 2
+    noisy, others = ("scale and drawn landmarks", "weights tell") if has_landmarks else ("scale", "other arrays tell")
     return (
-        f"whoever holds the model file can tell a row by its scale and drawn landmarks with an AUC of {area:.2f} at "
-        f"most (mu {mu:g}), and no noise limits what its weights tell"
+        f"whoever holds the model file can tell a row by its {noisy} with an AUC of {area:.2f} at most (mu {mu:g}), "
+        f"and no noise limits what its {others}"
     )
 
 

@@ -195,6 +195,7 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
 
     name = "naive-bayes"
     own_method = "naive-bayes"
+    model_has_means = True
     estimator = "FederatedGaussianNB"
     Settings, Site, Model = NaiveBayesSettings, NaiveBayesSite, NaiveBayesModel
     figures = {"smallest_class": "rows of the smallest class", "columns": "of a row"}

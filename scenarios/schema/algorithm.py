@@ -57,9 +57,11 @@ def whole_run(
     if is_noisy and found is not None:
         found = found.with_noisy_landmarks()
     clauses = [NOT_ANALYZED if found is None else str(found)]
+    has_exact_scale = by_sums and scaled and not statistics_privacy
     if is_noisy:
-        clauses.append(limited_by_noise(statistics_privacy))
-    elif by_sums and scaled and not statistics_privacy and (found is None or not found.rows_named):
+        has_landmarks = getattr(settings, "features", None) == "landmarks"
+        clauses.append(limited_by_noise(statistics_privacy, has_landmarks=has_landmarks))
+    if algorithm.model_has_means or (has_exact_scale and (found is None or not found.rows_named)):
         clauses.append(NAMES_ROWS)
     return "; ".join(clauses)
 
