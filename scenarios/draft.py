@@ -34,6 +34,9 @@ _MANY_ROWS, _FEW_ROWS = 1000, 200
 _MU = 0.5
 """Of noisy statistics."""
 
+_SITES_OF_A_SUM = 3
+"""The fewest sites of a sum in the policy template."""
+
 _RARE = 0.2
 """A class with less than this share of the rows is weighted up."""
 
@@ -171,13 +174,20 @@ def _sites(table: Table, by: str | None) -> int:
     return 5 if table.rows >= _FEW_ROWS else 3
 
 
-def _federation(table: Table, by: str | None, names: list[str]) -> list[str]:
+def _federation(table: Table, by: str | None, names: list[str]) -> Iterator[str]:
+    yield "[federation]"
     if names:
-        return ["[federation]", f"names = {json.dumps(names)}  # each has a file of its own, see data.sources"]
-    if by is None:
-        return ["[federation]", f"sites = {_sites(table, by)}                  # rows are dealt to them at random"]
-    named = sorted(set(site_names(sources.as_text(table.columns[by])).tolist()))
-    return ["[federation]", f"names = {json.dumps(named)}  # of column {_text(by)}"]
+        count = len(names)
+        yield f"names = {json.dumps(names)}  # each has a file of its own, see data.sources"
+    elif by is None:
+        count = _sites(table, by)
+        yield f"sites = {count}                  # rows are dealt to them at random"
+    else:
+        named = sorted(set(site_names(sources.as_text(table.columns[by])).tolist()))
+        count = len(named)
+        yield f"names = {json.dumps(named)}  # of column {_text(by)}"
+    if count >= _SITES_OF_A_SUM:
+        yield f"min_sites = {_SITES_OF_A_SUM}              # the run ends with fewer, as careful sites demand"
 
 
 def _data(

@@ -11,7 +11,7 @@ from fedsvm.algorithms.settings import parameters
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.terms import Routing
 from fedsvm.protocols.sums.contract import SecureSum
-from fedsvm.protocols.sums.registry import DEFAULT_SUM, OWN_SUMS, SUMS
+from fedsvm.protocols.sums.registry import CAREFUL_SUMS, DEFAULT_SUM, OWN_SUMS, SUMS
 from fedsvm.scenarios.schema.algorithm import fields
 from fedsvm.scenarios.schema.base import Part
 
@@ -65,6 +65,6 @@ class ProtocolSpec(_SumTable):
 
 
 def hiding_sum(sites: int) -> str:
-    """Return the first sum that so many sites can run and that hides their inputs, or else one that does not."""
-    possible = [name for name, make in OWN_SUMS.items() if make().min_sites <= sites]
+    """Return a sum that so many sites can run: a careful site's if possible, otherwise one that hides its inputs."""
+    possible = [name for name in (*CAREFUL_SUMS, *OWN_SUMS) if OWN_SUMS[name]().min_sites <= sites]
     return next((name for name in possible if OWN_SUMS[name]().discloses == "sum"), possible[0])
