@@ -45,6 +45,10 @@ def test_equal_rows_and_more_than_one_other_row_give_none() -> None:
     assert differing_row(_agreed(ROWS[:, :4]), _agreed(ROWS), 2000) is None
 
 
+def _arrays(scale: Scale) -> dict[str, FloatArray]:
+    return {"offset": scale.offset, "scale": scale.scale}
+
+
 def _write(folder: Path, **arrays: Any) -> Path:
     folder.mkdir()
     np.savez(folder / "model.npz", **arrays)
@@ -54,7 +58,7 @@ def _write(folder: Path, **arrays: Any) -> Path:
 def test_the_command_names_the_row(tmp_path: Path) -> None:
     columns = np.array([f"c{number}" for number in range(6)])
     for name, rows in (("a", ROWS[:-1]), ("b", ROWS)):
-        _write(tmp_path / name, columns=columns, scaling=np.array("standard"), **vars(_agreed(rows)))
+        _write(tmp_path / name, columns=columns, scaling=np.array("standard"), **_arrays(_agreed(rows)))
     said = fedsvm("audit", "a", "b", folder=tmp_path)
     assert said.returncode == 0, said.stderr
     assert said.stdout.startswith("difference of sums  1 rows recovered: b has a row that a lacks, confirmed by 6 ")
@@ -65,7 +69,7 @@ def test_the_command_names_the_row(tmp_path: Path) -> None:
 
 
 def test_other_models_are_refused_or_not_attacked(tmp_path: Path) -> None:
-    columns, scale = np.array([f"c{number}" for number in range(6)]), vars(_agreed(ROWS))
+    columns, scale = np.array([f"c{number}" for number in range(6)]), _arrays(_agreed(ROWS))
     plain = _write(tmp_path / "plain", columns=columns, scaling=np.array("minmax"), **scale)
     assert "nothing was tried" in audit_pair(plain, plain).said
     same = _write(tmp_path / "same", columns=columns, scaling=np.array("standard"), **scale)
