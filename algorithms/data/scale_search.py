@@ -82,6 +82,9 @@ _ZEROS = 0.02
 _SEEN = 2.0
 """Deviations of noise above which zeros are seen."""
 
+_ROWS_SEEN = 4.0
+"""Deviations of noise above which the number of rows is no noise."""
+
 _FULL = 5.5
 """Deviations of noise above which a single count is no noise."""
 
@@ -146,6 +149,8 @@ class ScaleEvidence:
         Noisy weights of the windows of positive and negative numbers.
     sigma : float
         Standard deviation of the noise in each number but `rows` and `known`.
+    has_rows : bool
+        True if the number of rows exceeds its noise. A number that is noise alone would explain noise in windows.
     """
 
     rows: float
@@ -154,6 +159,7 @@ class ScaleEvidence:
     near: FloatArray
     windows: FloatArray
     sigma: float
+    has_rows: bool
 
     @classmethod
     def of(cls, counts: FloatArray, sigma: float, columns: int) -> ScaleEvidence:
@@ -164,7 +170,8 @@ class ScaleEvidence:
         near = (summed[..., _REACH:] - summed[..., :-_REACH]) * _WEIGHT
         rows = max(1.0, float(counts[0]) / _row_weight(columns))
         known = np.where(table[:, 0] > _FULL * sigma, np.maximum(rows - table[:, 0], 1.0), rows)
-        return cls(rows, known, table[:, 1], near, windows, sigma)
+        has_rows = float(counts[0]) > _ROWS_SEEN * sigma
+        return cls(rows, known, table[:, 1], near, windows, sigma, has_rows)
 
     def log_likelihood(self, column: int) -> FloatArray:
         """Return (parts, widths, SIZES): of each model of a column, up to a constant."""
@@ -205,6 +212,8 @@ def find_window(column: int, evidence: ScaleEvidence, more: ScaleEvidence | None
     again : int
         The column's place in it.
     """
+    if not (evidence.has_rows or (more is not None and more.has_rows)):
+        return FoundWindow(0.0, 1.0, sure=False)
     logarithms = _log_prior() + evidence.log_likelihood(column)
     if more is not None:
         logarithms = logarithms + more.log_likelihood(again)
