@@ -30,10 +30,14 @@ def limited_by_noise(mu: float, *, has_landmarks: bool) -> str:
     No test of a single row has an area under the curve above Phi(mu / sqrt(2)).
     """
     area = (1 + math.erf(mu / 2)) / 2
-    noisy, others = ("scale and drawn landmarks", "weights tell") if has_landmarks else ("scale", "other arrays tell")
+    if not has_landmarks:
+        noisy, rest = "scale", "no noise limits what its other arrays tell"
+    else:
+        noisy = "scale and drawn landmarks"
+        rest = "no such limit holds for its weights or for landmarks that are means with noise"
     return (
         f"whoever holds the model file can tell a row by its {noisy} with an AUC of {area:.2f} at most (mu {mu:g}), "
-        f"and no noise limits what its {others}"
+        f"and {rest}"
     )
 
 
