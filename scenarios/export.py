@@ -1,10 +1,11 @@
 """Models of runs as scikit-learn pipelines: encoding, filling, scaling, features and classifier, all its own parts.
 
-A pipeline takes a DataFrame with the columns of the run, by name. It loads without fedsvm.
+A pipeline takes a DataFrame with the columns of the run, by name. It loads without fedsvm. ONNX graphs are made of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,14 +19,14 @@ from fedsvm.scenarios.predict import SavedModel, read_model
 from fedsvm.scenarios.run.result import write_whole
 from fedsvm.scenarios.schema.errors import ScenarioError
 
-Format = Literal["skops", "joblib"]
+Format = Literal["skops", "joblib", "onnx"]
 
 MAX_DIFFERENCE = 1e-6
 _CHECKED_ROWS = 200
 
 
 def export(folder: Path, target: Path, form: Format = "skops") -> None:
-    """Write the model in a run's folder as a scikit-learn pipeline, after it was compared with the model.
+    """Write the model in a run's folder as a scikit-learn pipeline or ONNX graph, after comparing it with the model.
 
     Parameters
     ----------
@@ -33,8 +34,9 @@ def export(folder: Path, target: Path, form: Format = "skops") -> None:
         The run's.
     target : Path
         The file to write.
-    form : {"skops", "joblib"}
-        A skops file runs no code when it is loaded. A joblib file is a pickle: load it only from people you trust.
+    form : {"skops", "joblib", "onnx"}
+        A skops file holds a pipeline and runs no code when it is loaded. A joblib file is a pickle: load it only from
+        people you trust. An ONNX file holds the pipeline as a graph in float64.
 
     Raises
     ------
@@ -43,7 +45,13 @@ def export(folder: Path, target: Path, form: Format = "skops") -> None:
     OSError
         The file cannot be written.
     """
-    made = pipeline(folder)
+    saved = read_model(folder)
+    drawn = _drawn(saved)
+    made = _pipeline(saved, drawn, folder)
+    if form == "onnx":
+        written = _onnx(saved, made, drawn, folder)
+        write_whole(target, lambda file: file.write(written))
+        return
     if form == "skops":
         try:
             from skops import io
@@ -59,6 +67,11 @@ def export(folder: Path, target: Path, form: Format = "skops") -> None:
 def pipeline(folder: Path) -> Any:
     """Return the model in a run's folder as a fitted scikit-learn pipeline. Raises ScenarioError; see `export`."""
     saved = read_model(folder)
+    return _pipeline(saved, _drawn(saved), folder)
+
+
+def _pipeline(saved: SavedModel, table: Mapping[str, NDArray[Any]], folder: Path) -> Any:
+    """Return the pipeline, fitted to a table of drawn rows and compared on it."""
     if not saved.complete or saved.model.kept_by_sites:
         raise ScenarioError([f"The model in {folder} cannot be exported: its sites keep parts of it."])
     try:
@@ -70,7 +83,7 @@ def pipeline(folder: Path) -> Any:
         steps = saved.model.sklearn_steps(saved.classes)
     except NotExportable as reason:
         raise ScenarioError([f"The model in {folder} cannot be exported: {reason}."]) from None
-    drawn = pd.DataFrame(_drawn(saved))
+    drawn = pd.DataFrame(table)
     made = Pipeline([*_prepared(saved, drawn), *steps])
     _compare(saved, made, drawn, folder)
     return made
@@ -141,11 +154,29 @@ def _compare(saved: SavedModel, made: Any, drawn: Any, folder: Path) -> None:
     calibration = saved.model.calibrated
     if isinstance(calibration, Calibration):
         decisions = -(calibration.slope * decisions + calibration.offset)
-    difference = float(np.abs(_decisions(made, drawn) - decisions).max() / max(1.0, float(np.abs(decisions).max())))
+    _require_equal(_decisions(made, drawn), decisions, "the pipeline", folder)
+
+
+def _onnx(saved: SavedModel, made: Any, drawn: dict[str, NDArray[Any]], folder: Path) -> bytes:
+    """Return a pipeline as the bytes of an ONNX file, after its decision values were compared on drawn rows."""
+    try:
+        from fedsvm.scenarios import onnx_graph
+    except ImportError:
+        raise ScenarioError(['--to onnx needs onnx; pip install "fedsvm[onnx]".']) from None
+    import pandas as pd
+
+    graph = onnx_graph.graph(made, drawn, saved.version)
+    _require_equal(onnx_graph.decisions(graph, drawn), _decisions(made, pd.DataFrame(drawn)), "the graph", folder)
+    return bytes(graph.SerializeToString())
+
+
+def _require_equal(found: FloatArray, decisions: FloatArray, what: str, folder: Path) -> None:
+    """Raise ScenarioError unless decision values are equal, relative to the largest."""
+    difference = float(np.abs(found - decisions).max() / max(1.0, float(np.abs(decisions).max())))
     if not difference <= MAX_DIFFERENCE:
         raise ScenarioError(
             [
-                f"The model in {folder} cannot be exported: the pipeline's decision values differ by {difference:.1e}, "
+                f"The model in {folder} cannot be exported: the decision values of {what} differ by {difference:.1e}, "
                 f"and {MAX_DIFFERENCE:g} is allowed."
             ]
         )

@@ -1,4 +1,4 @@
-"""Exported models: scikit-learn's own parts, which predict what the run's model predicts and load without fedsvm."""
+"""Exported models: scikit-learn's own parts, or ONNX graphs, which predict what the run's model predicts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from fedsvm import ScenarioError, run
 from fedsvm.scenarios.export import export, pipeline
 from fedsvm.scenarios.predict import predict
+from tests.commands import fedsvm
 
 pd = pytest.importorskip("pandas")
 skops = pytest.importorskip("skops.io")
@@ -53,6 +54,28 @@ def test_pipeline_has_the_runs_probabilities_threshold_and_gaps(patients: Path) 
     assert expected.probabilities is not None and expected.threshold != 0
     np.testing.assert_allclose(made.predict_proba(rows)[:, 1], expected.probabilities, atol=1e-6)
     np.testing.assert_array_equal(made.predict(rows), expected.predicted)
+
+
+def test_graph_has_the_runs_probabilities_threshold_and_gaps(patients: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    from fedsvm.scenarios import onnx_graph
+
+    assert fedsvm("export", "run", "--to", "onnx", folder=patients).stdout == "model.onnx\n"
+    rows = pd.read_csv(patients / "patients.csv", keep_default_na=True)
+    rows.loc[0, "sex"] = "unknown"
+    rows.to_csv(patients / "rows.csv", index=False)
+    expected = predict(patients / "run", str(patients / "rows.csv"))
+    columns = {name: rows[name].to_numpy() for name in ("age", "stage", "sex")}
+    labels, decisions, chances = onnx_graph.evaluated(onnx.load(patients / "model.onnx"), columns)
+    assert expected.probabilities is not None
+    np.testing.assert_allclose(chances[:, 1], expected.probabilities, atol=1e-6)
+    np.testing.assert_allclose(1 / (1 + np.exp(-decisions[:, 0])), chances[:, 1], atol=1e-12)
+    assert labels.tolist() == expected.predicted.tolist()
+
+
+def test_format_is_of_pipelines(patients: Path) -> None:
+    done = fedsvm("export", "run", "--to", "onnx", "--format", "joblib", folder=patients)
+    assert (done.returncode, "--format: is of scikit-learn pipelines" in done.stderr) == (2, True)
 
 
 def test_pipeline_loads_without_fedsvm(patients: Path) -> None:

@@ -33,9 +33,10 @@ class _Unknown(StrEnum):
 
 
 class _Library(StrEnum):
-    """Libraries to export to."""
+    """Libraries and standards to export to."""
 
     SKLEARN = "sklearn"
+    ONNX = "onnx"
 
 
 class _Format(StrEnum):
@@ -154,19 +155,28 @@ def predict(
 def export(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Folder of a run.")],
     target: Annotated[Path | None, typer.Option("--out", help="File to write (default: model.FORMAT).")] = None,
-    to: Annotated[_Library, typer.Option(help="Library to export to.")] = _Library.SKLEARN,
+    to: Annotated[
+        _Library, typer.Option(metavar="sklearn|onnx", help="A scikit-learn pipeline, or an ONNX graph.")
+    ] = _Library.SKLEARN,
     form: Annotated[
-        _Format,
-        typer.Option("--format", help="File format: skops runs no code when it is loaded, joblib is a pickle."),
-    ] = _Format.SKOPS,
+        _Format | None,
+        typer.Option(
+            "--format",
+            metavar="skops|joblib",
+            help="File of a pipeline: skops (default) runs no code when it is loaded, joblib is a pickle.",
+        ),
+    ] = None,
 ) -> None:
-    """Export the model of a run as a scikit-learn pipeline that loads without fedsvm."""
+    """Export the model of a run as a scikit-learn pipeline or an ONNX graph that loads without fedsvm."""
     from fedsvm.scenarios import export
 
-    path = target or Path(f"model.{form}")
+    if to is _Library.ONNX and form is not None:
+        raise ScenarioError(["--format: is of scikit-learn pipelines; remove it, or export --to sklearn."])
+    written: export.Format = "onnx" if to is _Library.ONNX else (form or _Format.SKOPS).value
+    path = target or Path(f"model.{written}")
     if path.exists():
         raise ScenarioError([f"--out: {path} exists already; name another file."])
-    export.export(run_folder, path, form.value)
+    export.export(run_folder, path, written)
     print(path)
 
 
