@@ -7,6 +7,7 @@ no check stops are here too.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,7 @@ from fedsvm.federation.errors import SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
+from tests.conftest import ROOT, long_but_for
 from tests.test_agreed_steps import (
     BEGUN,
     BUDGETED,
@@ -104,7 +106,7 @@ def loss_at_a_point(federation: Federation) -> bool:
     federation.run("begin_path", **{**BEGUN, "prior": W})
     federation.run("share_path", holders=list(SITES))
     dimensions, scale = COLUMNS + 1, 1e4
-    told = {"problems": ONE, "mus": np.ones(1), "keep": np.zeros(1), "still": np.ones(1)}
+    told: dict[str, Any] = {"problems": ONE, "mus": np.ones(1), "keep": np.zeros(1), "still": np.ones(1)}
     total = federation.sum(
         "newton",
         shape=(1, 35),
@@ -128,7 +130,7 @@ def scores_of_training_rows(model: Any) -> Callable[[Federation], bool]:
         federation.run("rescale", offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS))
         if isinstance(model, PanModel):
             federation.run("receive_map", features="identity", dimensions=COLUMNS)
-        told = {"model": packed(model), "bins": MAX_BINS, "threshold": 0.0, "kept": False}
+        told: dict[str, Any] = {"model": packed(model), "bins": MAX_BINS, "threshold": 0.0, "kept": False}
         counts = federation.sum("score_counts", shape=(4 + 2 * MAX_BINS,), bound=1e6, **told)
         expected = counted(model.decision_function(ALL_ROWS), ALL_LABELS[None], 0.0, MAX_BINS)
         return np.array_equal(np.rint(counts), expected)
@@ -162,7 +164,7 @@ def labels_in_bins(federation: Federation, rows: FloatArray) -> bool:
     of_columns = rows.reshape(COLUMNS, 15, COLUMNS)
     candidates = np.array([of_columns[column, :, column] for column in range(COLUMNS)])
     federation.run("receive_edges", edges=bins_around(candidates))
-    root = {"column": np.array([-1]), "bin": ONE, "children": np.array([[0, 0]]), "nodes": ONE}
+    root: dict[str, Any] = {"column": np.array([-1]), "bin": ONE, "children": np.array([[0, 0]]), "nodes": ONE}
     table = federation.sum("cross_tables", shape=(1, COLUMNS, BINS_OF_TREE, 2), bound=1e6, **root)
     found = [np.rint(table[0, column, 1:30:2]) for column in range(COLUMNS)]
     labels = ALL_LABELS.reshape(COLUMNS, 15)
@@ -199,7 +201,7 @@ def narrow_kernel(federation: Federation) -> bool:
     candidate = {"landmarks": ALL_ROWS[7:8], "map": np.eye(1), **RBF, "gamma": 1e7}
     federation.run("receive_map", features="landmarks", **candidate)
     squares, _ = federation.sum("squared_norms", shape=(2,), bound=math.inf)
-    return abs(squares - 1) < CLOSE
+    return bool(abs(squares - 1) < CLOSE)
 
 
 def exact_gradient(federation: Federation) -> bool:
@@ -289,11 +291,21 @@ LIES: Mapping[str, Lie] = {
 }
 
 
+OFTEN = (
+    "groups in a run without",
+    "the loss at a point",
+    "weights that sites keep",
+    "exact sums of private rows",
+    "a private model with hardly any noise",
+)
+"""One for each check, of which `make test` tries these."""
+
+
 def lacking(agreed: Terms, checks: tuple[str, ...]) -> Terms:
     return replace(agreed, reading={**agreed.reading, "trusts": list(checks)})
 
 
-@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("lie", long_but_for(LIES, *OFTEN))
 def test_a_lie_works_where_sites_lack_a_check_and_fails_where_they_have_it(lie: str) -> None:
     told = LIES[lie]
     with sites(lacking(told.agreed, told.without), told.rules, TRUSTING) as federation:
@@ -306,3 +318,12 @@ def test_edges_of_its_choice_decide_which_candidates_are_rows() -> None:
     """This still succeeds, once for each tree: the sums that edges follow from are opened to the coordinator alone."""
     with sites(terms("decision-tree", **TREE), FREE) as federation:
         assert first_tree(federation)
+
+
+def test_the_page_names_tests_and_lies_that_exist() -> None:
+    page = (ROOT / "docs" / "lying-coordinator.md").read_text()
+    known = "".join(path.read_text() for path in (ROOT / "tests").glob("test_*.py"))
+    named_tests = set(re.findall(r"`(test_\w+)`", page))
+    assert named_tests
+    assert all(f"def {name}(" in known for name in named_tests)
+    assert all(any(words in lie for lie in LIES) for words in re.findall(r'`test_lies.py`, "([^"]+)"', page))
