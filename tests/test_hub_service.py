@@ -433,6 +433,7 @@ def test_metrics_are_counts_and_only_for_programs_on_this_machine(told: Told) ->
         values = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
         assert values['fedsvm_hub_tasks{state="inviting"}'] == "1"
         assert values['fedsvm_hub_tasks{state="running"}'] == values["fedsvm_hub_messages"] == "0"
+        assert values["fedsvm_hub_runs"] == values["fedsvm_hub_message_bytes"] == "0"
         assert int(values["fedsvm_hub_mails_unsent"]) == len(SITES)
         assert int(values["fedsvm_hub_disk_free_bytes"]) > 0
         assert not re.search("example|Malignant|clinic", answer.text)
