@@ -122,6 +122,11 @@ class Federation:
         return self.record.progress
 
     @property
+    def number(self) -> bytes:
+        """The number of the run, which every message carries."""
+        return self._dispatcher.mailbox.run
+
+    @property
     def sites(self) -> tuple[str, ...]:
         """The sites that take part, in ring order."""
         return self.membership.sites

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,16 +91,20 @@ errors = console(stderr=True)
 out = console()
 
 
+Position = tuple[str | None, int | None]
+"""A run, by its number in hexadecimal, and the last round that a party knows of; None where there is none yet."""
+
+
 class _JsonLines(io.StringIO):
     """A text stream that writes each line to standard error as a JSON object."""
 
-    def __init__(self, party: str) -> None:
-        self._party, self._begun = party, ""
+    def __init__(self, line: Callable[[str], str]) -> None:
+        self._line, self._begun = line, ""
 
     def write(self, text: str) -> int:
         *lines, self._begun = (self._begun + text).split("\n")
         for line in filter(None, lines):
-            sys.stderr.write(_json_line(self._party, line) + "\n")
+            sys.stderr.write(self._line(line) + "\n")
         return len(text)
 
     def flush(self) -> None:
@@ -110,21 +114,16 @@ class _JsonLines(io.StringIO):
 class _JsonFormatter(logging.Formatter):
     """A format of the standard library's log: a JSON object on one line, with the traceback in its message."""
 
-    def __init__(self, party: str) -> None:
+    def __init__(self, line: Callable[[str], str]) -> None:
         super().__init__()
-        self._party = party
+        self._line = line
 
     def format(self, record: logging.LogRecord) -> str:
-        return _json_line(self._party, super().format(record))
+        return self._line(super().format(record))
 
 
-def _json_line(party: str, message: str) -> str:
-    time = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return json.dumps({"time": time, "party": party, "message": message})
-
-
-def log_as_json(party: str) -> None:
-    """Write all further lines on standard error as JSON objects with `time`, `party` and `message`.
+def log_as_json(party: str, position: Callable[[], Position] = lambda: (None, None)) -> None:
+    """Write all further lines on standard error as JSON objects with `time`, `party`, `run`, `round` and `message`.
 
     Errors that the hub and libraries log are among them.
 
@@ -132,11 +131,19 @@ def log_as_json(party: str) -> None:
     ----------
     party : str
         The name of the party that writes them.
+    position : callable
+        Returns the run and the round that the party is in.
     """
-    errors.file = _JsonLines(party)
+
+    def line(message: str) -> str:
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        run, number = position()
+        return json.dumps({"time": time, "party": party, "run": run, "round": number, "message": message})
+
+    errors.file = _JsonLines(line)
     errors.width = 1_000_000  # one event is one line
     handler = logging.StreamHandler()
-    handler.setFormatter(_JsonFormatter(party))
+    handler.setFormatter(_JsonFormatter(line))
     logging.basicConfig(handlers=[handler], force=True)
 
 

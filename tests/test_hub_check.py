@@ -15,7 +15,7 @@ def test_a_running_hub_is_found_healthy_and_its_log_is_json(tmp_path: Path) -> N
         try:
             assert process.stderr is not None
             first = json.loads(process.stderr.readline())
-            assert set(first) == {"time", "party", "message"}
+            assert set(first) == {"time", "party", "run", "round", "message"}
             assert first["party"] == "hub"
             assert datetime.fromisoformat(first["time"]).tzinfo is not None
             url = first["message"].split("listens at ")[1].split(";")[0]

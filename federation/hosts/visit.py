@@ -139,6 +139,15 @@ class Visit:
     faults: Sequence[dict[str, Any]] = ()
     wait_s: float = 3600.0
     patience_s: float = 600.0
+    _endpoint: SpokeEndpoint | None = field(default=None, init=False)
+    _run: bytes | None = field(default=None, init=False)
+
+    @property
+    def position(self) -> tuple[str | None, int | None]:
+        """The run, in hexadecimal, and the last round of it that the site heard of; None before there is one."""
+        if self._run is None or self._endpoint is None:
+            return None, None
+        return self._run.hex(), self._endpoint.round
 
     @property
     def name(self) -> str:
@@ -158,6 +167,7 @@ class Visit:
             SpokeEndpoint(self.name, place.listen or OUTBOUND_ONLY, keys, coordinator) as endpoint,
             Reminders(self.tell) as reminders,
         ):
+            self._endpoint = endpoint
             self._join(endpoint, coordinator, reminders)
 
     def _join(self, endpoint: SpokeEndpoint, coordinator: Party, reminders: Reminders) -> None:
@@ -169,6 +179,7 @@ class Visit:
         )
         offer = self._asked(endpoint, deadline)
         terms = _read_terms(offer)
+        self._run = offer.run
         tell(f"{COORDINATOR} asks: {described(terms)}")
         receipt = self._receipt(offer.run, terms)
         endpoint.ticket = offer.ticket
