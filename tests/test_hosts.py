@@ -77,7 +77,9 @@ def eventful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Eventful]:
         coordinator.says("north is ready")
         copy = there.site("north", coordinator)
         copy.ends()
-        sites = [first, *(there.site(name, coordinator) for name in NAMES if name != "north")]
+        write_in_another_form(folder / "south.csv", folder / "export.csv", folder / "own.toml")
+        south = there.site("south", coordinator, "--data", "export.csv", "--corrections", "own.toml")
+        sites = [first, there.site("east", coordinator, "--log-json"), south]
         for each in (coordinator, *sites):
             each.ends()
         yield Eventful(there, coordinator, stranger, misled, masked, copy, sites, there.simulated(*EXACTLY))
@@ -91,6 +93,24 @@ def test_killed_site_leaves_no_temporary_file(tmp_path: Path, temporary_folder: 
         site.process.kill()
         site.ends()
         assert list(temporary_folder.iterdir()) == []
+
+
+def write_in_another_form(path: Path, copy: Path, corrections: Path) -> None:
+    """Write a site's file again, with other names and values, and the corrections that bring it into the old form."""
+    lines = path.read_text().splitlines()
+    others = [line.replace(",M", ",malignant").replace(",B", ",benign") for line in lines[1:]]
+    copy.write_text("\n".join([lines[0].replace("size", "Tumour size"), *others]) + "\n")
+    corrections.write_text(
+        '[rename]\n"Tumour size" = "size"\n[recode.diagnosis]\nmalignant = "M"\nbenign = "B"\n', encoding="utf-8"
+    )
+
+
+def test_json_log_of_a_site_names_run_and_round(eventful: Eventful) -> None:
+    logged = [json.loads(line) for line in eventful.sites[1].said.splitlines()]
+    run = next(each["run"] for each in logged if "coordinator asks" in each["message"])
+    assert (eventful.there.folder / f"east-{run}.receipt").exists()
+    assert logged[-1]["message"] == "east: the run is completed"
+    assert (logged[-1]["run"], logged[-1]["round"] > 20) == (run, True)
 
 
 def test_the_model_is_the_simulations_to_the_last_bit(eventful: Eventful) -> None:

@@ -56,6 +56,10 @@ PrintJson = Annotated[bool, typer.Option("--json", help="Print only result.json.
 JsonLog = Annotated[
     bool, typer.Option("--log-json", help="Write each line of the log on standard error as a JSON object.")
 ]
+CorrectionsFile = Annotated[
+    Path | None,
+    typer.Option("--corrections", help="TOML file with rename, missing_values and recode for this site's own file."),
+]
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of runs at the same time.")]

@@ -18,6 +18,7 @@ from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Table, gaps
 from fedsvm.scenarios.data.text_form import TextForm
+from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
@@ -37,16 +38,21 @@ class JoinedRows:
     problems: tuple[str, ...] = ()
 
 
-def read_table(settings: DataSpec, base_folder: Path) -> Table:
-    """Return all rows that a scenario names, those of the test last. Raises ScenarioError, saying what to change."""
-    joined = join(settings, base_folder)
+def read_table(settings: DataSpec, base_folder: Path, own: Corrections | None = None) -> Table:
+    """Return all rows that a scenario names, those of the test last. Raises ScenarioError, saying what to change.
+
+    own: corrections that come before those of the scenario.
+    """
+    joined = join(settings, base_folder, own)
     if joined.problems:
         raise ScenarioError(joined.problems)
     return joined.table
 
 
-def join(settings: DataSpec, base_folder: Path) -> JoinedRows:
+def join(settings: DataSpec, base_folder: Path, own: Corrections | None = None) -> JoinedRows:
     """Return the rows of all files below each other, in the form of the scenario.
+
+    own: corrections that come before those of the scenario.
 
     Raises ScenarioError, with everything that is wrong, for files that cannot be read, or rows without a site.
     """
@@ -54,7 +60,12 @@ def join(settings: DataSpec, base_folder: Path) -> JoinedRows:
     text = [settings.identifier] if settings.identifier is not None else []
     named = settings.sources or {"": str(settings.source)}
     tables = read_all(named, base_folder, form, text if not settings.sources else [])
-    problems = list(corrections.unknown_columns(tables, settings))
+    problems: list[str] = []
+    if own is not None:
+        first = DataSpec.model_validate({"source": "", **own.model_dump()})
+        problems += corrections.unknown_columns(tables, first)
+        tables = {name: corrections.correct(table, first) for name, table in tables.items()}
+    problems += corrections.unknown_columns(tables, settings)
     ignored = set(settings.ignore)
     if settings.sources:
         corrected = {site: corrections.correct(table, settings, site) for site, table in tables.items()}

@@ -13,6 +13,7 @@ from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import joining
 from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec
 
 _REACHED_WITHIN_S = 5.0
@@ -51,7 +52,7 @@ def refusals(rules: SiteRules, terms: Terms, data: str | None = None) -> list[st
     return found
 
 
-def readiness(coordinator: str, data: str) -> str:
+def readiness(coordinator: str, data: str, own: Corrections | None = None) -> str:
     """Read a site's file and connect to its coordinator; return a clause on both.
 
     Parameters
@@ -60,6 +61,8 @@ def readiness(coordinator: str, data: str) -> str:
         Its address, such as tcp://host:7100.
     data : str
         The file of the site's rows.
+    own : Corrections, optional
+        Its corrections.
 
     Raises
     ------
@@ -68,7 +71,7 @@ def readiness(coordinator: str, data: str) -> str:
     FederationError
         If nothing listens at the address.
     """
-    table = joining.read_table(DataSpec(source=data), Path())
+    table = joining.read_table(DataSpec(source=data), Path(), own)
     host, _, port = coordinator.removeprefix("tcp://").rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _REACHED_WITHIN_S).close()

@@ -19,6 +19,7 @@ from fedsvm.federation.site.rules import SiteRules
 from fedsvm.scenarios.commands.exits import FAILED, failing, interrupted_as
 from fedsvm.scenarios.commands.options import (
     Changes,
+    CorrectionsFile,
     Debug,
     JsonLog,
     Names,
@@ -39,7 +40,7 @@ from fedsvm.scenarios.commands.presentation import (
     show_json,
     show_summary,
 )
-from fedsvm.scenarios.console import errors, log_as_json, say
+from fedsvm.scenarios.console import Position, errors, log_as_json, say
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.report.live import EtaEstimator, PlainView
 from fedsvm.scenarios.schema import spec
@@ -47,6 +48,8 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
 
 if TYPE_CHECKING:
+    from fedsvm.federation.federation import Federation
+    from fedsvm.federation.hosts.visit import Visit
     from fedsvm.scenarios.hosts.coordination import JoinAddress
 
 app = typer.Typer()
@@ -83,13 +86,14 @@ def coordinate(
 ) -> None:
     """Run a scenario over sites on other hosts: wait until all have joined, then train."""
     terminate_as_interrupted()
+    follower = _Follower()
     if log_json:
-        log_as_json("coordinator")
+        log_as_json("coordinator", follower.position)
     shown = Presentation(show_json if as_json else show_summary, context.find_root().obj, as_json, debug)
     if resumed is not None:
         if scenario is not None or sites is not None or changes or unset or folder is not None or describes:
             raise ScenarioError(["--resume takes scenario, sites and folder from the run; remove the other options."])
-        _resume(resumed, listen, key, wait, rejoin, shown)
+        _resume(resumed, listen, key, wait, rejoin, shown, follower)
     elif scenario is None or sites is None:
         raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
     elif describes:
@@ -97,7 +101,24 @@ def coordinate(
         _describe(scenario, changes or [], unset or [], meeting, folder, as_json=as_json)
     else:
         meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
-        _coordinate(scenario, changes or [], unset or [], meeting, folder, shown)
+        _coordinate(scenario, changes or [], unset or [], meeting, folder, shown, follower)
+
+
+class _Follower:
+    """The run that this process coordinates, for its log."""
+
+    def __init__(self) -> None:
+        self._federation: Federation | None = None
+
+    def position(self) -> Position:
+        """Return the run and its last round."""
+        run = self._federation
+        return (None, None) if run is None else (run.number.hex(), run.progress.round)
+
+    def update(self, view: PlainView, federation: Federation) -> None:
+        """Show progress in a view."""
+        self._federation = federation
+        view.update(federation, [])
 
 
 def _coordinate(
@@ -107,6 +128,7 @@ def _coordinate(
     meeting: JoinAddress,
     folder: Path | None,
     shown: Presentation,
+    follower: _Follower,
 ) -> None:
     """Wait for the sites of a meeting, run the scenario over them, and show its result."""
     from fedsvm.scenarios.hosts import asking, coordination
@@ -123,7 +145,7 @@ def _coordinate(
                 endpoint,
                 target,
                 lambda sentence: say("coordinator", sentence),
-                lambda federation: plain.update(federation, []),
+                partial(follower.update, plain),
                 min_sites_chosen=spec.says_min_sites(scenario, changes, unset),
                 version=version("fedsvm"),
                 command=command_line(),
@@ -169,7 +191,9 @@ def _invite(chosen: spec.Scenario, meeting: JoinAddress, address: str) -> None:
     errors.print(f"  {_join_line(meeting, address, direct=chosen.protocol.routing == 'direct')}", soft_wrap=True)
 
 
-def _resume(folder: Path, listen: str, key: Path, wait: str, rejoin: str, shown: Presentation) -> None:
+def _resume(
+    folder: Path, listen: str, key: Path, wait: str, rejoin: str, shown: Presentation, follower: _Follower
+) -> None:
     """Take the place of a coordinator that ended, whose sites wait."""
     from fedsvm.scenarios.hosts import coordination
     from fedsvm.scenarios.run import resume
@@ -190,7 +214,7 @@ def _resume(folder: Path, listen: str, key: Path, wait: str, rejoin: str, shown:
                     meeting,
                     endpoint,
                     tell,
-                    lambda federation: plain.update(federation, []),
+                    partial(follower.update, plain),
                     version=version("fedsvm"),
                 )
     shown.conclude(finished, folder)
@@ -236,6 +260,7 @@ def site(
     key: Annotated[Path, typer.Option(help="Secret key of this site (NAME.key_secret).")],
     data: Annotated[str, typer.Option(help="Data file of this site. It stays on this machine.")],
     policy: Annotated[Path | None, typer.Option(help="Policy file of this site: see fedsvm policy template.")] = None,
+    own: CorrectionsFile = None,
     sites: Annotated[
         Path | None, typer.Option(help="Folder with the public keys of the other sites (NAME.key). Others are refused.")
     ] = None,
@@ -267,6 +292,8 @@ def site(
     from fedsvm.federation.hosts.visit import SiteLocation, Visit
     from fedsvm.scenarios.hosts import checking, service
     from fedsvm.scenarios.hosts.holding import hold
+    from fedsvm.scenarios.schema.corrections import Corrections
+    from fedsvm.scenarios.schema.own_file import read_table_file
     from fedsvm.scenarios.schema.policy import read_policy
 
     terminate_as_interrupted()
@@ -279,11 +306,13 @@ def site(
             raise ScenarioError(["--advertise: is where others reach what --listen opens; add --listen."])
         certificate = certificates.read_secret(key)
         name = certificate.name
+        visits: list[Visit] = []
         if log_json:
-            log_as_json(name)
+            log_as_json(name, lambda: visits[-1].position if visits else (None, None))
         if serves and (policy is None or keep is not None):
             raise ScenarioError(["--serve: needs --policy, since nobody looks at each run, and no --keep."])
         rules = SiteRules() if policy is None else read_policy(policy)
+        corrections = None if own is None else read_table_file("--corrections", own, Corrections)
         if rules.pinned and sites is None:
             raise ScenarioError([f"--policy: {policy} has pinned = true; add --sites, the folder of the sites' keys."])
         place = SiteLocation(
@@ -296,28 +325,30 @@ def site(
             certificates.read_signing(coordinator_key),
         )
         if check:
-            print(f"{name} is ready: {checking.readiness(coordinator, data)}")
+            print(f"{name} is ready: {checking.readiness(coordinator, data, corrections)}")
             return
 
         def new_visit() -> Visit:
-            own = (
+            kept = (
                 keep
                 if keep is not None
                 else Path(f"{name}-{datetime.now():%Y%m%dT%H%M%S}.npz" if serves else f"{name}.npz")
             )
-            return Visit(
+            visit = Visit(
                 place,
                 INSTALLATION,
                 version("fedsvm"),
-                lambda terms: hold(name, data, terms),
+                lambda terms: hold(name, data, terms, corrections),
                 lambda sentence: say(name, sentence),
                 rules=rules,
-                settings={"model_path": str(own.resolve())},
+                settings={"model_path": str(kept.resolve())},
                 receipts=str(receipts),
                 faults=[_fault(name, number, text) for number, text in enumerate(faults or [], start=1)],
                 wait_s=seconds("--wait", wait),
                 patience_s=seconds("--patience", patience),
             )
+            visits[:] = [visit]
+            return visit
 
         with threadpool_limits(1):  # as the sites of a simulation: sums come out the same
             if serves:

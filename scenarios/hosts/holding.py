@@ -20,12 +20,13 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import categories, joining, sources, splits
 from fedsvm.scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
-from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.data.sources import Dataset, Table
+from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import ALL, DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 
-def hold(name: str, file: str, terms: Terms) -> SiteData:
+def hold(name: str, file: str, terms: Terms, corrections: Corrections | None = None) -> SiteData:
     """Return the rows of a file, or its columns if sites hold columns of the same records.
 
     It is read as a simulation reads one that `data.sources` names.
@@ -38,6 +39,8 @@ def hold(name: str, file: str, terms: Terms) -> SiteData:
         A .csv, .csv.gz, .svm or .parquet file, or the name of one in the folder of FEDSVM_DATA.
     terms : Terms
         The coordinator's.
+    corrections : Corrections, optional
+        The site's own, which come before those of the terms.
 
     Raises
     ------
@@ -49,7 +52,8 @@ def hold(name: str, file: str, terms: Terms) -> SiteData:
     try:
         said = {key: value for key, value in terms.reading.items() if key != "compare_sites"}
         settings = DataSpec.model_validate({**said, **own})
-        return (_columns_held if is_vertical else _held)(settings, name, terms.seed)
+        table = joining.read_table(settings, Path(), corrections)
+        return (_columns_held if is_vertical else _held)(settings, table, name, terms.seed)
     except ScenarioError as error:
         raise StepRefused(" ".join(error.problems)) from error
     except ValidationError as error:
@@ -57,8 +61,7 @@ def hold(name: str, file: str, terms: Terms) -> SiteData:
         raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
 
 
-def _held(settings: DataSpec, name: str, seed: int) -> SiteData:
-    table = joining.read_table(settings, Path())
+def _held(settings: DataSpec, table: Table, name: str, seed: int) -> SiteData:
     data = sources.choose(
         table,
         label=settings.label,
@@ -97,8 +100,8 @@ def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequen
 # Columns of the same records.
 
 
-def _columns_held(settings: DataSpec, name: str, seed: int) -> SiteData:
-    table, labelled = joining.read_table(settings, Path()), settings.label_site in (name, ALL)
+def _columns_held(settings: DataSpec, table: Table, name: str, seed: int) -> SiteData:
+    labelled = settings.label_site in (name, ALL)
     if not labelled:
         nobodys = np.full(table.rows, settings.positive or settings.classes[0])
         table = replace(table, columns={**table.columns, settings.label: nobodys})

@@ -9,7 +9,7 @@ import typer
 
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.scenarios.commands.exits import failing, interrupted_as
-from fedsvm.scenarios.commands.options import JsonLog, seconds
+from fedsvm.scenarios.commands.options import CorrectionsFile, JsonLog, seconds
 from fedsvm.scenarios.console import log_as_json, say
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -53,6 +53,7 @@ def join(
     link: Annotated[str, typer.Argument(help="Link of the invitation, in single quotes.")],
     data: Annotated[str, typer.Option(help="Your data file. It stays on this machine.")] = "",
     policy: Annotated[Path | None, typer.Option(help="Policy file of this site: see fedsvm policy template.")] = None,
+    own: CorrectionsFile = None,
     folder: Annotated[
         Path | None, typer.Option(help="Folder for state between visits (default: fedsvm-visits).")
     ] = None,
@@ -64,6 +65,8 @@ def join(
     from threadpoolctl import threadpool_limits
 
     from fedsvm.scenarios.hub.joining import InvitationLink, TaskParticipation
+    from fedsvm.scenarios.schema.corrections import Corrections
+    from fedsvm.scenarios.schema.own_file import read_table_file
     from fedsvm.scenarios.schema.policy import read_policy
 
     terminate_as_interrupted()
@@ -79,6 +82,7 @@ def join(
             lambda sentence: say("join", sentence),
             watch,
             seconds("--wait", wait),
+            None if own is None else read_table_file("--corrections", own, Corrections),
         )
         with threadpool_limits(1):
             if decline is not None:

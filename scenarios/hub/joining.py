@@ -40,6 +40,7 @@ from fedsvm.federation.visits.diary import OVER, SECRET_BYTES, SiteStore
 from fedsvm.federation.visits.sealing import Requests, derived
 from fedsvm.federation.visits.visit import OfflineSite, agreement_of
 from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 WORDS = "/api/words"
@@ -162,6 +163,8 @@ class TaskParticipation:
         Whether it stays until the task is over.
     wait_s : float, default 60.0
         How long a hub that cannot be reached is tried.
+    corrections : Corrections, optional
+        Those of its file.
     """
 
     link: InvitationLink
@@ -171,6 +174,7 @@ class TaskParticipation:
     tell: Callable[[str], None]
     watches: bool = False
     wait_s: float = 60.0
+    corrections: Corrections | None = None
     _hub: HubClient = field(init=False)
 
     def visit(self) -> bool:
@@ -255,7 +259,7 @@ class TaskParticipation:
         forbids."""
         try:
             self.rules.check_terms(terms)
-            held = hold(name, self.data, terms)
+            held = hold(name, self.data, terms, self.corrections)
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except OrderRefused as error:
             self._note_declined(name, run, terms, str(error))

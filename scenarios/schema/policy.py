@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from fedsvm.algorithms.description import NAME as DESCRIBE
 from fedsvm.algorithms.registry import ALGORITHMS
@@ -17,7 +16,8 @@ from fedsvm.federation.site.rules import MIN_SITES, SiteRules
 from fedsvm.protocols.sums.registry import CAREFUL_SUMS, SUMS
 from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.base import Number, Part, SiteRef
-from fedsvm.scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.schema.errors import nearest
+from fedsvm.scenarios.schema.own_file import read_table_file
 
 
 class Range(Part):
@@ -135,25 +135,7 @@ def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:
 
 def read_policy(path: Path) -> SiteRules:
     """Return the rules in a policy file. Raises ScenarioError with all mistakes."""
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        return PolicyFile.model_validate(given).rules
-    except OSError as error:
-        raise ScenarioError([f"--policy: {path} cannot be read: {error.strerror}."]) from error
-    except ValidationError as error:
-        raise ScenarioError(list(_sentences(path, error))) from error
-    except (ValueError, RecursionError) as error:
-        raise ScenarioError([f"--policy: {path} is not valid TOML: {error}."]) from error
-
-
-def _sentences(path: Path, error: ValidationError) -> Iterator[str]:
-    for each in error.errors():
-        where = ".".join(str(part) for part in each["loc"])
-        known = list(PolicyFile.model_fields)
-        said = each["msg"].removeprefix("Value error, ")
-        if each["type"] == "extra_forbidden":
-            said = f"there is no such key.{nearest(where, known)} There are {', '.join(known)}"
-        yield f"--policy: {path}: {where + ': ' if where else ''}{said}."
+    return read_table_file("--policy", path, PolicyFile).rules
 
 
 _TEMPLATE = """\
