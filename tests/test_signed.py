@@ -265,7 +265,7 @@ def test_a_forged_order_changes_neither_script_nor_chain_nor_journal(tmp_path: P
 
 
 def test_without_the_check_of_signatures_a_forged_order_moves_the_script(tmp_path: Path) -> None:
-    process = "tests.trusting_site_process"
+    process = "tests.unsigned_site_process"
     with drill(3, program="ordered", module=process, receipts=tmp_path, journals=tmp_path) as federation:
         with telling(forged):
             federation.run("keep", remember=True, number=2.0)
