@@ -256,6 +256,17 @@ def test_a_description_says_what_to_mend_all_at_once(tmp_path: Path) -> None:
     assert not [note for note in notes if note.startswith(("Column 'name'", "Column 'age'"))]
 
 
+def test_a_description_notes_columns_of_incomplete_rows_too(tmp_path: Path) -> None:
+    rows = "".join(
+        f"P-{row},{row % 28 + 1:02d}.05.2024,{'x' if row > 117 else ''},{row % 7},{row % 2}\n" for row in range(120)
+    )
+    (tmp_path / "p.csv").write_text(f"name,day,remark,age,died\n{rows}")
+    notes = describe.describe("p.csv", "died", "random", 1, tmp_path).warnings
+    assert any(note.startswith("2 of 120 rows are complete") for note in notes)
+    assert any(note.startswith("To be refused: data.ignore: column 'name' has 120 different") for note in notes)
+    assert any(note.startswith("To be refused: data.ignore: column 'day' holds dates") for note in notes)
+
+
 def test_a_description_says_the_same(tmp_path: Path) -> None:
     hospitals.as_excel_writes(tmp_path / "p.csv", hospitals.rows(400))
     done = fedsvm("data", "describe", "p.csv", "--label", "died", "--site", "hospital", folder=tmp_path)

@@ -93,12 +93,14 @@ def _counted(table: Table, label: str, site: str | None) -> tuple[Dataset, tuple
     try:
         return sources.choose(table, label=label, missing="drop", classes=None), ()
     except ScenarioError as error:
-        known = ~np.logical_or.reduce([sources.gaps(table.columns[name]) for name in {label, site or label}])
-        if not known.any():
-            raise
-        part = replace(table, columns={name: values[known] for name, values in table.columns.items()})
-        data = sources.choose(part, label=label, missing="mean", classes=None)
-        return replace(data, dropped=int((~known).sum())), error.problems
+        return _classified(table, label, site), error.problems
+
+
+def _classified(table: Table, label: str, site: str | None) -> Dataset:
+    """Return the rows that have a class, complete or not. Raises ScenarioError if there are none."""
+    known = ~np.logical_or.reduce([sources.gaps(table.columns[name]) for name in {label, site or label}])
+    part = replace(table, columns={name: values[known] for name, values in table.columns.items()})
+    return replace(sources.choose(part, label=label, missing="mean", classes=None), dropped=int((~known).sum()))
 
 
 def _parts(data: Dataset, split: str, sites: int, site: str | None) -> tuple[list[str], list[IntArray]]:
@@ -131,6 +133,11 @@ def _notes(data: Dataset, label: str, site: str | None, obstacles: Sequence[str]
         chosen = obvious_positive(data.classes)
         plain = f"Class {chosen!r} is +1, unless data.positive says otherwise."
         yield plain if chosen is not None else "Which class is +1, data.positive must say."
+    yield from _notes_on_columns(data if data.table is None else _classified(data.table, label, site), label, site)
+
+
+def _notes_on_columns(data: Dataset, label: str, site: str | None) -> Iterator[str]:
+    """Yield columns that would be refused, and then suspicious ones."""
     doubts: list[str] = []
     named = next((feature.values for feature in data.features if feature.name == site), np.full(data.rows, ""))
     sites = sources.as_text(named)
