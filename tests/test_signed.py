@@ -26,7 +26,7 @@ from fedsvm.federation.transport.signing import ORDER, RECEIPT, SigningKey, is_s
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.oversight import receipts, signatures
 from tests.conftest import drill
-from tests.lying import telling
+from tests.lying_coordinator import telling
 from tests.test_dropouts import total
 
 SITES = ("east", "north", "south")
