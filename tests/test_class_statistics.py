@@ -12,13 +12,13 @@ from sklearn.naive_bayes import CategoricalNB, GaussianNB
 from fedsvm.algorithms.data.class_statistics import Cells, ClassTotals
 from fedsvm.algorithms.data.columns import Columns
 from fedsvm.algorithms.data.encoding import Vocabulary
-from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.partition import held_out, site_partition
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.statistics import statistics_blocks
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.naive_bayes import NaiveBayesModel, NaiveBayesSite
 from fedsvm.algorithms.privacy.noisy_sums import clipped, composed
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run.result import read_result
@@ -32,9 +32,9 @@ KINDS = RANDOM.integers(0, 2, size=COUNT)
 FOLDS = np.column_stack([np.arange(COUNT) % 4, 4 + np.arange(COUNT) // 2 % 4])
 
 
-def totals_of(cells: Cells, folds: FloatArray, rows: FloatArray = ROWS) -> ClassTotals:
+def totals_of(cells: Cells, folds: IntArray, rows: FloatArray = ROWS) -> ClassTotals:
     """Return the totals of all rows without noise."""
-    own = cells.of_rows(LABELS[None, :], folds.astype(np.int64))
+    own = cells.of_rows(LABELS[None, :], folds)
     moved = (np.nan_to_num(rows, nan=2.0) - ENDS.mean(axis=0)) / ((ENDS[1] - ENDS[0]) / 2)
     moved = np.where(np.isnan(rows), 0.0, moved)
     values = {
@@ -52,7 +52,7 @@ def totals_of(cells: Cells, folds: FloatArray, rows: FloatArray = ROWS) -> Class
 def test_without_noise_the_model_is_scikit_learns_of_the_rows_of_other_folds(fold: int | None) -> None:
     cells = Cells(2) if fold is None else Cells(2, folds=4, repeats=2)
     folds = np.full((COUNT, 2), -1) if fold is None else FOLDS
-    kept = np.ones(COUNT, dtype=bool) if fold is None else (fold != FOLDS).all(axis=1)
+    kept = np.ones(COUNT, dtype=bool) if fold is None else ~held_out(FOLDS, fold)
     found = totals_of(cells, folds).without(fold)
     scale = Scale.standard(np.append(ROWS.mean(axis=0), [0.5, 0.5]), np.append(ROWS.std(axis=0), [0.5, 0.5]))
     columns = Columns(["a", "b", "c"], Vocabulary({"kind": ["x", "y"]}), scale)
