@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsvm.scenarios.data import dataset, describe
+from fedsvm.scenarios.data import dataset, table_description
 from fedsvm.scenarios.draft import draft
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -106,7 +106,7 @@ def test_a_predictor_in_another_notation_is_no_identifier(
     (tmp_path / "my.toml").write_text(written.text)
     with pytest.raises(ScenarioError, match=r"data\.source: column .crp. is read as text because of"):
         dataset.prepare(*spec.read(tmp_path / "my.toml"))
-    notes = describe.describe("p.csv", "died", "random", 3, tmp_path).warnings
+    notes = table_description.describe("p.csv", "died", "random", 3, tmp_path).warnings
     assert any(note.startswith("To be refused: data.source: column 'crp' is read as text") for note in notes)
     assert not any("identifier" in note for note in (*notes, written.text))
 
@@ -249,7 +249,7 @@ def test_a_description_says_what_to_mend_all_at_once(tmp_path: Path) -> None:
     """Columns that are refused hide no note of others."""
     rows = "".join(f"{9000 + 3 * row},P-{row},{row % 7},{'mMf'[row % 3]},{row % 2}\n" for row in range(120))
     (tmp_path / "p.csv").write_text(f"id,name,age,sex,died\n{rows}")
-    notes = describe.describe("p.csv", "died", "random", 3, tmp_path).warnings
+    notes = table_description.describe("p.csv", "died", "random", 3, tmp_path).warnings
     assert [note for note in notes if note.startswith("To be refused: data.ignore: column 'name'")]
     assert [note for note in notes if note.startswith("Column 'id' has a different whole number in each row")]
     assert [note for note in notes if note.startswith("Column 'sex' writes 'M'")]
@@ -261,7 +261,7 @@ def test_a_description_notes_columns_of_incomplete_rows_too(tmp_path: Path) -> N
         f"P-{row},{row % 28 + 1:02d}.05.2024,{'x' if row > 117 else ''},{row % 7},{row % 2}\n" for row in range(120)
     )
     (tmp_path / "p.csv").write_text(f"name,day,remark,age,died\n{rows}")
-    notes = describe.describe("p.csv", "died", "random", 1, tmp_path).warnings
+    notes = table_description.describe("p.csv", "died", "random", 1, tmp_path).warnings
     assert any(note.startswith("2 of 120 rows are complete") for note in notes)
     assert any(note.startswith("To be refused: data.ignore: column 'name' has 120 different") for note in notes)
     assert any(note.startswith("To be refused: data.ignore: column 'day' holds dates") for note in notes)
