@@ -8,7 +8,7 @@ calibration   probabilities and thresholds of a trained model, by sums over rows
 registry      the algorithms by their names in scenarios
 description   a program that describes the columns of all sites and trains nothing
 pan_svm, dpp_svm, hybrid_svm, dp_erm
-              one method each: settings, site half, coordinator half, model, pooled reference
+              one method each: settings, site half, coordinator half, model, pooled reference; hybrid_svm is a package
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
               comparison methods
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper

@@ -22,7 +22,9 @@ from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap
-from fedsvm.algorithms.hybrid_svm import HybridSettings, _by_interior_point, noise_of
+from fedsvm.algorithms.hybrid_svm.noise import noise_of
+from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
+from fedsvm.algorithms.hybrid_svm.training import _by_interior_point
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started

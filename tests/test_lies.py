@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from fedsvm.algorithms.data.score_counts import MAX_BINS, counted
 from fedsvm.algorithms.features.fourier import paired_features
 from fedsvm.algorithms.features.identity import IdentityMap
-from fedsvm.algorithms.hybrid_svm import minimised
+from fedsvm.algorithms.hybrid_svm.minimizer import minimised
 from fedsvm.algorithms.naive_bayes import Categories, NaiveBayesModel
 from fedsvm.algorithms.optimisation.solution import StoppingRule
 from fedsvm.algorithms.pan_svm import PanModel

@@ -33,7 +33,8 @@ from fedsvm.algorithms.data.classes import (
 )
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.features.identity import IdentityMap
-from fedsvm.algorithms.hybrid_svm import minimised, noise_of
+from fedsvm.algorithms.hybrid_svm.minimizer import minimised
+from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
