@@ -4,6 +4,7 @@ settings      types of an algorithm's settings
 ranking       ordered columns, as a result shows them
 contract      the interface of an algorithm
 mapped_site   the site half and the settings of algorithms in features that all sites share
+linear_model  the model that PAN-SVM, its comparison methods and selection share
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      the algorithms by their names in scenarios
 description   a program that describes the columns of all sites and trains nothing

@@ -35,6 +35,7 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.hybrid_svm.minimizer import minimised
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
+from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
@@ -42,7 +43,6 @@ from fedsvm.algorithms.optimisation.local_path import solve_pooled
 from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.predicted import Work
 from fedsvm.algorithms.optimisation.solution import StoppingRule
-from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import dataset
