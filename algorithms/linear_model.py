@@ -9,6 +9,7 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.algorithm import Arrays, Model, TrainingReport
 from fedsvm.algorithms.calibration import (
     Calibration,
     ClassCalibration,
@@ -16,7 +17,6 @@ from fedsvm.algorithms.calibration import (
     calibrate,
     calibrate_classes,
 )
-from fedsvm.algorithms.contract import Arrays, Model, TrainingReport
 from fedsvm.algorithms.data.classes import (
     Scheme,
     above_others,

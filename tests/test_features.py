@@ -22,12 +22,12 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.landmarks import LONE_ROWS, ROUNDS_OPENED
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.linear_model import PanModel
-from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimization import libsvm
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.channel.transcript import read_transcript
 from fedsvm.federation.errors import FederationError
-from fedsvm.protocols.passing_on import pass_on
+from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.test_attacks import collude, learnt

@@ -18,7 +18,7 @@ from fedsvm.algorithms.hybrid_svm.algorithm import HybridSite, HybridSvm
 from fedsvm.algorithms.hybrid_svm.minimizer import minimised, public_weights
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import train
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError

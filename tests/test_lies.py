@@ -22,7 +22,7 @@ from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.hybrid_svm.minimizer import minimised
 from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.naive_bayes import Categories, NaiveBayesModel
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.site_scores import packed
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import SiteFailed

@@ -13,7 +13,7 @@ factor of n. n, the number of private rows, is public. (2) No intercept: what re
 What is accounted for is the tolerance, which is public, and not the gap that training happened to reach.
 
 Who sees what. In `joint` training the sites see the points that they go to, and the coordinator what its solver shows
-(see `optimisation.linear_svm`): noise protects the model against everyone who gets it, not against these. In `one-shot`
+(see `optimization.linear_svm`): noise protects the model against everyone who gets it, not against these. In `one-shot`
 every site trains on its own rows, and one secure sum adds the models, weighted by n_s / n, and shares of the noise:
 nobody sees anything without noise. One row changes its site's minimiser by 2C/n_s at most, and what is released by
 n_s/n of that: 2C/n again.
@@ -22,7 +22,7 @@ Of K classes each is told from the others, and K models are one vector, in which
 together by sqrt(K) 2C/n, which is attained, by a row that goes to the opposite point and keeps its class. Noise is for
 the whole vector, and there is one release. Private rows of a class that is neither declared nor among the public rows
 are among the others of all K. With multiclass = "joint" the K weight vectors are those of one problem, whose loss has a
-slope of sqrt(2) in all of them (`optimisation.joint_hinge`): one row moves the vector by 2 sqrt(2) C/n, whatever K is.
+slope of sqrt(2) in all of them (`optimization.joint_hinge`): one row moves the vector by 2 sqrt(2) C/n, whatever K is.
 That is trained by cutting planes; rows of a class that nobody named have no loss in it.
 
 settings   its settings

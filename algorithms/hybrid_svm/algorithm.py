@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.contract import Outline, PublicAlgorithm
+from fedsvm.algorithms.algorithm import Outline, PublicAlgorithm
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.features.fourier import choose_frequencies, paired_features
@@ -20,12 +20,12 @@ from fedsvm.algorithms.hybrid_svm.noise import noise_for_settings, noise_of
 from fedsvm.algorithms.hybrid_svm.release import ModelRelease, release_script
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import train, training_script
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.hinge_sums import HingeCuts
-from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts
-from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW
-from fedsvm.algorithms.optimisation.path_sums import NewtonPath
-from fedsvm.algorithms.optimisation.weighting import RowWeights
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
+from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
+from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW
+from fedsvm.algorithms.optimization.path_sums import NewtonPath
+from fedsvm.algorithms.optimization.weighting import RowWeights
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.privacy.budget import pairs_problem
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters

@@ -10,14 +10,14 @@ from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import paired_features
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
-from fedsvm.algorithms.optimisation import cutting_plane
-from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.cutting_plane import Line, Oracle, Points
-from fedsvm.algorithms.optimisation.hinge_sums import groups_of
-from fedsvm.algorithms.optimisation.joint_hinge import JointSums
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.local_path import solve_pooled
-from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
+from fedsvm.algorithms.optimization import cutting_plane
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.cutting_plane import Line, Oracle, Points
+from fedsvm.algorithms.optimization.hinge_sums import groups_of
+from fedsvm.algorithms.optimization.joint_hinge import JointSums
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

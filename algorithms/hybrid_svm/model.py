@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Arrays, Model, TrainingReport
+from fedsvm.algorithms.algorithm import Arrays, Model, TrainingReport
 from fedsvm.algorithms.data.classes import above_others
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import paired_features

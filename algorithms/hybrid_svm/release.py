@@ -18,7 +18,7 @@ from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.hybrid_svm.minimizer import MAX_ITERATIONS, minimised
 from fedsvm.algorithms.hybrid_svm.noise import noise_for_settings
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.discrete_noise import gaussian_share, laplace_share
 from fedsvm.algorithms.privacy.mechanisms import Noise

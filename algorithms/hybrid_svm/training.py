@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.contract import TrainingReport
+from fedsvm.algorithms.algorithm import TrainingReport
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import count_rows
 from fedsvm.algorithms.data.public_rows import PublicTask
@@ -19,13 +19,13 @@ from fedsvm.algorithms.hybrid_svm.model import HybridModel
 from fedsvm.algorithms.hybrid_svm.noise import longest_of, noise_for_settings
 from fedsvm.algorithms.hybrid_svm.release import privacy_statement, release_model
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
-from fedsvm.algorithms.optimisation import cutting_plane, interior_point
-from fedsvm.algorithms.optimisation.cutting_plane import Oracle
-from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle
-from fedsvm.algorithms.optimisation.joint_hinge import JointOracle
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, chosen, newton_path
-from fedsvm.algorithms.optimisation.solution import Certificate, StoppingRule
+from fedsvm.algorithms.optimization import cutting_plane, interior_point
+from fedsvm.algorithms.optimization.cutting_plane import Oracle
+from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle
+from fedsvm.algorithms.optimization.joint_hinge import JointOracle
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.path_sums import FederatedPath, chosen, newton_path
+from fedsvm.algorithms.optimization.solution import Certificate, StoppingRule
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, MembershipChanged
 from fedsvm.federation.federation import Federation
