@@ -232,14 +232,7 @@ class Site:
         path = assignment.transcript_path
         self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
         self._journal = SiteJournal(assignment.journal_path) if assignment.journal_path else None
-        self._receipt, self._has_asked = receipt, receipt is not None
-        if receipt is None and assignment.receipt_path:
-            self._receipt = Receipt(
-                assignment.receipt_path,
-                assignment.version,
-                key=SigningKey(),
-                coordinator_key=assignment.coordinator_signing_key,
-            )
+        self._receipt, self._has_asked = receipt or _own_receipt(assignment), receipt is not None
         self._mailbox = Mailbox(endpoint, assignment.run)
         if assignment.via_coordinator and agreement is not None:
             self._mailbox.sealer = Sealer(assignment.name, agreement, lambda peer: endpoint.roster[peer].agreement_key)
@@ -298,14 +291,12 @@ class Site:
         self._current = self._channel = None
         self._orders.clear()
         self._paused = end
-        if self._receipt is not None:
-            self._receipt.paused(end.failure)
+        self._receipt.paused(end.failure)
         self._on_pause(end.failure)
 
     def _close_receipt(self, outcome: str) -> None:
-        if self._receipt is not None:
-            with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
-                self._receipt.ended(outcome, self._endpoint.refused)
+        with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
+            self._receipt.ended(outcome, self._endpoint.refused)
 
     # What the coordinator says.
 
@@ -320,8 +311,7 @@ class Site:
             self._notice()
         if self._paused is not None:
             self._paused = None
-            if self._receipt is not None:
-                self._receipt.resumed()
+            self._receipt.resumed()
             self._on_pause("")
         return self._orders.pop(0)
 
@@ -376,12 +366,10 @@ class Site:
                 elif isinstance(order, MissedOrders):
                     self._miss(order)
                 else:
-                    if self._receipt is not None:
-                        self._receipt.ordered(order, number)
+                    self._receipt.ordered(order, number)
                     self._policy.check_round(order, self._endpoint.name, number, last)
                     form = self._run_round(order, number)
-                    if self._receipt is not None:
-                        self._receipt.left(order, number, form)
+                    self._receipt.left(order, number, form)
             self._answer(StepDone(*self._account(number, whole=False)), number)
         except RoundAborted as aborted:
             self._note_broken(number, "the round was aborted")
@@ -404,45 +392,59 @@ class Site:
 
     def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition."""
-        if self._receipt is not None and self._program is None and not self._has_asked:
+        if self._program is None and not self._has_asked:
             self._receipt.asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
             self._has_asked = True
-        if self._receipt is not None:
-            self._receipt.parties(update.parties)
-        self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
-        self._policy.check_pins(update.parties, self._assignment.run, self._endpoint.name)
-        self._endpoint.admit(update.parties)
+        self._admit_parties(update.parties)
+        if self._program is None:
+            self._start_program()
+        else:
+            self._place.note_change()
+
+    def _admit_parties(self, parties: Roster) -> None:
+        """Accept connections of these parties alone. Raises OrderRefused if they are not those of the policy."""
+        self._receipt.parties(parties)
+        self._policy.check_roster(parties, self._endpoint.roster, self._endpoint.name)
+        self._policy.check_pins(parties, self._assignment.run, self._endpoint.name)
+        self._endpoint.admit(parties)
         if self._mailbox.sealer is not None:
             hello = Message(HELLO_KIND, self._assignment.run, self._endpoint.round)
             self._endpoint.stay_reachable(COORDINATOR, hello, Deadline(_REACH_S))
-        if self._program is None:
-            program = self._installation.programs[self._assignment.program]
-            if self._policy.script is None:  # else whoever derived it has checked them
-                self._policy.check_settings(self._installation.setting_names(self._assignment.program))
-            joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
-            joined.terms, rules = self._policy.terms, self._policy.rules
-            joined.answers, joined.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
-            self._script = self._policy.script or script_of(program, self._policy.terms)
-            self._place = ScriptPosition(self._script, self._policy.rules.max_repeats)
-            self._policy.rules.check_held(*joined.held())
-            if self._receipt is not None:
-                self._receipt.joined(self._policy.sites, *joined.held())
-            self._check_sum()
-            self._policy.agree(self._assignment.run, exact_steps(program, self._script), program.noisy_settings)
-            self._note_charge()
-            self._program = joined
-            if self._journal is not None:
-                self._replay(joined, self._journal)
-            joined.charge_again = self._charge_again
-        else:
-            self._place.note_change()
+
+    def _start_program(self) -> None:
+        """Agree to the run, and bring the program to where an earlier process of this site was.
+
+        Raises OrderRefused for a run that the policy or the operator's rules forbid.
+        """
+        program = self._read_program()
+        self._policy.rules.check_held(*program.held())
+        self._receipt.joined(self._policy.sites, *program.held())
+        self._check_sum()
+        self._policy.agree(self._assignment.run, exact_steps(type(program), self._script), program.noisy_settings)
+        self._note_charge()
+        self._program = program
+        if self._journal is not None:
+            self._replay(program, self._journal)
+        program.charge_again = self._charge_again
+
+    def _read_program(self) -> SiteProgram:
+        """Return the program of the agreed terms over the partition of this site, and derive its script."""
+        program_type, rules = self._installation.programs[self._assignment.program], self._policy.rules
+        if self._policy.script is None:  # otherwise whoever derived it has checked them
+            self._policy.check_settings(self._installation.setting_names(self._assignment.program))
+        program = program_type(self._assignment.name, self._taken_partition(), self._assignment.settings)
+        program.terms = self._policy.terms
+        program.answers, program.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
+        self._script = self._policy.script or script_of(program_type, self._policy.terms)
+        self._place = ScriptPosition(self._script, rules.max_repeats)
+        return program
 
     def _charge_again(self) -> None:
         self._policy.charge(self._assignment.run)
         self._note_charge()
 
     def _note_charge(self) -> None:
-        if self._receipt is not None and self._policy.terms.epsilon is not None:
+        if self._policy.terms.epsilon is not None:
             self._receipt.charged(self._policy.terms.epsilon)
 
     def _check_sum(self) -> None:
@@ -453,8 +455,7 @@ class Site:
 
     def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
-        if self._receipt is not None:
-            self._receipt.missed(missed)
+        self._receipt.missed(missed)
         self._take_missed(missed)
         if self._journal is not None:
             self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
@@ -554,8 +555,7 @@ class Site:
         link = self._admit(order, number)
         program.channel = channel = self._open_channel(order, number, link)
         value = step(**order.parameters, **order.arrays)
-        if self._receipt is not None:
-            self._receipt.answered(program.answers.spent)
+        self._receipt.answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
@@ -588,8 +588,7 @@ class Site:
         observers: list[Observer] = [*self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
-        if self._receipt is not None:
-            observers.append(self._receipt.begin_step(link))
+        observers.append(self._receipt.begin_step(link))
         if self._journal is not None:
             observers.append(self._journal.begin(order.to_message(self._assignment.run, number)))
         self._channel = SocketChannel(
@@ -616,9 +615,8 @@ class Site:
         self._answer(StepFailure(*self._account(number), reason, trace, cut_off), number)
 
     def _note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
-        if self._receipt is not None:
-            with suppress(StepRefused):  # why it cannot be written is what is answered
-                self._receipt.broken(number, reason, refused=refused)
+        with suppress(StepRefused):  # why it cannot be written is what is answered
+            self._receipt.broken(number, reason, refused=refused)
 
     def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], RoundProgress | None]:
         """Return the traffic of this site's connections since the last call, and its progress in the round.
@@ -644,9 +642,8 @@ class Site:
     def _say(self, record: LogRecord) -> None:
         """Send what was logged, and see it out of this process. Raises PeerDropped."""
         endpoint = self._endpoint
-        if self._receipt is not None:
-            with suppress(StepRefused):
-                self._receipt.logged(record.text)
+        with suppress(StepRefused):
+            self._receipt.logged(record.text)
         endpoint.reply(COORDINATOR, record.to_message(self._assignment.run, endpoint.round))
         endpoint.flush(COORDINATOR)
 
@@ -658,6 +655,13 @@ class Site:
         report = FinalReport(endpoint.ledger.take(), refused=dict(endpoint.refused), **resources())
         with suppress(PeerDropped):  # nobody is there to hear it
             endpoint.reply(COORDINATOR, report.to_message(self._assignment.run, endpoint.round))
+
+
+def _own_receipt(assignment: Assignment) -> Receipt:
+    """Return the receipt of a site process, with a new key; one that writes nothing, if the assignment has no path."""
+    key = SigningKey() if assignment.receipt_path else None
+    coordinator_key = assignment.coordinator_signing_key
+    return Receipt(assignment.receipt_path, assignment.version, key=key, coordinator_key=coordinator_key)
 
 
 def resources() -> dict[str, Any]:
