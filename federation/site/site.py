@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,16 +44,17 @@ from fedsvm.federation.errors import (
     Transient,
 )
 from fedsvm.federation.site.answers import AnswerRecord
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
+from fedsvm.federation.site.resources import resources
 from fedsvm.federation.site.script import END, Script, ScriptPosition
 from fedsvm.federation.site.signed import order_content, order_facts
 from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
-from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, RoundProgress, StepDone, StepFailure
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
@@ -64,109 +64,11 @@ from fedsvm.federation.transport.signing import ORDER, SigningKey, is_signed
 from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
 _LOGGER = logging.getLogger(__name__)
-MAX_SILENCE_S = 3600.0
-"""Default maximum time without an order of the coordinator."""
 
 _MAX_TRACEBACK = 16_000
 _LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
 """Maximum time that a site which communicates through the coordinator tries to become reachable after a roster."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """Everything that a launcher sends a site process, as plain values, because it crosses a process boundary.
-
-    Parameters
-    ----------
-    name : str
-        The site's.
-    run : bytes
-        The run's 8 random bytes.
-    listen : str
-        Address to listen on.
-    peers : int
-        How many parties it may have to talk to.
-    encrypted : bool
-        Whether sockets use CURVE.
-    coordinator_address, coordinator_key : str, bytes or None
-        The one party it knows from the start.
-    coordinator_signing_key : bytes, optional
-        The key by which the coordinator signs its orders; None where it has none.
-    program : str
-        Which of its installation's programs it runs.
-    partition_path : str
-        File of what it holds, which it removes when it has read it; "" if it is given that itself.
-    policy : SitePolicy
-        What it takes part in, whatever the coordinator orders.
-    settings : dict, default {}
-        For the program.
-    faults : list of dict, default []
-        Those that this site does to itself, see `faults`.
-    transcript_path : str, default ""
-        Where it writes its transcript, see `transcript`; empty in a run that nobody audits.
-    colludes : bool, default False
-        Whether the transcript holds everything, not the inputs alone.
-    needs_pairwise_keys : bool, default False
-        Whether it makes a key pair to agree on secrets with.
-    via_coordinator : bool, default False
-        Whether it speaks to other sites through the coordinator, sealed.
-    journal_path : str, default ""
-        Where it writes its journal, see `site_journal`; empty for none.
-    receipt_path : str, default ""
-        Where it keeps its receipt, see `receipt`; empty for none.
-    version : str, default ""
-        Of the installation, for the receipt.
-    journal_until : int, default 0
-        The last round of the coordinator's journal: what is later in the site's own did not happen.
-    journal_has : int, default 0
-        The last round of which the coordinator's journal says that this site took part: the site's own must have it.
-    patience_s : float
-        A coordinator that gave no order for this long is taken for dead.
-    resume_s : float, default 0.0
-        How long the site waits for a run that failed to be resumed.
-    log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
-        From which level on the coordinator is told what its code logs, see `logs`.
-    """
-
-    name: str
-    run: bytes
-    listen: str
-    peers: int
-    encrypted: bool
-    coordinator_address: str
-    coordinator_key: bytes | None
-    program: str
-    partition_path: str
-    policy: SitePolicy
-    settings: dict[str, Any] = field(default_factory=dict)
-    faults: list[dict[str, Any]] = field(default_factory=list)
-    transcript_path: str = ""
-    colludes: bool = False
-    needs_pairwise_keys: bool = False
-    via_coordinator: bool = False
-    journal_path: str = ""
-    receipt_path: str = ""
-    version: str = ""
-    journal_until: int = 0
-    journal_has: int = 0
-    patience_s: float = MAX_SILENCE_S
-    resume_s: float = 0.0
-    log_level: str = "warning"
-    coordinator_signing_key: bytes | None = None
-
-    def to_fields(self, policy: int) -> dict[str, Any]:
-        """Return plain values for the launcher's pipe, with the number of the policy, which is sent separately."""
-        return {**vars(self), "policy": policy}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], policies: Sequence[SitePolicy]) -> Self:
-        """Return an assignment from the fields that came through the pipe."""
-        return cls(**{**fields, "policy": policies[fields["policy"]]})
-
-    @property
-    def coordinator(self) -> Party:
-        return Party(COORDINATOR, self.coordinator_address, self.coordinator_key)
 
 
 def run_site(
@@ -662,21 +564,6 @@ def _own_receipt(assignment: Assignment) -> Receipt:
     key = SigningKey() if assignment.receipt_path else None
     coordinator_key = assignment.coordinator_signing_key
     return Receipt(assignment.receipt_path, assignment.version, key=key, coordinator_key=coordinator_key)
-
-
-def resources() -> dict[str, Any]:
-    """Return the CPU seconds of this process, and the memory of its own (None if Linux does not report it)."""
-    times = os.times()
-    return {"cpu_s": times.user + times.system, "unique_memory_bytes": _unique_memory_bytes()}
-
-
-def _unique_memory_bytes() -> int | None:
-    try:
-        with open("/proc/self/smaps_rollup", "rb", buffering=0) as file:  # noqa: PTH123 - see read_partition
-            lines = file.read().splitlines()
-    except OSError:
-        return None
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Private_"))
 
 
 def _shaped(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
