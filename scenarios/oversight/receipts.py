@@ -149,10 +149,7 @@ class Record:
         asked = {name: value for name, value in self.policy.items() if value not in (None, "", 0)}
         sum_name, least = self.terms.get("sum_name", ""), self.terms.get("min_sites", "")
         spent = [] if self.epsilon is None else [f"epsilon {self.epsilon:g}"]
-        if self.mu is not None:
-            spent += [f"mu {self.mu:.3g} by all noisy statistics of this site's record"]
-        elif mu := self.terms.get("reading", {}).get("statistics_privacy"):
-            spent += [f"mu {mu:.3g} by the noisy statistics of this run, which no record counts"]
+        spent += [] if self.mu is None else [f"mu {self.mu:.3g} by all noisy statistics of this site's record"]
         return [
             ("run", self.run),
             ("time", f"{self.began} to {self.ended}"),
