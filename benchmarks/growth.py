@@ -59,7 +59,7 @@ class Line:
 
 def measure(case: str, size: int, who: str, checkout: Path, name: str) -> Line:
     """Run a case in a process of its own, with the code of a checkout. name: of whom the line speaks."""
-    threads = {} if who == OURS else {each: "1" for each in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    threads = {} if who == OURS else dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     command = [sys.executable, str(HERE / "growth_case.py"), case, str(size), who]
     began = time.monotonic()
     with subprocess.Popen(
@@ -99,7 +99,7 @@ def table(lines: Sequence[Line]) -> str:
     rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for line in lines:
         values = (line.seconds, line.processor, line.memory_mb, line.rounds, line.objective, line.accuracy)
-        cells = ["–" if value is None else f"{value:.4g}" for value in values]
+        cells = ["-" if value is None else f"{value:.4g}" for value in values]
         rows.append(f"| {line.case} | {line.size:,} | {line.who} | {' | '.join(cells)} |")
     rows += ["", "| case | who | seconds grow as size to the | processor s | MB |", "|---|---|---|---|---|"]
     for case, who in dict.fromkeys((line.case, line.who) for line in lines):
