@@ -1,4 +1,4 @@
-"""How time and memory grow with classes' landmarks and with rows, before and after a change, beside pooled training.
+"""Time and memory as landmarks or rows grow, before and after a change, beside training on pooled rows.
 
 `python -m benchmarks.growth FOLDER [--before CHECKOUT] [--only NAME …]` needs FEDSVM_DATA and an idle machine, and
 writes growth.json and growth.md. `--before` names another checkout of this project, whose code runs the same cases.
