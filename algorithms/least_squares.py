@@ -221,7 +221,6 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
         """Map the rows, sum, and solve."""
-        weighting = settings.weighting(task.classes, by_row=task.weighted)
         if settings.masking == "committee":
             check_committee(federation)
 
@@ -230,7 +229,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
             features = map_rows(federation, settings, prepared, task.seed)
             d = features.map.dimensions + int(settings.intercept)
             with federation.phase("train"):
-                factors = Factors.agreed(federation, weighting, len(task.classes))
+                factors = Factors.agreed(federation, settings.weighting_of(task), len(task.classes))
                 if settings.masking == "committee":
                     return features, _blind_weights(federation, settings, factors, d, task.problems)
                 bound = float(prepared.rows) if settings.features == "fourier" else math.inf  # whose features are short

@@ -257,7 +257,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
         """Map the rows, then Newton's steps; sites lost meanwhile have the others go on from the point."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
-        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        weighting = settings.weighting_of(task)
         start = np.zeros(features.map.dimensions + int(settings.intercept))
         newton = _Newton(
             federation, settings, weighting, [_LogisticProgress(start, start) for _ in range(task.problems)]

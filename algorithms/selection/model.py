@@ -258,7 +258,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         """Choose columns, and how many, and have the sites keep these."""
         prepared = federation.until_stable(lambda: task.prepare(federation))
         began, names = federation.progress.round, task.columns.names
-        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        weighting = settings.weighting_of(task)
         selecting = SelectionInput(federation, prepared, names, task.seed, len(task.classes), weighting)
         with federation.phase("select"):
             choice = self.choose(selecting, settings)
@@ -279,7 +279,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
             return map_rows(federation, settings, narrowed, task.seed)
 
         features = federation.until_stable(mapped)
-        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        weighting = settings.weighting_of(task)
         trained = train(federation, settings, features, weighting, len(task.classes), task.conditions)
         inner = with_calibration(federation, task, trained, settings)
         report = _reported(inner, chosen)
