@@ -48,7 +48,7 @@ from fedsvm.algorithms.optimisation.committee import check_committee, computing_
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, agreement_on_factors
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.remarks import Remark, opened_exactly
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.contract import Channel
@@ -245,6 +245,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
         federation.disclose("coordinator", step, shows, (d * (d + 1) // 2 + task.problems * d,))
         found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
         remarks = tuple(Remark(name, sentence) for name, sentence in features.remarks.items())
+        remarks += opened_exactly(task.statistics, shows)
         report = TrainingReport(federation.sites, features.description, figures=features.figures, remarks=remarks)
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)

@@ -48,7 +48,7 @@ from fedsvm.algorithms.optimisation.weighting import (
 )
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.remarks import Remark, opened_exactly
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
@@ -268,13 +268,14 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         federation.disclose("coordinator", "newton_sums", NEWTON_SUMS, start.shape)
         found = np.stack([trail.best for trail in newton.trails])
         found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
+        named = (Remark(name, sentence) for name, sentence in features.remarks.items())
         report = TrainingReport(
             federation.sites,
             features.description,
             iterations=newton.iterations,
             converged=newton.converged,
             figures=features.figures,
-            remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
+            remarks=(*named, *opened_exactly(task.statistics, NEWTON_SUMS)),
         )
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)
