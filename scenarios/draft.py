@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
-from fedsvm.federation.text import quoted
+from fedsvm.federation.text import quoted, visible
 from fedsvm.scenarios.data import categories, joining, sources
 from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.harmonized import Harmonized, harmonize, notes
@@ -60,14 +60,14 @@ def draft(
 ) -> Draft:
     """Return a scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
 
-    source: one table, or the table of each site by its name. label: the column of the classes. site: of the names of
-    sites; without it one that is called so, if there is one. positive: which class is +1; without it the one that is
-    plain. ignore: columns that are not wanted.
+    source: one table, or the table of each site by its name; of these some may be unreadable. label: the column of the
+    classes. site: of the names of sites; without it one that is called so, if there is one. positive: which class is
+    +1; without it the one that is plain. ignore: columns that are not wanted.
     """
     places = {} if isinstance(source, str) else source
     name = _require_names(path, places, site)
-    tables = joining.read_all(places or {"": str(source)}, Path())
-    _require_columns(tables, label, site, ignore)
+    tables, unreadable = joining.read_readable(places or {"": str(source)}, Path())
+    _require_columns(tables, unreadable, label, site, ignore)
     first = next(iter(tables.values()))
     by = site or _site_column(first, label, ignore) if not places else None
     if by is not None:
@@ -96,7 +96,7 @@ def draft(
         *_federation(table, by, list(places)),
         "",
         *_data(path, source, table, data, label, by, chosen, {**found.unmeasured, **apart}),
-        *_sources(path, places),
+        *_sources(path, places, unreadable),
         *_corrections(found),
         *_ranges(data),
         "",
@@ -105,7 +105,8 @@ def draft(
         "[protocol]",
         f"sum = {_text(hiding_sum(len(places) or _sites(table, by)))}               # fedsvm audit compares them",
     ]
-    asks = [*found.asks, *_asks(data, label, chosen)]
+    lost = (f"{name}: {problem}" for name, problems in unreadable.items() for problem in problems)
+    asks = [*lost, *found.asks, *_asks(data, label, chosen)]
     doubts = (f"{name}: {form.doubt}" for name, form in table.forms.items() if form.doubt)
     not_used = (f"Column {name!r} is left out: {why}." for name, why in apart.items())
     return Draft("\n".join([*lines, ""]), (*asks, *not_used, *doubts, *notes(found), *categories.warnings(data)))
@@ -128,8 +129,17 @@ def _require_names(path: Path, places: Mapping[str, str], site: str | None) -> s
     return path.stem
 
 
-def _require_columns(tables: Mapping[str, Table], label: str, site: str | None, ignore: Sequence[str]) -> None:
-    """Raise ScenarioError for columns that options name and no table has."""
+def _require_columns(
+    tables: Mapping[str, Table],
+    unreadable: Mapping[str, Sequence[str]],
+    label: str,
+    site: str | None,
+    ignore: Sequence[str],
+) -> None:
+    """Raise ScenarioError, with the problems of unreadable files, for columns that options name and no table has."""
+    lost = [problem for problems in unreadable.values() for problem in problems]
+    if not tables:
+        raise ScenarioError(lost)
     named = [
         ("--label", label),
         *([("--site", site)] if site is not None else []),
@@ -144,7 +154,7 @@ def _require_columns(tables: Mapping[str, Table], label: str, site: str | None, 
     if label in ignore:
         problems.append(f"--ignore: {label!r} is the label and cannot be ignored.")
     if problems:
-        raise ScenarioError(problems)
+        raise ScenarioError([*lost, *problems])
 
 
 def _asks(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
@@ -254,11 +264,13 @@ def _place(path: Path, source: str) -> str:
     return os.path.relpath(source, path.resolve().parent) if Path(source).is_file() else source
 
 
-def _sources(path: Path, places: Mapping[str, str]) -> Iterator[str]:
+def _sources(path: Path, places: Mapping[str, str], unreadable: Mapping[str, Sequence[str]]) -> Iterator[str]:
     if places:
         yield ""
         yield "[data.sources]             # a file for each site; columns are matched by their names"
-        yield from (f"{_key(name)} = {_text(_place(path, place))}" for name, place in places.items())
+        for name, place in places.items():
+            yield from (f"# to be fixed first: {visible(problem)}" for problem in unreadable.get(name, ()))
+            yield f"{_key(name)} = {_text(_place(path, place))}"
 
 
 def _key(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,7 +160,6 @@ def test_hospitals_with_files_of_their_own_need_no_edit(tmp_path: Path) -> None:
         (["p.csv", "s=p.csv"], "--data: name one table, or of each site its file"),
         (["n=p.csv", "n=p.csv"], "--data: name one table, or of each site its file"),
         (["n n=p.csv", "s=p.csv"], "--data: the name of a site must be made of letters"),
-        (["n=p.csv", "s=q.csv"], "data.source: there is no file 'q.csv'"),
     ],
 )
 def test_sites_that_are_badly_named_are_sentences(words: list[str], says: str, tmp_path: Path) -> None:
@@ -170,6 +170,24 @@ def test_sites_that_are_badly_named_are_sentences(words: list[str], says: str, t
     assert says in done.stderr
     done = fedsvm("new", "my.toml", *given, "--label", "died", "--site", "hospital", folder=tmp_path)
     assert done.returncode == 2
+
+
+def test_files_that_cannot_be_read_stop_no_other(tmp_path: Path) -> None:
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(60))
+    (tmp_path / "torn\n.parquet").write_bytes(b"nonsense")
+    places = {"n": tmp_path / "p.csv", "s": tmp_path / "gone.csv", "w": tmp_path / "torn\n.parquet"}
+    named = {site: str(path) for site, path in places.items()}
+    made = draft(tmp_path / "my.toml", named, "died")
+    assert made.asks[0].startswith("s: data.source: there is no file")
+    assert made.asks[1].startswith("w: data.source: ") and "cannot be read" in made.asks[1]
+    assert "# to be fixed first: data.source: there is no file" in made.text
+    written = tomllib.loads(made.text)
+    assert list(written["data"]["sources"]) == written["federation"]["names"] == ["n", "s", "w"]
+    with pytest.raises(ScenarioError) as caught:
+        draft(tmp_path / "my.toml", named, "dead")
+    assert [" no column 'dead'" in problem for problem in caught.value.problems] == [False, False, True]
+    with pytest.raises(ScenarioError, match="there is no file"):
+        draft(tmp_path / "my.toml", {"s": named["s"], "w": named["w"]}, "died")
 
 
 def test_an_export_with_odd_columns_needs_no_edit(tmp_path: Path) -> None:

@@ -77,16 +77,24 @@ def read_all(
     named: Mapping[str, str], base_folder: Path, form: TextForm | None = None, text: Sequence[str] = ()
 ) -> dict[str, Table]:
     """Return the tables of several sources by the same names. Raises ScenarioError for all that cannot be read."""
+    tables, unreadable = read_readable(named, base_folder, form, text)
+    if unreadable:
+        raise ScenarioError([problem for problems in unreadable.values() for problem in problems])
+    return tables
+
+
+def read_readable(
+    named: Mapping[str, str], base_folder: Path, form: TextForm | None = None, text: Sequence[str] = ()
+) -> tuple[dict[str, Table], dict[str, tuple[str, ...]]]:
+    """Return the tables of the sources that can be read, and the problems of the others, by the same names."""
     tables: dict[str, Table] = {}
-    problems: list[str] = []
+    unreadable: dict[str, tuple[str, ...]] = {}
     for name, source in named.items():
         try:
             tables[name] = sources.read(source, base_folder, text, form)
         except ScenarioError as error:
-            problems += error.problems
-    if problems:
-        raise ScenarioError(problems)
-    return tables
+            unreadable[name] = tuple(error.problems)
+    return tables, unreadable
 
 
 def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> JoinedRows:
