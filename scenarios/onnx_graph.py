@@ -201,4 +201,4 @@ _CONVERTERS: dict[str, Callable[[_Graph, Any, str], str]] = {
     "RBFSampler": _fourier_features,
     "Binarizer": _signs,
 }
-"""What makes the nodes of a part, by the part's class."""
+"""The converters of parts, by the class of the part."""
