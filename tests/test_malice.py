@@ -35,7 +35,7 @@ def pretend_to_lose(federation: Federation, site: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["ring", "masked"])
 def test_a_sum_that_comes_again_over_fewer_sites_shows_who_is_missing(protocol: str) -> None:
-    """This still succeeds, unless the policy of a site says otherwise."""
+    """This still succeeds at sites without a policy."""
     with drill(5, protocol=protocol) as federation:
         of_all = total(federation)
         pretend_to_lose(federation, VICTIM)
@@ -49,6 +49,13 @@ def test_a_site_repeats_no_sum_over_fewer_sites_if_its_policy_says_so(protocol: 
         pretend_to_lose(federation, VICTIM)
         with pytest.raises(SiteFailed, match=r"steps come again over other members 0 times at most; step 'total'"):
             total(federation)
+
+
+def test_a_sum_that_broke_off_before_anything_was_opened_comes_again_over_fewer_sites() -> None:
+    with drill(5, rules=SiteRules(max_repeats=0)) as federation:
+        found = federation.sum("die", shape=(3,), bound=1.0, site="site-2")
+    assert not found.any()
+    assert "site-2" not in federation.sites
 
 
 def test_a_site_repeats_as_often_as_its_policy_says() -> None:

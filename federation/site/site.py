@@ -497,6 +497,8 @@ class Site:
                 except EndOfRecordError as error:  # it was aborted there
                     if number == needed:
                         raise StepRefused(_LOST) from error
+                if isinstance(order.terms, SumTerms):
+                    self._place.note_opened()
                 if record.opened is not None:
                     program.opened = record.opened
                 elif number == needed and isinstance(order.terms, SumTerms) and order.terms.receiver == program.site:
@@ -562,6 +564,8 @@ class Site:
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
+        if mark_of(step).shown:
+            self._place.note_opened()
         if isinstance(terms, GatherTerms):
             channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
             return IN_CLEAR
@@ -574,6 +578,8 @@ class Site:
             if self._transcript is not None:
                 self._transcript.put_in(residues, order.described())
             total = protocol.contribute(channel, residues, terms.receiver)
+            if terms.receiver == COORDINATOR:
+                self._place.note_opened()
             if total is not None:
                 program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
                 if self._journal is not None:
