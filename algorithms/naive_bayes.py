@@ -30,7 +30,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
+from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
 from fedsvm.algorithms.data.class_statistics import ClassStatistics
 from fedsvm.algorithms.data.classes import log_odds, members
 from fedsvm.algorithms.data.columns import Columns

@@ -12,7 +12,7 @@ import pytest
 from sklearn.svm import SVC
 
 from fedsvm import PanSVC, ScenarioError, run
-from fedsvm.algorithms.optimisation.weighting import (
+from fedsvm.algorithms.optimization.weighting import (
     EXPONENTS,
     ClassWeightSettings,
     Factors,

@@ -25,23 +25,23 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from fedsvm.algorithms import SITE_MODULE
-from fedsvm.algorithms.contract import Algorithm, Model, Outline
+from fedsvm.algorithms.algorithm import Algorithm, Model, Outline
 from fedsvm.algorithms.data.classes import called
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.estimators.frames import Frame, read
-from fedsvm.algorithms.estimators.narration import ProgressPrinter
+from fedsvm.algorithms.estimators.progress import ProgressPrinter
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
 from fedsvm.federation import report
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.federation.startup import local_federation
 from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 _SEEDS = 2**31
 
@@ -259,6 +259,11 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         return False
 
     @property
+    def _mu(self) -> float:
+        """The mu of noisy statistics; 0 of exact ones."""
+        return 0.0
+
+    @property
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
         return ALGORITHMS[self.algorithm]
 
@@ -266,7 +271,8 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         """Return the algorithm's settings. Raises ValueError for an invalid parameter."""
         algorithm = self._algorithm
         chosen = checked(algorithm.Settings, self)
-        for problem in algorithm.problems(chosen, Outline(public_rows, models=1, calibrated=self._is_calibrated)):
+        outline = Outline(public_rows, models=1, calibrated=self._is_calibrated, statistics_privacy=self._mu)
+        for problem in algorithm.problems(chosen, outline):
             raise ValueError(f"{problem}.")
         if isinstance(chosen, KernelSettings):
             for problem in chosen.scale_problems(self._parameter("scale")):
