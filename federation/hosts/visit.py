@@ -182,8 +182,8 @@ class Visit:
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
             if receipt is not None:
-                receipt.declined(str(error))
-            self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
+                receipt.declined(error.shared)
+            self._decline(endpoint, error.shared, by_policy=isinstance(error, OrderRefused))
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
         endpoint.say(Ready(columns, public, self._voucher(offer.run, public, terms)).to_message(), deadline)
@@ -209,6 +209,7 @@ class Visit:
             needs_pairwise_keys=terms.needs_pairwise_keys,
             via_coordinator=via_coordinator,
             log_level=SILENT,
+            shares_errors=False,
             patience_s=self.patience_s,
             resume_s=self.wait_s,
         )

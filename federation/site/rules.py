@@ -102,7 +102,10 @@ class SiteRules:
     def check_held(self, rows: int, columns: Sequence[str]) -> None:
         """Raise OrderRefused where the site has too few rows, or would train with columns that it must not."""
         if rows < self.min_rows:
-            raise OrderRefused(f"by this site's policy it must have {self.min_rows} rows or more, and has {rows}")
+            raise OrderRefused(
+                f"by this site's policy it must have {self.min_rows} rows or more, and has {rows}",
+                "by this site's policy min_rows must be reached, and it has fewer rows",
+            )
         if self.columns is not None and (others := [name for name in columns if name not in self.columns]):
             raise OrderRefused(
                 f"by this site's policy it trains with {', '.join(self.columns)} alone, and not with "
@@ -213,7 +216,10 @@ def _spent_by(line: str, ledger: str) -> float:
     except (ValueError, KeyError, TypeError):
         epsilon = None
     if type(epsilon) not in (int, float) or not 0 <= epsilon < math.inf:
-        raise OrderRefused(f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no valid line; fix it")
+        raise OrderRefused(
+            f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no valid line; fix it",
+            "the ledger of its policy is damaged",
+        )
     return float(epsilon)
 
 

@@ -71,6 +71,9 @@ _LOGGER = logging.getLogger(__name__)
 MAX_SILENCE_S = 3600.0
 """Default maximum time without an order of the coordinator."""
 
+SEE_SITE = "see the site's own output"
+"""The end of a sentence for others about an error whose text stays at the site."""
+
 _MAX_TRACEBACK = 16_000
 _LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
@@ -131,6 +134,9 @@ class Assignment:
         How long the site waits for a run that failed to be resumed.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
         From which level on the coordinator is told what its code logs, see `logs`.
+    shares_errors : bool, default True
+        Whether the coordinator receives the text and the traceback of what a step raises, as on one machine. Otherwise
+        it receives what names no value, and the site prints the rest.
     """
 
     name: str
@@ -158,6 +164,7 @@ class Assignment:
     resume_s: float = 0.0
     log_level: str = "warning"
     coordinator_signing_key: bytes | None = None
+    shares_errors: bool = True
 
     def to_fields(self, policy: int) -> dict[str, Any]:
         """Return plain values for the launcher's pipe, with the number of the policy, which is sent separately."""
@@ -400,13 +407,15 @@ class Site:
             self._fail(number, f"the {protocol} protocol: {error}")
         except (StepRefused, EndpointError) as error:
             self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
-            self._fail(number, str(error), refused=isinstance(error, OrderRefused))
+            shared = error.shared if isinstance(error, StepRefused) else str(error)
+            self._fail(number, str(error), shared, refused=isinstance(error, OrderRefused))
         except SiteStopped:
             self._note_broken(number, "the run ended before it was complete")
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
             trace = traceback.format_exc()[-_MAX_TRACEBACK:]
-            self._fail(number, f"{type(error).__name__}: {error}", trace)
+            shared = f"a step raised {type(error).__name__}; {SEE_SITE}"
+            self._fail(number, f"{type(error).__name__}: {error}", shared, trace)
         self._current = self._channel = None
 
     def _join(self, update: RosterUpdate) -> None:
@@ -606,10 +615,25 @@ class Site:
 
     # Answers.
 
-    def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False, refused: bool = False) -> None:
-        self._note_broken(number, reason, refused=refused)
+    def _fail(
+        self,
+        number: int,
+        reason: str,
+        shared: str = "",
+        trace: str = "",
+        *,
+        cut_off: bool = False,
+        refused: bool = False,
+    ) -> None:
+        """Answer that an order failed. reason: for this site's operator. shared: for others, if it differs."""
+        shared = shared or reason
+        self._note_broken(number, shared, refused=refused)
         if not cut_off:
             self._on_failure(reason)
+        if not self._assignment.shares_errors:
+            if trace:
+                _LOGGER.error("%s", trace)
+            reason, trace = shared, ""
         self._answer(StepFailure(*self._account(number), reason, trace, cut_off), number)
 
     def _note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
