@@ -18,9 +18,10 @@ which columns went.
 What is disclosed. By `filter` the labels of all training records, to every site, and eta^2 of every column, to the
 coordinator. By `rfe` the kernel matrix of the columns that are left, before and after a step, to the coordinator, and
 which records support each model, to the sites. The difference of two such matrices is that of the columns between them:
-of one column alone it is x x^T, which is the column, up to its sign. So three or more go together, unless the user has
-one go at a time, and then the same is known of them as DPP-SVM's matrix tells of all columns: they follow for one who
-knows as many of the records as columns went. Constant columns are in no matrix, and are not told from others there.
+of one column alone it is x x^T, which is the column, up to its sign. Three or more are removed per step, unless the
+user sets `remove = "one"`, or fewer are left to remove. The matrix of those that are removed then tells what DPP-SVM's
+matrix tells of all columns: they follow for one who knows as many of the records as columns went. Constant columns are
+in no matrix, and are not told from others there.
 
 References
 ----------
@@ -432,7 +433,7 @@ def _by_filter(
 def going(remove: Remove, left: int, size: int) -> int:
     """Return how many of the remaining columns to remove in a step, until `size` are left; one if the user says so.
 
-    Else three or more, or all that are to go.
+    Otherwise three or more, or all that are to go.
     """
     if remove == "one":
         return 1

@@ -217,7 +217,7 @@ class Admission:
         self._introduce(sites, Deadline(self._round_timeout_s))
 
     def _tell(self, site: str, message: MissedOrders | Order, deadline: Deadline) -> bool:
-        """Send a message to one site, and return whether the site answered Done."""
+        """Send a message to one site, and return whether the site answered StepDone."""
         exchange = Exchange(self._dispatcher, (site,))
         exchange.say(message, Deadline(self._round_timeout_s))
         self._wait_for_answers(exchange, deadline)

@@ -22,15 +22,16 @@ The coordinator sends over connections that it opened; answers use the same ones
 round in the frame's header (`transport.wire`). `to_message` lists its `fields`. The coordinator refuses an answer for
 another round than the current one.
 
-Every `from_message` is strict: a missing field, an additional one, or one of another type raises Malformed, and the
-receiver uses no part of the message. No other module spells the name of a field.
+Every `from_message` is strict: a missing or additional field or array, or a field of another type, raises Malformed,
+and the receiver uses no part of the message. The arrays of an Order are its step's arguments, which the site checks. No
+other module spells the name of a field.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -86,13 +87,11 @@ class RosterUpdate:
     @classmethod
     def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate:
         """Decode a message. all_sites: the sites of the run, as the reader knows them. Raises Malformed."""
-        fields = read_fields(message, names=(str,), addresses=(str,))
+        fields = read_fields(message, _OF_PARTIES, names=(str,), addresses=(str,))
         names, addresses = fields["names"], fields["addresses"]
         parties, reachable = (column.count("\n") + 1 for column in (names, addresses))
         if parties != reachable:
             raise Malformed(f"a roster must have an address for each of {parties} parties, got {reachable}")
-        if message.arrays.keys() != _OF_PARTIES.keys():
-            raise Malformed(f"a roster must have {', '.join(_OF_PARTIES)}, and nothing else")
         for name, table in message.arrays.items():
             if table.dtype != np.uint8 or table.shape not in ((_OF_PARTIES[name] * parties,), (0,)):
                 raise Malformed(f"{name} of a roster must be {_OF_PARTIES[name]} bytes for each party")
@@ -129,9 +128,7 @@ class MissedOrders:
     @classmethod
     def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> MissedOrders:
         """Decode a message. all_sites: the sites of the run, as the reader knows them. Raises Malformed."""
-        read_fields(message)
-        if message.arrays.keys() != {"frames", "lengths"}:
-            raise Malformed(f"{cls.kind} must have frames and lengths, and nothing else")
+        read_fields(message, ("frames", "lengths"))
         frames, lengths = message.arrays["frames"], message.arrays["lengths"]
         if frames.dtype != np.uint8 or lengths.dtype != np.int64 or frames.ndim != 1 or lengths.ndim != 1:
             raise Malformed(f"frames of {cls.kind} must be bytes, and lengths whole numbers")
@@ -261,6 +258,7 @@ class Order:
             of_terms |= {"bound": (float,), "options": (dict,), "opened_by": (str,)}
         fields = read_fields(
             message,
+            message.arrays,
             verb=(str,),
             step=(str,),
             protocol=(str,),
@@ -296,7 +294,7 @@ class Order:
 
     @property
     def digest(self) -> bytes:
-        """A digest of all that the order says except the participants and its place in the run."""
+        """A digest of the step, its arguments, the verb, the terms and the protocol."""
         arrays = [(name, array.dtype.str, array.shape) for name, array in self.arrays.items()]
         plain = self.step, self.protocol, self.verb, _terms_to_fields(self.terms), self.parameters, arrays
         found = hashlib.blake2b(msgpack.packb(plain), digest_size=32)
@@ -323,6 +321,12 @@ class Abort:
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Encode without fields."""
         return Message(self.kind, run, round_number)
+
+    @classmethod
+    def from_message(cls, message: Message) -> Abort:
+        """Decode a message. Raises Malformed."""
+        read_fields(message)
+        return cls()
 
 
 @dataclass(frozen=True)
@@ -397,7 +401,7 @@ class Aborted:
     standing: RoundProgress | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with the fields of Done."""
+        """Encode with the fields of StepDone."""
         return Message(self.kind, run, round_number, fields=_answer_fields(self))
 
     @classmethod
@@ -420,7 +424,7 @@ class StepFailure:
     cut_off: bool
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with the fields of Done, and reason, traceback and cut_off."""
+        """Encode with the fields of StepDone, and reason, traceback and cut_off."""
         own = {"reason": self.reason, "traceback": self.traceback, "cut_off": self.cut_off}
         return Message(self.kind, run, round_number, fields=own | _answer_fields(self))
 
@@ -521,6 +525,11 @@ def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdat
     raise Malformed(f"an order must be {RosterUpdate.kind}, {MissedOrders.kind} or {Order.kind}, got {message.kind}")
 
 
+def read_interrupt(message: Message) -> Abort | RunOver:
+    """Decode a message of the coordinator that a site obeys in the middle of a round. Raises Malformed."""
+    return RunOver.from_message(message) if message.kind == RunOver.kind else Abort.from_message(message)
+
+
 def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:
     """Decode a message of a site. Return None for a kind that no site may send. Raises Malformed."""
     kind = _ANSWERS.get(message.kind)
@@ -572,9 +581,11 @@ def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], 
     return fields, standing
 
 
-def read_fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:
-    """Return the fields of a message, which must have these names and types. Raises Malformed."""
+def read_fields(message: Message, arrays: Collection[str] = (), /, **types: tuple[type, ...]) -> dict[str, Any]:
+    """Return the fields of a message, which must have these names and types, and these arrays. Raises Malformed."""
     fields = message.fields
+    if message.arrays.keys() != set(arrays):
+        raise Malformed(f"the arrays of {message.kind} must be {sorted(arrays)}, got {sorted(message.arrays)}")
     if fields.keys() != types.keys():
         raise Malformed(f"the fields of {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")
     for name, allowed in types.items():

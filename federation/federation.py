@@ -71,10 +71,10 @@ class Federation:
         What happens when sites drop.
     round_timeout_s : float
         Seconds that the coordinator waits for a site.
-    observer : RunObserver, optional
+    observer : RunObserver
         Sees the rounds and the progress of the run.
-    journal : Journal, optional
-        Answers the verbs of an earlier process of this run, and records new ones.
+    journal : Journal or None
+        Answers the verbs of an earlier process of this run, and records new ones. None for a run without a journal.
 
     Attributes
     ----------

@@ -150,6 +150,7 @@ def drill(
     reading: Mapping[str, Any] | None = None,
     rules: SiteRules = ANYTHING,
     receipts: Path | None = None,
+    journals: Path | None = None,
     another_follows: bool = True,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     on_listening: Callable[[Party], None] = lambda party: None,
@@ -159,8 +160,9 @@ def drill(
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
     program, partitions: another program of the tests' installation, and what its sites hold. module: another
-    installation. rules: of every site's operator. receipts: the folder of the sites' receipts. faults: those that sites
-    do to themselves, by site, until they are restarted. reading: what the terms say of the data.
+    installation. rules: of every site's operator. receipts, journals: the folders of the sites' receipts and journals.
+    faults: those that sites do to themselves, by site, until they are restarted. reading: what the terms say of the
+    data.
     rejoin: a site whose process ends is restarted. silence_s: how long silent sites are waited for.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
     views: see `started`.
@@ -182,6 +184,7 @@ def drill(
             own_faults.pop(site, []),
             rules=rules,
             receipt_path=str(receipts / f"{site}.receipt") if receipts else "",
+            journal_path=str(journals / f"{site}.journal") if journals else "",
         )
 
     chosen = sum_protocol(protocol)

@@ -17,7 +17,7 @@ from fedsvm.algorithms.hybrid_svm import HybridSite
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.processes.forkserver import main
 from fedsvm.federation.site.program import Installation, SiteProgram, step, steps_of
-from fedsvm.federation.site.script import Script, any_order
+from fedsvm.federation.site.script import Script, any_order, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
 from tests.broken_sums import ALL_SUMS
@@ -149,6 +149,14 @@ class Undecided(Drill):
         raise ValueError("no setting of this name")
 
 
+class Ordered(Drill):
+    """A program whose steps come in one order."""
+
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        return seq(repeat("keep"), "work", "kept")
+
+
 class AnyOrder:
     """Steps of an algorithm that a test orders by themselves."""
 
@@ -169,6 +177,14 @@ class Erm(AnyOrder, ErmSite):
     """DP-ERM, step by step."""
 
 
+PROGRAMS = {
+    "drill": Drill,
+    "undecided": Undecided,
+    "ordered": Ordered,
+    "dpp-svm": Dpp,
+    "hybrid-svm": Hybrid,
+    "dp-erm": Erm,
+}
+
 if __name__ == "__main__":
-    PROGRAMS = {"drill": Drill, "undecided": Undecided, "dpp-svm": Dpp, "hybrid-svm": Hybrid, "dp-erm": Erm}
     main(Installation(PROGRAMS, ALL_SUMS), int(sys.argv[1]))

@@ -42,6 +42,8 @@ from tests.conftest import drill
 
 SITES = ("site-1", "site-2", "site-3")
 COLUMNS = 4
+ROWS = dict(zip(SITES, np.random.default_rng(3).normal(size=(3, 20, COLUMNS)), strict=True))
+LABELS = np.resize([1.0, -1.0], 20)
 RING = SUMS["ring"]()
 STRICT = SiteRules(
     algorithms={"pan-svm": {"solver": ["interior-point"], "masking": ["congruence"]}},
@@ -61,17 +63,15 @@ def terms(program: str, reading: Mapping[str, Any] | None = None, **settings: An
 
 
 @contextmanager
-def sites(agreed: Terms, rules: SiteRules = STRICT) -> Iterator[Federation]:
-    """Three sites with 20 rows each, that agreed to these terms."""
-    random = np.random.default_rng(3)
+def sites(agreed: Terms, rules: SiteRules = STRICT, module: str = SITE_MODULE) -> Iterator[Federation]:
+    """Three sites with 20 rows each, that agreed to these terms. module: their installation."""
 
     def setup(site: str) -> SiteSetup:
-        rows, labels = random.normal(size=(20, COLUMNS)), np.resize([1.0, -1.0], 20)
-        held = site_partition(rows, labels, names=[f"x{j}" for j in range(COLUMNS)])
+        held = site_partition(ROWS[site], LABELS, names=[f"x{j}" for j in range(COLUMNS)])
         return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, rules=rules)
 
     deployment = Deployment(SITES, agreed, RING, setup, 20.0, DropoutPolicy(3, "abort"))
-    with spare_launcher(SITE_MODULE) as launcher, started(launcher, deployment) as federation:
+    with spare_launcher(module) as launcher, started(launcher, deployment) as federation:
         federation.assemble()
         yield federation
 

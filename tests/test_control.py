@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsvm.federation.control import (
+    Abort,
     Aborted,
     FinalReport,
     GatherTerms,
@@ -22,6 +23,7 @@ from fedsvm.federation.control import (
     StepFailure,
     SumTerms,
     read_answer,
+    read_interrupt,
     read_order,
 )
 from fedsvm.federation.errors import Malformed
@@ -184,10 +186,14 @@ MESSAGES: list[Message] = [
     *(Order(**{**vars(ORDER), "terms": terms}).to_message(RUN, 7) for terms in TERMS),
     RosterUpdate(Roster([Party("a", "b", bytes([7] * 32))])).to_message(RUN, 7),
     *(answer.to_message(RUN, 7) for answer in ANSWERS),
+    RunOver("it was stopped", resumable=True).to_message(RUN, 7),
 ]
+PLAIN = [*(message for message in MESSAGES if message.kind != "order"), Abort().to_message(RUN, 7)]
 
 
 def read(message: Message) -> Any:
+    if message.kind in ("stop", "abort"):
+        return read_interrupt(message)
     return read_order(message) if message.kind in ("order", "roster") else read_answer(message)
 
 
@@ -202,6 +208,15 @@ def test_a_field_that_is_missing_or_of_another_type_is_malformed(message: Messag
         for fields in (without, {**message.fields, name: {1}}, {**message.fields, "more": 1}):
             with pytest.raises(Malformed):
                 read(with_fields(message, fields))
+
+
+@pytest.mark.parametrize("message", PLAIN, ids=lambda message: message.kind)
+def test_an_array_that_a_message_does_not_name_is_malformed(message: Message) -> None:
+    more = Message(message.kind, RUN, 7, fields=message.fields, arrays={**message.arrays, "more": np.ones(1)})
+    with pytest.raises(Malformed, match=f"the arrays of {message.kind} must be"):
+        read(more)
+    with pytest.raises(Malformed, match=f"the fields of {message.kind} must be"):
+        read(with_fields(message, {**message.fields, "more": 1}))
 
 
 @given(st.sampled_from(MESSAGES), st.data())

@@ -23,6 +23,7 @@ from fedsvm.federation.site.rules import SiteRules
 from tests.conftest import drill
 from tests.test_agreed_steps import COLUMNS, encoded, sites, terms
 from tests.test_dropouts import total, total_of
+from tests.test_unequal_orders import BOUND, UNBOUND
 
 VICTIM = "site-5"
 
@@ -34,7 +35,7 @@ def pretend_to_lose(federation: Federation, site: str) -> None:
 
 @pytest.mark.parametrize("protocol", ["ring", "masked"])
 def test_a_sum_that_comes_again_over_fewer_sites_shows_who_is_missing(protocol: str) -> None:
-    """This still succeeds, unless the policy of a site says otherwise."""
+    """This still succeeds at sites without a policy."""
     with drill(5, protocol=protocol) as federation:
         of_all = total(federation)
         pretend_to_lose(federation, VICTIM)
@@ -48,6 +49,13 @@ def test_a_site_repeats_no_sum_over_fewer_sites_if_its_policy_says_so(protocol: 
         pretend_to_lose(federation, VICTIM)
         with pytest.raises(SiteFailed, match=r"steps come again over other members 0 times at most; step 'total'"):
             total(federation)
+
+
+def test_a_sum_that_broke_off_before_anything_was_opened_comes_again_over_fewer_sites() -> None:
+    with drill(5, rules=SiteRules(max_repeats=0)) as federation:
+        found = federation.sum("die", shape=(3,), bound=1.0, site="site-2")
+    assert not found.any()
+    assert "site-2" not in federation.sites
 
 
 def test_a_site_repeats_as_often_as_its_policy_says() -> None:
@@ -69,7 +77,8 @@ def test_a_masked_sum_that_two_parts_of_the_sites_could_open_is_refused() -> Non
         assert np.allclose(total(federation), total_of(federation.sites), rtol=0, atol=1e-9)
 
 
-def test_a_restarted_site_that_is_told_other_orders_opens_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+def told_again(monkeypatch: pytest.MonkeyPatch, module: str) -> np.ndarray:
+    """Restart a site that is then told other orders than it missed, and return a later sum."""
     honest = Admission._missed
 
     def lying(admission: Admission) -> Iterator[MissedOrders]:
@@ -77,14 +86,20 @@ def test_a_restarted_site_that_is_told_other_orders_opens_no_sum(monkeypatch: py
             (number, first), *rest = missed.orders
             yield MissedOrders(((number, replace(first, parameters={"factor": 3.0})), *rest))
 
-    with drill(5, rejoin=True) as federation:
+    with drill(5, rejoin=True, module=module) as federation:
         total(federation)
         monkeypatch.setattr(Admission, "_missed", lying)
         os.kill(federation.pids[VICTIM], signal.SIGKILL)
-        with pytest.raises(SiteFailed, match="received different orders") as caught:
-            for _ in range(3):  # the first may be over before the site is missed
-                total(federation)
-        assert VICTIM in str(caught.value)
+        for _ in range(2):  # the first may be over before the site is missed
+            total(federation)
+        return total(federation)
+
+
+def test_a_restarted_site_that_is_told_other_orders_opens_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert np.allclose(told_again(monkeypatch, UNBOUND), total_of(f"site-{n}" for n in range(1, 6)), rtol=0, atol=1e-9)
+    with pytest.raises(SiteFailed, match="received different orders") as caught:
+        told_again(monkeypatch, BOUND)
+    assert VICTIM in str(caught.value)
 
 
 def test_a_scale_of_its_choice_tells_whether_a_record_is_there() -> None:

@@ -131,6 +131,37 @@ def test_an_order_that_is_refused_changes_nothing() -> None:
     place.admit("b", b"", ALL, 2)
 
 
+def restarted(*, opened: bool) -> ScriptPosition:
+    """Return a place in a stage that repeats nothing, with a sum of its step, after a site left."""
+    place = ScriptPosition(stage("a", "b"), max_repeats=0)
+    place.admit("a", b"", ALL, 1)
+    if opened:
+        place.note_opened()
+    place.note_change()
+    return place
+
+
+@pytest.mark.parametrize("then", ["a again", "b, then a"])
+def test_a_stage_starts_again_over_others_unless_a_sum_was_opened(then: str) -> None:
+    free, bound = restarted(opened=False), restarted(opened=True)
+    if then == "b, then a":
+        for place in (free, bound):
+            place.admit("b", b"", ALL[1:], 2)
+            place.note_change()
+    free.admit("a", b"", ALL[2:], 3)
+    with pytest.raises(OrderRefused, match=r"come again over other members 0 times at most; step 'a' would once more"):
+        bound.admit("a", b"", ALL[2:], 3)
+
+
+def test_a_site_that_was_restarted_takes_earlier_sums_for_opened() -> None:
+    place = ScriptPosition(stage("a", "b"), max_repeats=0)
+    place.miss([1], ["a"])
+    place.admit("b", b"", ALL, 2)
+    place.note_change()
+    with pytest.raises(OrderRefused, match="over other members 0 times at most"):
+        place.admit("a", b"", ALL[1:], 3)
+
+
 def test_an_order_comes_again_only_if_it_is_unchanged() -> None:
     place = at("a", script=seq("a", "b"))
     with pytest.raises(OrderRefused):

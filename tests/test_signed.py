@@ -18,6 +18,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.site import receipt as lines_of
 from fedsvm.federation.site.chain import OrderChain
+from fedsvm.federation.site.journal import SiteJournal
 from fedsvm.federation.site.receipt import IN_SUM, Receipt, head_content
 from fedsvm.federation.site.signed import OrderSigner, order_content, order_facts
 from fedsvm.federation.site.terms import Terms
@@ -241,6 +242,36 @@ def test_sites_carry_out_no_order_without_the_coordinators_signature(lie: str, t
         pytest.raises(SiteFailed, match=f"it must have the coordinator's signature, .* and {said}"),
     ):
         total(federation)
+
+
+def steps_in(journal: Path) -> list[str]:
+    """Return the steps of the orders in a site's journal."""
+    return [record.order.fields["step"] for record in SiteJournal(str(journal)).earlier if record.order.kind == "order"]
+
+
+def forged(site: str, order: Order) -> Order:
+    return replace(order, step="work", parameters={"seconds": 0.0}) if site == VICTIM else order
+
+
+def test_a_forged_order_changes_neither_script_nor_chain_nor_journal(tmp_path: Path) -> None:
+    with drill(3, program="ordered", receipts=tmp_path, journals=tmp_path) as federation:
+        federation.run("keep", remember=True, number=1.0)
+        with telling(forged), pytest.raises(SiteFailed, match="it must have the coordinator's signature"):
+            federation.run("keep", remember=True, number=2.0)
+        federation.run("keep", remember=True, number=3.0)
+        federation.run("work", seconds=0.0)
+        assert federation.gather("kept", shape=()) == dict.fromkeys(federation.sites, 3.0)
+    assert steps_in(tmp_path / f"{VICTIM}.journal") == ["keep", "keep", "work", "kept"]
+
+
+def test_without_the_check_of_signatures_a_forged_order_moves_the_script(tmp_path: Path) -> None:
+    process = "tests.unsigned_site_process"
+    with drill(3, program="ordered", module=process, receipts=tmp_path, journals=tmp_path) as federation:
+        with telling(forged):
+            federation.run("keep", remember=True, number=2.0)
+        with pytest.raises(SiteFailed, match="step 'keep' is out of place"):
+            federation.run("keep", remember=True, number=3.0)
+    assert steps_in(tmp_path / f"{VICTIM}.journal") == ["work"]
 
 
 def test_a_signed_order_of_another_run_is_refused(tmp_path: Path) -> None:

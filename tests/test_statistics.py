@@ -100,6 +100,18 @@ def site_of(
     return site
 
 
+def test_rows_are_encoded_and_filled_again_after_a_site_joined() -> None:
+    rows, text, labels = rows_of(12)
+    rows[0, 0] = np.nan
+    site = site_of(rows, text, labels, drawn)
+    site.fill(np.array([50.0, 3.0]), [0])
+    once = site.encoded
+    site.encode(VALUES)
+    site.fill(np.array([50.0, 3.0]), [0])
+    np.testing.assert_array_equal(site.encoded, once)
+    assert once.shape == (12, 2 + 3 + 1)
+
+
 def drawn(shape: Sequence[int]) -> Residues:
     """Return random residues of the operating system's."""
     return np.frombuffer(os.urandom(8 * math.prod(shape)), dtype=np.uint64).reshape(shape)

@@ -330,7 +330,7 @@ class HorizontalSite(SiteProgram):
             encoding.require_declared(self.open_categories(column), declared)
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
-        self.values, self.indicators = values, 0
+        self.values, self.indicated = values, []
 
     @step(
         remembered=True,

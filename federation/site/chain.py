@@ -90,8 +90,8 @@ class OrderChain:
         said = order.digest
         return any(link.said == said for link in self._links.values())
 
-    def begin(self, order: Order, number: int) -> Link:
-        """Return the link of a round that this site takes part in.
+    def link_of(self, order: Order, number: int) -> Link:
+        """Return the link that a round would have; the chain is unchanged.
 
         Parameters
         ----------
@@ -102,14 +102,21 @@ class OrderChain:
         Raises
         ------
         OrderRefused
-            The order follows another round than the last complete one. The chain is unchanged.
+            The order follows another round than the last complete one.
         """
         if self.last is not None and order.after == self.last.round:
+            return _next(self.last, order, number)
+        if order.after == self._head.round:
+            return _next(self._head, order, number)
+        raise OrderRefused(self._out_of_chain(order.after, number))
+
+    def begin(self, order: Order, number: int) -> Link:
+        """Begin a round that this site takes part in, and return its link. Raises as `link_of`, without a change."""
+        link = self.link_of(order, number)
+        if self.last is not None and order.after == self.last.round:
             self._add(self.last)
-        elif order.after != self._head.round:
-            raise OrderRefused(self._out_of_chain(order.after, number))
-        self.last = _next(self._head, order, number)
-        return self.last
+        self.last = link
+        return link
 
     def miss(self, orders: Sequence[tuple[int, Order]]) -> None:
         """Take in orders of complete rounds, each in full with its round; known ones are compared.

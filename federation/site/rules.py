@@ -58,7 +58,8 @@ class SiteRules:
     min_cell : int, default 0
         A category of fewer rows of its own is not opened, and its rows are of no category.
     max_repeats : int, default None
-        How often the site takes part in a step again over other members, whose difference shows a site. None: any.
+        How often the site takes part in a step again over other members once a sum was opened, since the difference
+        shows a site. None: any.
     colluders : int, default 0
         How many sites may work with the coordinator. Of a sum that goes on without lost sites, more than half of the
         sites and these must remain, or the coordinator could open two sums with two halves.

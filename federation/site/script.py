@@ -348,12 +348,14 @@ class ScriptPosition:
     script : Script
         That of the whole run.
     max_repeats : int, optional
-        How often steps may come again over other members; without it as often as the script allows.
+        How often steps may come again over other members once a sum of this site was opened; without it as often as the
+        script allows.
     """
 
     def __init__(self, script: Script, max_repeats: int | None = None) -> None:
         self._max_repeats = max_repeats
         self._over_others = 0
+        self._has_opened = self._last_opened = False
         self._may: Scripts = (script,)
         self._before: Scripts = ()
         self._last: tuple[str, bytes] = ("", b"")
@@ -386,7 +388,8 @@ class ScriptPosition:
         last, now, anew = self._before, self._may, self._restarts
         if changed:
             last, now, anew = _grown(last), _grown(now), _grown(self._started_again())
-        is_over_others = changed and (is_repeated or not _after(now, step))
+        has_opened = self._last_opened if is_repeated else self._has_opened
+        is_over_others = changed and has_opened and (is_repeated or not _after(now, step))
         if is_over_others and self._over_others == self._max_repeats:
             raise OrderRefused(
                 f"by this site's policy steps come again over other members {self._max_repeats} times at most; step "
@@ -399,11 +402,16 @@ class ScriptPosition:
         if not may:
             raise OrderRefused(self._reason(step))
         self._over_others += is_over_others
+        self._last_opened = False
         self._repeats = self._repeats + 1 if is_repeated and not changed else 0
         self._before, self._may, self._last = before, may, (step, told)
         self._members, self._changed, self._round = members, False, round_number
         self._restarts = self._left_to_restart(anew, step)
         self._missed.clear()
+
+    def note_opened(self) -> None:
+        """Take note that the coordinator may have opened what this site added in the last round."""
+        self._has_opened = self._last_opened = True
 
     def note_change(self) -> None:
         """Take note that sites left or joined since the last order."""
@@ -440,6 +448,7 @@ class ScriptPosition:
             self._before, self._may, self._last, self._repeats = before, may, (last, b""), 0
             self._round = max(self._round, *rounds, 0)
         self._missed = list(steps)
+        self._has_opened |= bool(steps)  # by an earlier process of this site
         self._changed = True
 
     def admit_missed(self, step: str) -> None:

@@ -34,6 +34,7 @@ from fedsvm.federation.control import (
     StepDone,
     StepFailure,
     SumTerms,
+    read_interrupt,
     read_order,
 )
 from fedsvm.federation.errors import (
@@ -279,7 +280,7 @@ class Site:
 
         Returns
         -------
-        Stopped or None
+        SiteStopped or None
             How the coordinator ended it; None where it fell silent.
         """
         if self._logs is not None:
@@ -339,7 +340,7 @@ class Site:
     def _notice(self) -> None:
         """Take in the control messages that came, also in the middle of a protocol.
 
-        Raises RoundAborted in a round that is aborted, and Stopped.
+        Raises RoundAborted if the current round was aborted, and SiteStopped if the run is over.
         """
         while (received := self._mailbox.next_control()) is not None:
             self._obey(received)
@@ -348,32 +349,29 @@ class Site:
         peer, message, answer = received
         if peer != COORDINATOR or answer:
             self._mailbox.refused["order from a site"] += 1
-        elif message.kind == RunOver.kind:
-            self._stop(message)
-        elif message.kind == Abort.kind:
-            self._abort(message)
-        else:
+        elif message.kind not in (RunOver.kind, Abort.kind):
             self._orders.append(message)
+        else:
+            try:
+                interrupt = read_interrupt(message)
+            except Malformed as error:
+                self._mailbox.refused[f"malformed: {error}"] += 1
+                return
+            if isinstance(interrupt, RunOver):
+                raise SiteStopped(interrupt.failure, resumable=interrupt.resumable)
+            self._abort(message.round)
 
-    def _stop(self, message: Message) -> None:
-        try:
-            stop = RunOver.from_message(message)
-        except Malformed as error:
-            self._mailbox.refused[f"malformed: {error}"] += 1
-            return
-        raise SiteStopped(stop.failure, resumable=stop.resumable)
-
-    def _abort(self, abort: Message) -> None:
+    def _abort(self, number: int) -> None:
         """Leave the round that is aborted, or one before it whose end this site missed.
 
         Its order may have come in just before: then this site begins and ends it now, so that it is not a round too far
         behind for what faster peers send it in the next.
         """
-        self._mailbox.enter(abort.round)
-        self._orders = [order for order in self._orders if order.round > abort.round]
-        if self._current is not None and self._current.round <= abort.round:
-            raise RoundAborted(abort.round)
-        self._answer(Aborted(*self._account(abort.round)), abort.round)
+        self._mailbox.enter(number)
+        self._orders = [order for order in self._orders if order.round > number]
+        if self._current is not None and self._current.round <= number:
+            raise RoundAborted(number)
+        self._answer(Aborted(*self._account(number)), number)
 
     # Carrying out an order.
 
@@ -508,6 +506,8 @@ class Site:
                 except EndOfRecordError as error:  # it was aborted there
                     if number == needed:
                         raise StepRefused(_LOST) from error
+                if isinstance(order.terms, SumTerms):
+                    self._place.note_opened()
                 if record.opened is not None:
                     program.opened = record.opened
                 elif number == needed and isinstance(order.terms, SumTerms) and order.terms.receiver == program.site:
@@ -536,14 +536,18 @@ class Site:
         self._place.admit(order.step, link.said, order.sites, number)
         return link.digest
 
-    def _check_signature(self, order: Order, number: int, link: bytes) -> None:
+    def _check_signature(self, order: Order, number: int) -> None:
         """Raise OrderRefused for an order that the coordinator did not sign, or not as the next of this chain.
+
+        This check comes first: an order without the signature changes neither the script nor the chain, and is not
+        written to the journal, whose orders are carried out again without this check.
 
         An order that this site missed is part of the chain already.
         """
         public = self._assignment.coordinator_signing_key
         if public is None or self._policy.is_missed(order, self._endpoint.name):
             return
+        link = self.chain.link_of(order, number).digest
         content = order_content(self._assignment.run.hex(), order_facts(order, number), link.hex())
         if not is_signed(public, order.signature, ORDER, content):
             raise OrderRefused(
@@ -556,19 +560,21 @@ class Site:
         program = self._program
         if program is None:
             raise StepRefused("an order came before the roster")
+        self._check_signature(order, number)
         self._policy.check_step(order.step, self._script)
         step = program.find_step(order.step)
         self._policy.check_order(order, self._endpoint.name, mark_of(step))
         program.check_told(order.step, mark_of(step), {**order.parameters, **order.arrays})
         link = self._admit(order, number)
         program.channel = channel = self._open_channel(order, number, link)
-        self._check_signature(order, number, link)
         value = step(**order.parameters, **order.arrays)
         if self._receipt is not None:
             self._receipt.answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
+        if mark_of(step).shown:
+            self._place.note_opened()
         if isinstance(terms, GatherTerms):
             channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
             return IN_CLEAR
@@ -581,6 +587,8 @@ class Site:
             if self._transcript is not None:
                 self._transcript.put_in(residues, order.described())
             total = protocol.contribute(channel, residues, terms.receiver)
+            if terms.receiver == COORDINATOR:
+                self._place.note_opened()
             if total is not None:
                 program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
                 if self._journal is not None:

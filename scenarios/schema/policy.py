@@ -40,7 +40,7 @@ Rule = Annotated[list[Any], Field(min_length=1)] | Range
 
 
 class PolicyFile(Part):
-    """The rules of a site's operator. A missing key restricts nothing."""
+    """The rules of a site's operator. A missing key restricts nothing, except `min_cell` and `max_repeats`."""
 
     algorithms: dict[str, dict[str, Rule]] | None = None
     """The algorithms that the site trains, each with the allowed values of its settings. Others are refused. The name
@@ -67,9 +67,9 @@ class PolicyFile(Part):
     """The site's own file of noisy statistics. The same question gets the same answer."""
     min_cell: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 5
     """The minimum number of the site's rows in a category; smaller categories are not opened."""
-    max_repeats: Annotated[int, Field(ge=0, le=MAX_COUNT)] | None = None
-    """The number of times that the site takes part in a step again over other members. 0 ends a run that loses a site
-    whose sums others repeat."""
+    max_repeats: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """The number of times that the site takes part in a step again over other members once a sum was opened. The
+    difference of two such sums shows a site. With 0, a run that loses a site goes on only if it repeats no sum."""
     colluders: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     """The number of sites that may work with the coordinator. A masked sum must then need more sites to go on."""
     pinned: bool = False
@@ -157,7 +157,8 @@ def _sentences(path: Path, error: ValidationError) -> Iterator[str]:
 
 
 _TEMPLATE = """\
-# What this site allows. A key that is missing restricts nothing. The site's own process refuses whatever a key forbids.
+# What this site allows. The site's own process refuses whatever a key forbids. A key that is missing restricts nothing;
+# only min_cell and max_repeats then have the values below.
 {leakage}
 
 # Minimum number of the site's own rows.
@@ -176,6 +177,8 @@ release = true
 # max_mu = 1.0
 # answers = "{name}.answers"
 # min_cell = 5
+# max_repeats: how often a run that loses a site may repeat steps over the others, which shows that site's sums.
+# max_repeats = 0
 # pinned: the site takes part only with sites whose public keys it was given (fedsvm site --sites).
 # pinned = true
 

@@ -1,0 +1,130 @@
+"""Lies of a coordinator inside a masked sum of real site processes, by keys or lists of dropouts of its own.
+
+Both open the vector of one site. Sites that were given the keys of the others refuse such keys, see `test_pinned`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, unseal
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.errors import SiteFailed
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.transport.keys import Roster
+from fedsvm.protocols.arithmetic import shamir
+from fedsvm.protocols.arithmetic.fixed_point import subtract
+from fedsvm.protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, neighbourhoods, requests
+from tests.accomplice_site_process import ACCOMPLICE, KNOWN
+from tests.conftest import drill
+from tests.test_dropouts import total, total_of
+
+VICTIM, OTHER = "site-1", "site-2"
+PURPOSE = "masked sum"
+COLLUDING = "tests.accomplice_site_process"
+SITES = (VICTIM, OTHER, ACCOMPLICE)
+
+
+class Caught(Exception):
+    """The coordinator has what it wanted, and ends here."""
+
+
+def lying(federation: Federation, reveal: Callable[[Channel, tuple[int, int]], Residues]) -> FloatArray:
+    """Run a sum in which the coordinator's part is this one, which returns the residues of one site; decode them."""
+    found: list[Residues] = []
+
+    def lie(channel: Channel, shape: tuple[int, int]) -> Residues:
+        found.append(reveal(channel, shape))
+        raise Caught
+
+    honest = federation.sum_protocol
+    federation._protocol = replace(honest, reveal_residues=lie)  # type: ignore[type-var]
+    with pytest.raises(Caught):
+        total(federation)
+    return honest.decoded(found[0], (3,), 1e3, len(SITES))
+
+
+def keys_with_victim(federation: Federation, peer: str, known: KeyAgreement) -> bytes:
+    """Return what the victim shares with a peer in the first round, from the peer's secret key."""
+    signer, public = federation._runner._signer, federation._admission._roster[VICTIM].agreement_key
+    assert signer is not None
+    assert signer._chain.last is not None
+    assert public is not None
+    return round_keys(known.pair_key(peer, VICTIM, public, PURPOSE), 1, signer._chain.last.digest)
+
+
+def without_masks(vector: Residues, seeds: list[bytes]) -> Residues:
+    """Return what is left of the victim's vector when all masks are off; it is the first site, and added them all."""
+    for seed in seeds:
+        vector = subtract(vector, keystreams([seed], vector.shape)[0])
+    return vector
+
+
+def opened(sealed: Residues, place: int, keys: bytes) -> NDArray[np.uint32]:
+    return np.frombuffer(unseal(keys, sealed[place].tobytes(), by_lower=True), dtype=np.uint32)
+
+
+def test_keys_of_its_own_open_the_vector_of_a_site() -> None:
+    """This still succeeds where sites were not given the keys of the others: in simulations, and without --sites."""
+    between = {name: KeyAgreement(b"") for name in (OTHER, ACCOMPLICE)}
+
+    def views(party: str, roster: Roster) -> Roster:
+        for name, made in between.items() if party == VICTIM else ():
+            roster = roster.replaced(roster[name]._replace(agreement_key=made.public))
+        return roster
+
+    with drill(3, protocol="masked", views=views) as federation:
+        run = federation._dispatcher.mailbox.run
+        own = {name: KeyAgreement(run, key._private.private_bytes_raw()) for name, key in between.items()}
+
+        def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
+            vector = channel.receive(VICTIM, shape)
+            sealed = channel.receive(VICTIM, (2, SEALED_WORDS))
+            keys = [keys_with_victim(federation, name, own[name]) for name in (OTHER, ACCOMPLICE)]
+            shares = np.stack([opened(sealed, place, each) for place, each in enumerate(keys)])
+            mask = shamir.combine((2, 3), shares).tobytes()
+            return without_masks(vector, [mask, *(each[:SECRET_BYTES] for each in keys)])
+
+        assert np.allclose(lying(federation, reveal), total_of([VICTIM]), rtol=0, atol=1e-9)
+
+
+def open_by_two_lists(federation: Federation) -> FloatArray:
+    """Have the victim open a share of its own mask, and tell another that the victim is missing; one site colludes."""
+    known = KeyAgreement(federation._dispatcher.mailbox.run, KNOWN)
+
+    def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
+        graph = neighbourhoods(SITES)
+        vectors = channel.collect(dict.fromkeys(SITES, shape))
+        sealed = channel.collect(dict.fromkeys(SITES, (2, SEALED_WORDS)))
+        by = np.zeros((3, 3, SEALED_WORDS), dtype=np.uint64)
+        for place, site in enumerate(SITES):
+            by[place][graph.members[place] != place] = sealed[site]
+        channel.send(VICTIM, requests(graph, OPEN, np.ones(3, dtype=bool), by[graph.members, graph.place_at])[0])
+        own = channel.receive(VICTIM, (3, SECRET_WORDS))[0]
+        channel.send(OTHER, requests(graph, MISSING, np.array([False, True, True]))[1])
+        seed = channel.receive(OTHER, (1, SECRET_WORDS))[0].tobytes()
+        keys = keys_with_victim(federation, ACCOMPLICE, known)
+        shares = np.stack([own.view(np.uint32), opened(sealed[VICTIM], 1, keys)])
+        mask = shamir.combine((1, 3), shares).tobytes()
+        return without_masks(vectors[VICTIM], [mask, seed, keys[:SECRET_BYTES]])
+
+    return lying(federation, reveal)
+
+
+def test_unequal_lists_of_dropouts_open_a_vector_unless_a_policy_counts_the_colluder() -> None:
+    with drill(3, protocol="masked", module=COLLUDING) as federation:
+        assert np.allclose(open_by_two_lists(federation), total_of([VICTIM]), rtol=0, atol=1e-9)
+    said = "must need 3 sites or more, got 2"
+    counted = SiteRules(colluders=1)
+    with (
+        pytest.raises(SiteFailed, match=said),
+        drill(3, protocol="masked", module=COLLUDING, rules=counted) as federation,
+    ):
+        open_by_two_lists(federation)
