@@ -18,6 +18,7 @@ from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
 from fedsvm.federation.assemble import started
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.spare import SPARE
+from fedsvm.federation.site.rules import MIN_CELL
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import quoted
 from fedsvm.scenarios.data import dataset
@@ -29,9 +30,6 @@ from fedsvm.scenarios.run.starter import Starter
 from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
-
-MIN_CELL = 5
-"""The minimum count of a category that is shown."""
 
 NUMERIC_HEAD = ("column", "known", "missing", "mean", "deviation", "5 %", "25 %", "50 %", "75 %", "95 %")
 CATEGORICAL_HEAD = ("column", "known", "missing", "values")

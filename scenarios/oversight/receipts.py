@@ -12,6 +12,7 @@ from typing import Any
 
 from fedsvm.federation.site import receipt as lines_of
 from fedsvm.federation.site.receipt import DamagedReceipt, Line
+from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.scenarios.oversight import signatures
 from fedsvm.scenarios.report.template import render
 from fedsvm.scenarios.run.starter import RECEIPT, RECEIPTS
@@ -146,7 +147,9 @@ class Record:
     @property
     def facts(self) -> list[tuple[str, str]]:
         """The facts of the order without its tables, with titles."""
-        asked = {name: value for name, value in self.policy.items() if value not in (None, "", 0)}
+        usual = asdict(ANYTHING)
+        asked = {name: value for name, value in self.policy.items() if value != usual.get(name)}
+        allowed = f"none: everything was allowed but to open categories of fewer than {ANYTHING.min_cell} rows"
         sum_name, least = self.terms.get("sum_name", ""), self.terms.get("min_sites", "")
         spent = [] if self.epsilon is None else [f"epsilon {self.epsilon:g}"]
         spent += [] if self.mu is None else [f"mu {self.mu:.3g} by all noisy statistics of this site's record"]
@@ -157,7 +160,7 @@ class Record:
             ("asked for", f"{self.terms.get('program', '')}, {sum_name} sums over {least} sites or more"),
             ("model", "the coordinator gets it" if self.terms.get("releases") else "the sites alone keep it"),
             ("rows", "none were used" if self.rows is None else f"{self.rows}, none of which is in this file"),
-            ("policy", json.dumps(asked) if asked != {"release": True} else "none: everything was allowed"),
+            ("policy", json.dumps(asked) if asked else allowed),
             ("budget spent", "; ".join(spent) or "none: no noise protects single rows"),
             ("software", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
             ("receipt", "whole and closed" if self.is_whole else "; ".join(self.problems)),

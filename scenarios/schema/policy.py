@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -13,10 +13,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from fedsvm.algorithms.description import NAME as DESCRIBE
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT, settings
-from fedsvm.federation.site.rules import MIN_SITES, SiteRules
+from fedsvm.federation.site.rules import ANYTHING, MIN_CELL, MIN_SITES, SiteRules
 from fedsvm.protocols.sums.registry import CAREFUL_SUMS, SUMS
 from fedsvm.scenarios.schema.algorithm import whole_run
-from fedsvm.scenarios.schema.base import Number, Part, SiteRef
+from fedsvm.scenarios.schema.base import Number, Part, SiteRef, resolve
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 
@@ -40,7 +40,8 @@ Rule = Annotated[list[Any], Field(min_length=1)] | Range
 
 
 class PolicyFile(Part):
-    """The rules of a site's operator. A missing key restricts nothing, except `min_cell` and `max_repeats`."""
+    """The rules of a site's operator. A missing key restricts nothing, except `min_cell` and `max_repeats`. Without a
+    policy, `min_cell` has the same value."""
 
     algorithms: dict[str, dict[str, Rule]] | None = None
     """The algorithms that the site trains, each with the allowed values of its settings. Others are refused. The name
@@ -65,8 +66,8 @@ class PolicyFile(Part):
     """The largest total mu of the noisy statistics in `answers`. A run with exact statistics is refused, too."""
     answers: str = ""
     """The site's own file of noisy statistics. The same question gets the same answer."""
-    min_cell: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 5
-    """The minimum number of the site's rows in a category; smaller categories are not opened."""
+    min_cell: Annotated[int, Field(ge=0, le=MAX_COUNT)] = MIN_CELL
+    """The minimum number of the site's rows in a category; smaller categories are not opened. 0 opens all."""
     max_repeats: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     """The number of times that the site takes part in a step again over other members once a sum was opened. The
     difference of two such sums shows a site. With 0, a run that loses a site goes on only if it repeats no sum."""
@@ -125,6 +126,12 @@ class PolicySpec(PolicyFile):
         if pinned:
             raise ValueError("a simulation makes its keys itself; pinned belongs in the policy file of a real site")
         return pinned
+
+
+def rules_at(site: str, policies: Sequence[PolicySpec], names: Sequence[str]) -> SiteRules:
+    """Return the rules of a site in a simulation: those of its last policy, or of a site without one."""
+    own = [policy.rules for policy in policies if resolve(policy.site, names) == site]
+    return own[-1] if own else ANYTHING
 
 
 def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:
