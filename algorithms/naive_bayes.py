@@ -26,7 +26,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
+from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members
 from fedsvm.algorithms.data.columns import Columns
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation

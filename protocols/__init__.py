@@ -4,7 +4,7 @@ Reading order:
 
 - `arithmetic`: numbers as residues of one modulus and of several primes, secret sharing, and encryption that commutes.
   Knows no channel but for what expands seeds.
-- `sums`: secure sums. `sums.contract` is their interface, `sums.ring` the simplest example, `sums.registry` maps the
+- `sums`: secure sums. `sums.secure_sum` is their interface, `sums.ring` the simplest example, `sums.registry` maps the
   names in scenarios to protocols.
 - `passing_on`, `common_seed`, `secret_order`: values that all sites know and the coordinator does not.
 - `scalar_product`: the scalar product of two sites' vectors.

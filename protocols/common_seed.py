@@ -13,8 +13,8 @@ away, so nothing may rest on it but unlinkability from the coordinator.
 from __future__ import annotations
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import Channel
-from fedsvm.protocols.passing_on import pass_on
+from fedsvm.federation.channel.interface import Channel
+from fedsvm.protocols.ring_broadcast import pass_on
 
 SHAPE = (1, 4)
 """Of the secret, as residues."""

@@ -19,9 +19,9 @@ from fedsvm.federation.site.site import Assignment, Site
 from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.transport.wire import Message
-from fedsvm.scenarios.hosts import asking
-from fedsvm.scenarios.hosts.holding import hold
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.hosts import host_scenario
+from fedsvm.scenarios.hosts.site_data import hold
+from fedsvm.scenarios.run.offered_terms import terms_of
 from tests.hosts import SCENARIO, hosts
 from tests.test_orders import ORDER, POLICY
 
@@ -65,7 +65,7 @@ def test_others_read_the_column_and_the_kind_of_problem_and_no_value(case: str, 
     file.write_text(content)
     (tmp_path / "hospitals.toml").write_text(SCENARIO)
     overrides = [f"{key}={value}" for key, value in changes.items()]
-    terms = terms_of(asking.read(tmp_path / "hospitals.toml", overrides, ["north", "south", "west"]))
+    terms = terms_of(host_scenario.read(tmp_path / "hospitals.toml", overrides, ["north", "south", "west"]))
     with pytest.raises(StepRefused) as caught:
         hold("north", str(file), terms)
     shared = caught.value.shared

@@ -21,8 +21,8 @@ from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window, foun
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.answers import AnswerRecord

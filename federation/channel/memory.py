@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
-from fedsvm.federation.channel.contract import KeyedChannel, checked, uniform_residues
+from fedsvm.federation.channel.interface import KeyedChannel, checked, uniform_residues
 from fedsvm.federation.errors import OrdersDiffer, PeerDropped, PeerLate, RoundAborted, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
 

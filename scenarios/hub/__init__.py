@@ -1,6 +1,6 @@
 """The task service: people create tasks and invite others by mail; each participant computes when it suits them.
 
-A task is a scenario over offline sites (`fedsvm.federation.visits`). It uses the coordinator and the journal of any
+A task is a scenario over offline sites (`fedsvm.federation.offline`). It uses the coordinator and the journal of any
 run; a database keeps its messages until a participant fetches them. Reading order:
 
 - `asking`: makes a task's scenario from its form

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, create_model
 
-from fedsvm.algorithms.contract import Algorithm
+from fedsvm.algorithms.algorithm import Algorithm
 from fedsvm.algorithms.leakage import NAMES_ROWS, limited_by_noise
 from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.algorithms.settings import Setting, settings
