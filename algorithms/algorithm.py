@@ -224,8 +224,9 @@ class Algorithm(ABC, Generic[S, M, T]):
     own_method : str, default "svm"
         What a site trains on its own rows alone, to compare the federated model with: "svm", which is a support vector
         machine with the run's kernel, or the name of a baseline on pooled rows.
-    model_has_means : bool, default False
-        Whether its models have exact means of many rows, which name listed rows even if the scale is noisy.
+    model_is_statistics : bool, default False
+        Whether its models follow from statistics of columns alone: exact ones name listed rows, and the noise of noisy
+        ones covers the whole model.
     multiclass : bool
         Whether it tells more than two classes apart; else data of more are refused before anything starts.
     """
@@ -242,7 +243,7 @@ class Algorithm(ABC, Generic[S, M, T]):
     chooses_columns: ClassVar[bool] = False
     multiclass: ClassVar[bool] = False
     own_method: ClassVar[str] = "svm"
-    model_has_means: ClassVar[bool] = False
+    model_is_statistics: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         """Set the model type by which sites that hold rows score them, and the model to train on their own rows."""
@@ -250,7 +251,7 @@ class Algorithm(ABC, Generic[S, M, T]):
         site, model = getattr(cls, "Site", None), getattr(cls, "Model", None)
         if site is not None and model is not None and issubclass(site, HorizontalSite):
             site.model_type, site.compare_own = model, staticmethod(partial(own_counts, cls.own_method))
-            site.settings_type = getattr(cls, "Settings", None)
+            site.settings_type, site.sums_by_class = getattr(cls, "Settings", None), cls.model_is_statistics
 
     @property
     def summary(self) -> str:

@@ -246,7 +246,7 @@ def local_federation(
 ) -> Iterator[Federation]:
     """Start sites in processes of their own on encrypted sockets, ready for the first verb. End them afterwards.
 
-    The server that they are forked from waits two seconds for a federation that follows, see `processes.launcher_cache`.
+    The server that they are forked from waits two seconds for the next federation, see `processes.launcher_cache`.
 
     Parameters
     ----------

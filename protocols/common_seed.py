@@ -1,8 +1,8 @@
 """A secret that all sites share and the coordinator does not know.
 
-The first site draws 256 bits from the operating system's generator, which every site passes on (`passing_on`). Sites
-use it to agree on something that the coordinator must not be able to undo, such as who fills which row of a summed
-table.
+The first site draws 256 bits from the operating system's generator, and every site passes them on (`ring_broadcast`).
+Sites use it to agree on something that the coordinator must not be able to undo, such as who fills which row of a
+summed table.
 
 Cost: n - 1 messages of 32 bytes, n - 1 hops.
 

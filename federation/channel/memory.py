@@ -1,4 +1,4 @@
-"""The channel in memory: the parties are threads, the network is a set of queues. See `contract` for what it promises.
+"""The channel in memory: the parties are threads, the network is a set of queues. See `interface` for what it promises.
 
 A protocol function cannot tell it from sockets, so its arithmetic, its cost and what it reveals can be examined quickly
 for many parties, and parties can be made to die at any message.

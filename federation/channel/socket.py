@@ -1,4 +1,4 @@
-"""The channel over sockets: one party's view of one round, over its endpoint. See `contract` for what it promises."""
+"""The channel over sockets: one party's view of one round, over its endpoint. See `interface` for what it promises."""
 
 from __future__ import annotations
 

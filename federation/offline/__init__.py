@@ -6,7 +6,7 @@ that it sent before are recognized and dropped. It ends (`NothingDue`) where the
 
 - `endpoint`: an endpoint over stored messages
 - `sealing`: derives from a party's key its sealed messages, its private files and its random draws
-- `diary`: stores a site's state between visits
+- `site_store`: stores a site's state between visits
 - `coordinator`: runs a `Federation` as far as the stored messages allow
-- `visit`: runs a `Site` as far as the stored messages allow
+- `offline_site`: runs a `Site` as far as the stored messages allow
 """

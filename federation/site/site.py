@@ -120,7 +120,7 @@ class Assignment:
     via_coordinator : bool, default False
         Whether it speaks to other sites through the coordinator, sealed.
     journal_path : str, default ""
-        Where it writes its journal, see `journal`; empty for none.
+        Where it writes its journal, see `site_journal`; empty for none.
     receipt_path : str, default ""
         Where it keeps its receipt, see `receipt`; empty for none.
     version : str, default ""

@@ -79,7 +79,9 @@ class RowSource(Source):
                 calibrated=data.calibration > 0,
                 conditions=_conditions(scenario),
                 tested_apart=data.folds is None,
-                plan=StatisticsPlan.of(terms_of(scenario)),
+                plan=StatisticsPlan.of(
+                    terms_of(scenario), by_class=scenario.algorithm.implementation.model_is_statistics
+                ),
             )
         rows = self.public_rows()
         columns = public_columns(self.schema, rows.numeric, rows.categorical, data.scale, data.ranges)

@@ -432,6 +432,7 @@ def _model_file(this: Run, fold: Fold, privacy: PrivacyReport | None) -> ModelFi
         scenario.data.statistics_privacy,
         remarks.get("landmarks", ""),
         "" if privacy is None else privacy.mechanism,
+        scenario.algorithm.implementation.model_is_statistics,
     )
     arrays = {**fold.arrays, **_of_run(this)}
     return ModelFile(mechanisms.summary(arrays), origins(arrays, mechanisms))

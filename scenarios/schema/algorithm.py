@@ -60,8 +60,10 @@ def whole_run(
     has_exact_scale = by_sums and scaled and not statistics_privacy
     if is_noisy:
         has_landmarks = getattr(settings, "features", None) == "landmarks"
-        clauses.append(limited_by_noise(statistics_privacy, has_landmarks=has_landmarks))
-    if algorithm.model_has_means or (has_exact_scale and (found is None or not found.rows_named)):
+        is_whole = algorithm.model_is_statistics
+        clauses.append(limited_by_noise(statistics_privacy, has_landmarks=has_landmarks, is_whole=is_whole))
+    has_exact_means = algorithm.model_is_statistics and not statistics_privacy
+    if has_exact_means or (has_exact_scale and (found is None or not found.rows_named)):
         clauses.append(NAMES_ROWS)
     return "; ".join(clauses)
 
