@@ -9,6 +9,7 @@ import numpy as np
 from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.folder import make_folder
 from fedsvm.scenarios.schema import spec
 from tests.hosts import write_files
 
@@ -29,6 +30,14 @@ def test_a_text_value_of_one_row_is_no_column_of_the_model(tmp_path: Path) -> No
         columns = model["columns"].tolist()
     assert any("ward" in column for column in columns)
     assert not any("suite-3" in column for column in columns)
+    files = [path for path in (tmp_path / "run").iterdir() if path.is_file()]
+    assert {"model.npz", "result.json", "log.jsonl", "ledger.parquet"} <= {path.name for path in files}
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
+def test_only_its_owner_may_read_the_folder_of_a_run(tmp_path: Path) -> None:
+    scenario, _ = spec.read("quickstart")
+    assert make_folder(scenario, tmp_path / "new" / "run").stat().st_mode & 0o777 == 0o700
 
 
 def test_declared_values_and_a_policy_open_small_categories(tmp_path: Path) -> None:

@@ -51,7 +51,8 @@ class SiteRules:
     max_epsilon : float, default None
         The largest epsilon that a run may promise; then one that promises none is refused. None: any.
     budget : float, default None
-        The largest sum of the epsilons of all runs that `ledger` lists. None: any.
+        The largest sum of the epsilons of all runs that `ledger` lists; then a run that promises none is refused. None:
+        any.
     ledger : str, default ""
         The file of these.
     max_mu : float, default None
@@ -191,6 +192,8 @@ class SiteRules:
             yield f"epsilon must be {self.max_epsilon:g} or less, and the run promises none"
         elif self.max_epsilon is not None and terms.epsilon is not None and terms.epsilon > self.max_epsilon:
             yield f"epsilon must be {self.max_epsilon:g} or less, got {terms.epsilon:g}"
+        elif self.budget is not None and terms.epsilon is None:
+            yield f"all runs together may spend epsilon {self.budget:g}, and the run promises none"
 
         if self.max_mu is not None:
             yield from self._problems_of_statistics(terms, self.max_mu)

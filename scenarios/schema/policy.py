@@ -55,11 +55,12 @@ class PolicyFile(Part):
     min_rows: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     """The minimum number of the site's own rows; with fewer it does not take part."""
     release: bool = True
-    """true: the coordinator may receive the model. false: only runs in which the model stays at the sites."""
+    """true: the coordinator may receive the model. false: only runs whose weights stay at the sites. The coordinator
+    then still has landmarks and scale."""
     max_epsilon: Annotated[Number, Field(gt=0)] | None = None
     """The largest epsilon of a run. A run without privacy guarantee is refused, too."""
     budget: Annotated[Number, Field(gt=0)] | None = None
-    """The largest total epsilon of all runs in `ledger`."""
+    """The largest total epsilon of all runs in `ledger`. A run without privacy guarantee is refused, too."""
     ledger: str = ""
     """The site's own file that records the epsilon of each run."""
     max_mu: Annotated[Number, Field(gt=0)] | None = None
@@ -174,9 +175,11 @@ min_rows = 20
 # columns = ["age", "sex"]
 # Steps whose value the coordinator may see in the clear.
 gathers = ["row_count"]
-# true: the coordinator may get the model. false: only runs in which the model stays at the sites.
+# true: the coordinator may get the model. false: only runs whose weights stay at the sites (algorithm.release). The
+# coordinator then still has landmarks and scale, which can name rows.
 release = true
-# max_epsilon: limit for one run, which must then be private. budget: limit for all runs in the site's own ledger.
+# max_epsilon: limit for one run. budget: limit for all runs in the site's own ledger. With either, runs without a
+# privacy guarantee are refused. Only max_epsilon also refuses private runs in which the coordinator sees exact sums.
 # max_epsilon = 1.0
 # budget = 4.0
 # ledger = "{name}.ledger"
@@ -184,6 +187,8 @@ release = true
 # max_mu = 1.0
 # answers = "{name}.answers"
 # min_cell = 5
+# colluders: number of sites that may work with the coordinator; a masked sum must then need more sites to go on.
+# colluders = 0
 # max_repeats: how often a run that loses a site may repeat steps over the others, which shows that site's sums.
 # max_repeats = 0
 # pinned: the site takes part only with sites whose public keys it was given (fedsvm site --sites).
