@@ -129,7 +129,7 @@ class PolicySpec(PolicyFile):
         return pinned
 
 
-def rules_at(site: str, policies: Sequence[PolicySpec], names: Sequence[str]) -> SiteRules:
+def rules_at(site: str, policies: Sequence[PolicySpec], names: list[str]) -> SiteRules:
     """Return the rules of a site in a simulation: those of its last policy, or of a site without one."""
     own = [policy.rules for policy in policies if resolve(policy.site, names) == site]
     return own[-1] if own else ANYTHING
