@@ -372,7 +372,7 @@ def described(terms: Terms) -> str:
     """Return in words what a run asks of a site, for its operator."""
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
     settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())
-    release = "the coordinator gets the model" if terms.releases else "the sites alone keep the model"
+    release = "the coordinator gets the model" if terms.releases else "the sites alone keep its weights"
     return (
         f"{terms.program} ({settings}); {terms.sum_name} sums{f' ({options})' if options else ''} of "
         f"{terms.min_sites} sites or more; {release}"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.encoding import MAX_VALUE_BYTES, MAX_VALUES
+from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.processes.memory import available_bytes
+from fedsvm.federation.text import quoted
 from fedsvm.scenarios.data import notation
 from fedsvm.scenarios.data.sources import Dataset, Feature, spelled_alike
 from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError
@@ -164,6 +166,33 @@ def warnings(data: Dataset, declared: Mapping[str, Collection[str]] | None = Non
             yield (
                 f"Column {feature.name!r} has a different whole number in each row: it looks like an identifier; add "
                 "it to data.ignore."
+            )
+
+
+def unopened(data: Dataset, sites: Sequence[tuple[IntArray, int]], declared: Collection[str] = ()) -> Iterator[str]:
+    """Yield a sentence for each column with values that no site opens, since each has too few rows of them.
+
+    Parameters
+    ----------
+    data : Dataset
+        The rows of all sites.
+    sites : sequence of (array, int)
+        The numbers of each site's rows, and its `min_cell`.
+    declared : collection of str, default ()
+        Columns whose values are declared, and need not be opened.
+    """
+    for feature in data.features:
+        if not feature.categorical or feature.name in declared:
+            continue
+        held, opened = {""}, {""}
+        for rows, min_cell in sites:
+            values, counts = np.unique(feature.values[rows], return_counts=True)
+            held |= set(values.tolist())
+            opened |= set(values[counts >= min_cell].tolist())
+        if few := sorted(held - opened):
+            yield (
+                f"Column {feature.name!r}: no site has min_cell rows of {quoted(few)}, so no column of 0 and 1 is made "
+                f"of them; list them in data.categories.{feature.name}, or lower min_cell in a [[policy]] of the site."
             )
 
 
