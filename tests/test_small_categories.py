@@ -13,7 +13,7 @@ from fedsvm.scenarios.run.folder import make_folder
 from fedsvm.scenarios.schema import spec
 from tests.hosts import write_files
 
-FEW = ("data.test_fraction=0.3", "algorithm.landmarks=6", "protocol.sum=plain")
+FEW = ("data.statistics_privacy=0", "data.test_fraction=0.3", "algorithm.landmarks=6", "protocol.sum=plain")
 
 
 def test_a_text_value_of_one_row_is_no_column_of_the_model(tmp_path: Path) -> None:

@@ -28,12 +28,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from fedsvm.algorithms.optimization.masking import STRETCH, Dither, Mask
+from fedsvm.algorithms.optimization.masking import STRETCH, Dither
 from fedsvm.algorithms.optimization.solution import Certificate, StoppingRule, relative_gap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
@@ -60,6 +61,9 @@ _GROWTH = 64.0
 
 _TOO_COARSE = 0.1
 """The share of the tolerance that certificates may lose to rounding before the next sum has two limbs a number."""
+
+_SOLVED = 64
+"""Entries of the solution of a triangular system that are computed at a time."""
 
 _JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 """Shares of the mean diagonal that are added to a matrix that rounding left without a factorisation."""
@@ -115,16 +119,6 @@ class Opened:
     rows: FloatArray
     off: float = 0.0
     reached: float | None = None
-
-    def masked(self, mask: Mask) -> Opened:
-        """Return the sums behind a mask; numbers are unchanged."""
-        around, turn = mask.around, mask.turn
-        return replace(
-            self,
-            matrix=around @ self.matrix @ around.T,
-            gradient=around @ self.gradient,
-            vectors=self.vectors @ turn.T,
-        )
 
 
 @dataclass(frozen=True)
@@ -405,10 +399,10 @@ class _ProblemProgress:
         if opened.reached is not None:
             return np.zeros(self.dimensions)
         factor = _factor(opened.matrix)
-        step = np.linalg.solve(factor.T, np.linalg.solve(factor, opened.gradient))
+        step = _solve_transposed(factor, _solve(factor, opened.gradient))
         if self.step_noise > 0:
             decrement = math.sqrt(max(0.0, float(opened.gradient @ step)))
-            noise = np.linalg.solve(factor.T, dither.draw(len(step)))
+            noise = _solve_transposed(factor, dither.draw(len(step)))
             step += self.step_noise * decrement / math.sqrt(len(step)) * noise
         return np.asarray(step)
 
@@ -427,12 +421,32 @@ def _power_of_two(bound: float) -> float:
 def _factor(matrix: FloatArray) -> FloatArray:
     """Return the Cholesky factor. Uses numpy alone, so that a site which trains by itself loads nothing more."""
     for jitter in _JITTERS:
-        try:
+        shifted = matrix
+        if jitter:
             shifted = matrix + jitter * np.trace(matrix) / len(matrix) * np.eye(len(matrix))
+        with suppress(np.linalg.LinAlgError):
             return np.asarray(np.linalg.cholesky(shifted))
-        except np.linalg.LinAlgError:
-            continue
     raise FederationError(
         "Newton's system of the interior point has no solution in double precision; scale the columns, lower "
         'algorithm.C, or take algorithm.solver = "cutting-plane".'
     )
+
+
+def _solve(factor: FloatArray, right: FloatArray) -> FloatArray:
+    """Return x (d,) with L x = right for a lower triangular L (d, d)."""
+    found = right.copy()
+    for start in range(0, len(found), _SOLVED):
+        here = slice(start, start + _SOLVED)
+        found[here] = np.linalg.solve(factor[here, here], found[here])
+        found[start + _SOLVED :] -= factor[start + _SOLVED :, here] @ found[here]
+    return found
+
+
+def _solve_transposed(factor: FloatArray, right: FloatArray) -> FloatArray:
+    """Return x (d,) with L^T x = right for a lower triangular L (d, d)."""
+    found = right.copy()
+    for start in reversed(range(0, len(found), _SOLVED)):
+        here = slice(start, start + _SOLVED)
+        found[here] = np.linalg.solve(factor[here, here].T, found[here])
+        found[:start] -= found[here] @ factor[here, :start]
+    return found
