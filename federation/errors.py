@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+SEE_SITE = "see the site's own output"
+"""The end of a sentence for others about an error whose text stays at the site."""
+
 
 class FederationError(Exception):
     """A run, or a round of it, cannot go on. The message is what the user reads."""

@@ -362,9 +362,9 @@ RESUME = """
 import sys
 
 from fedsvm.__main__ import main
-from fedsvm.federation import journal
+from fedsvm.federation import run_journal
 
-journal.READING_SHOWN_EVERY_S = 0.0
+run_journal.READING_SHOWN_EVERY_S = 0.0
 sys.argv = ["fedsvm", "run", "--resume", *sys.argv[1:]]
 main()
 """

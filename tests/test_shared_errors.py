@@ -12,10 +12,11 @@ import pytest
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.control import Order
 from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.site import Site
 from fedsvm.federation.site_messages import StepFailure
 from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import KeyPair

@@ -13,11 +13,10 @@ from pydantic import ValidationError
 
 from fedsvm.algorithms.data.partition import NO_FOLD, site_partition
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.errors import SEE_SITE, StepRefused
 from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.hosts.site_session import SiteData
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.site import SEE_SITE
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import categories, file_join, sources, splits
 from fedsvm.scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
