@@ -411,6 +411,27 @@ def test_step_noise_is_as_long_in_the_metric_of_the_sums_as_it_says() -> None:
     assert added @ matrix @ added == pytest.approx(share**2 * (exact @ matrix @ exact) * (drawn**2).mean(), rel=1e-6)
 
 
+@pytest.mark.parametrize(("floor", "is_stalled"), [(0.0, False), (0.9, True)])
+def test_training_ends_where_the_floor_of_the_step_noise_stops_the_gap(floor: float, *, is_stalled: bool) -> None:
+    problem, most = random_problem(6), 400
+    (found,) = solve(
+        LocalPath([problem]),
+        problems=1,
+        dimensions=problem.dimensions,
+        intercept=problem.lever > 0,
+        stopping=StoppingRule(1e-6, most),
+        step_noise=0.9,
+        step_noise_floor=floor,
+        dither=Dither(np.zeros((1, 4), dtype=np.uint64)),
+    )
+    assert found.is_stalled == is_stalled
+    assert found.certificate.converged != is_stalled
+    assert found.certificate.iterations < most
+    assert found.step_noise >= floor
+    assert (found.step_noise == 0.9) == is_stalled
+    assert 0 < found.certificate.lower_bound <= found.certificate.objective
+
+
 # Over site programs.
 
 

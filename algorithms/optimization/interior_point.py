@@ -53,6 +53,9 @@ _FALLEN = 0.7
 CALM_ROUNDS, CALM_FALL = 3, 0.7
 """The dither is halved if the gap has not fallen to this share in so many rounds; sooner would reveal more to sites."""
 
+STALLED_ROUNDS = 12
+"""The number of rounds without a smaller gap after which training ends, if the dither may not be halved any more."""
+
 _RISE = 3.0
 """The largest rise of mu after a change of rows for which the step for the old mu is still taken."""
 
@@ -169,6 +172,7 @@ def solve(
     on_iteration: Callable[[int, Sequence[Certificate]], None] = lambda iteration, certificates: None,
     settle: Callable[[Sequence[Outcome]], bool] = lambda outcomes: False,
     step_noise: float = 0.0,
+    step_noise_floor: float = 0.0,
     dither: Dither | None = None,
     mus: Sequence[float] = (),
 ) -> list[Outcome]:
@@ -176,16 +180,19 @@ def solve(
 
     dimensions: of v, of all problems or of each, so that w has one less where there is an intercept. mus: where each
     problem's barrier parameter stood, of rows that do not start at 0 but stand near an optimum. step_noise: size of the
-    dither, as a share of the step, which `dither` draws. `on_iteration` is told the iteration and the state of every
-    problem, where it is known: it is not in a round in which rows left or joined. `settle` is given what training came
-    to, and says whether rows left or joined meanwhile, so that nothing is certified and training goes on. A certificate
-    that is not `converged` ran into `max_iterations`. Raises FederationError where a step cannot be computed.
+    dither, as a share of the step, which `dither` draws. step_noise_floor: the least that halving leaves of it.
+    `on_iteration` is told the iteration and the state of every problem, where it is known: it is not in a round in
+    which rows left or joined. `settle` is given what training came to, and says whether rows left or joined meanwhile,
+    so that nothing is certified and training goes on. A certificate
+    that is not `converged` ran into `max_iterations` or the floor of the dither. Raises FederationError where a step
+    cannot be computed.
     """
     extent = path.extent()
     dither = dither if dither is not None else Dither()
     sizes = [dimensions] * problems if isinstance(dimensions, int) else dimensions
     trails = [
-        _ProblemProgress(k, size, intercept, extent, stopping.tolerance, step_noise) for k, size in enumerate(sizes)
+        _ProblemProgress(k, size, intercept, extent, stopping.tolerance, step_noise, step_noise_floor)
+        for k, size in enumerate(sizes)
     ]
     for trail, mu in zip(trails, mus, strict=False):
         trail.resume(mu)
@@ -222,13 +229,16 @@ class Outcome:
     """The end of a problem.
 
     keep: whether the last point is the best. constant: +1 or -1 where all rows are of one class, so that w = 0 and
-    b = constant cost nothing; else 0. mu: the last barrier parameter.
+    b = constant cost nothing; else 0. mu: the last barrier parameter. step_noise: what halving left of the dither.
+    is_stalled: whether the gap stood still at its floor, so that training ended.
     """
 
     certificate: Certificate
     keep: bool
     constant: int
     mu: float = 0.0
+    step_noise: float = 0.0
+    is_stalled: bool = False
 
 
 @dataclass
@@ -241,6 +251,7 @@ class _ProblemProgress:
     extent: Extent
     tolerance: float
     step_noise: float
+    step_noise_floor: float
     objective: float = math.inf
     lower_bound: float = 0.0
     iterations: int = 0
@@ -258,6 +269,7 @@ class _ProblemProgress:
     _intercept_reach: float = 0.0
     _reach: float = 0.0
     _gaps: list[float] = field(default_factory=list)
+    _is_stalled: bool = False
 
     def __post_init__(self) -> None:
         self.mu = self._last_mu = self.extent.price
@@ -273,15 +285,19 @@ class _ProblemProgress:
         return self.objective < math.inf
 
     @property
-    def is_done(self) -> bool:
+    def is_converged(self) -> bool:
         return self.gap <= self.tolerance
 
     @property
+    def is_done(self) -> bool:
+        return self.is_converged or self._is_stalled
+
+    @property
     def certificate(self) -> Certificate:
-        return Certificate(self.objective, self.lower_bound, self.iterations, self.is_done)
+        return Certificate(self.objective, self.lower_bound, self.iterations, self.is_converged)
 
     def outcome(self) -> Outcome:
-        return Outcome(self.certificate, self.keep, self.constant, self.mu)
+        return Outcome(self.certificate, self.keep, self.constant, self.mu, self.step_noise, self._is_stalled)
 
     def resume(self, mu: float) -> None:
         """Begin at rows that stand near an optimum of another problem, for whose barrier parameter they stood."""
@@ -292,7 +308,7 @@ class _ProblemProgress:
         """Discard what was proven of other rows, and keep the point."""
         self.extent = extent
         self.objective, self.lower_bound, self.constant = math.inf, 0.0, 0
-        self._ceiling, self._has_new_rows = math.inf, True
+        self._ceiling, self._has_new_rows, self._is_stalled = math.inf, True, False
         self._gaps.clear()
 
     def stand_still(self) -> None:
@@ -334,16 +350,17 @@ class _ProblemProgress:
             self.keep = objective < self.objective
             self.objective = min(self.objective, objective)
             self.lower_bound = max(self.lower_bound, bound)
+            self._gaps.append(self.gap)
+            self._is_stalled = self._is_at_floor and self._has_stood_still(STALLED_ROUNDS)
             if self.is_done:
                 self._stay()
                 return
-            self._gaps.append(self.gap)
             self._known_gap = self.objective - self.lower_bound
         lost = objective - opened.objective + self._bound(opened, 0.0) - bound
         self.needs_wide = lost > _TOO_COARSE * self.tolerance * objective
         self._last_mu, self._trace = self.mu, float(np.trace(opened.matrix))
-        if self._has_stood_still(CALM_ROUNDS, CALM_FALL):
-            self.step_noise /= 2
+        if not self._is_at_floor and self._has_stood_still(CALM_ROUNDS, CALM_FALL):
+            self.step_noise = max(self.step_noise / 2, self.step_noise_floor)
         self.mu = self._next_mu(opened, bound, certify=certify)
         if self._has_new_rows and self.mu > _RISE * self._last_mu:
             self._stay()
@@ -390,6 +407,10 @@ class _ProblemProgress:
     def _has_stood_still(self, rounds: int, share: float = _FALLEN) -> bool:
         """Return whether the gap has not fallen in this number of rounds."""
         return len(self._gaps) > rounds and self._gaps[-1] > share * self._gaps[-1 - rounds]
+
+    @property
+    def _is_at_floor(self) -> bool:
+        return self.step_noise <= self.step_noise_floor > 0
 
     def _newton_step(self, opened: Opened, dither: Dither) -> FloatArray:
         """Return y = E^-1 c, with the dither, or zeros where the sites have the step already.

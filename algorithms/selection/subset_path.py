@@ -142,6 +142,7 @@ class SubsetPaths:
     C: float
     masking: Masking
     step_noise: float
+    step_noise_floor: float
     _epoch: int = -1
     _has_seed_for: int = -1
     _mus: tuple[float, ...] = ()
@@ -191,7 +192,8 @@ class SubsetPaths:
             dimensions=[length + 1 for length in self._lengths],
             intercept=True,
             stopping=stopping,
-            step_noise=self.step_noise if len(federation.sites) > 1 else 0.0,
+            step_noise=self.step_noise,
+            step_noise_floor=self.step_noise_floor,
             mus=mus,
         )
         self._mus = tuple(outcome.mu for outcome in outcomes)
