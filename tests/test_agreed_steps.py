@@ -25,6 +25,7 @@ from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.hybrid_svm import HybridSettings, _by_interior_point, noise_of
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
 from fedsvm.federation.control import StepFailure
 from fedsvm.federation.errors import LaunchError, OrderRefused, SiteFailed
@@ -35,6 +36,7 @@ from fedsvm.federation.site.program import steps_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.run.terms import terms_of
 from tests import frozen
@@ -63,14 +65,20 @@ def terms(program: str, reading: Mapping[str, Any] | None = None, **settings: An
 
 
 @contextmanager
-def sites(agreed: Terms, rules: SiteRules = STRICT, module: str = SITE_MODULE) -> Iterator[Federation]:
-    """Three sites with 20 rows each, that agreed to these terms. module: their installation."""
+def sites(
+    agreed: Terms,
+    rules: SiteRules = STRICT,
+    module: str = SITE_MODULE,
+    protocol: SecureSum = RING,
+    folds: IntArray | None = None,
+) -> Iterator[Federation]:
+    """Three sites with 20 rows each, that agreed to these terms. module: their installation. folds: of their rows."""
 
     def setup(site: str) -> SiteSetup:
-        held = site_partition(ROWS[site], LABELS, names=[f"x{j}" for j in range(COLUMNS)])
+        held = site_partition(ROWS[site], LABELS, names=[f"x{j}" for j in range(COLUMNS)], folds=folds)
         return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, rules=rules)
 
-    deployment = Deployment(SITES, agreed, RING, setup, 20.0, DropoutPolicy(3, "abort"))
+    deployment = Deployment(SITES, agreed, protocol, setup, 20.0, DropoutPolicy(3, "abort"))
     with spare_launcher(module) as launcher, started(launcher, deployment) as federation:
         federation.assemble()
         yield federation

@@ -149,7 +149,7 @@ class Evaluation(SitePart):
     @step(
         told={
             "model": free(
-                "a file of the agreed kind of model",
+                "a file of the agreed kind of model; with protocol.verify, of the weights that sites opened",
                 "counts of the held-out rows by a model of its choice, which can name them",
             ),
             "bins": CHECKED,
@@ -181,7 +181,7 @@ class Evaluation(SitePart):
         bound=math.inf,
         told={
             "model": free(
-                "a file of the agreed kind of model",
+                "a file of the agreed kind of model; with protocol.verify, of the weights that sites opened",
                 "ten sums over the held-out rows by a model of its choice, beside the site's own",
             ),
             "kept": CHECKED,
@@ -223,7 +223,9 @@ class Evaluation(SitePart):
         if kept:
             with np.load(self._site.settings["model_path"]) as file:
                 parts.append(dict(file))
-        return self._site.model_type.from_arrays(arrays, parts).decision_function(self._site.rows_tested)
+        scorer = self._site.model_type.from_arrays(arrays, parts)
+        self._site.require_released(scorer)
+        return scorer.decision_function(self._site.rows_tested)
 
 
 class HorizontalSite(SiteProgram):
@@ -271,6 +273,10 @@ class HorizontalSite(SiteProgram):
         """
         own = steps_of(cls) - steps_of(HorizontalSite) | {"agree_secret", "row_count"}
         return each_model(terms, stage(stage(preparation(terms)), any_order(own)))
+
+    def require_released(self, model: Any) -> None:
+        """Raise OrderRefused for a model to test that is not the trained one, as far as this site can tell; here it
+        cannot."""
 
     def held(self) -> tuple[int, list[str]]:
         """Return the number of rows, and the columns of the source."""

@@ -18,14 +18,14 @@ from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.k_secure import k_secure
 from fedsvm.protocols.sums.masked import masked
 from fedsvm.protocols.sums.plain import PLAIN
-from fedsvm.protocols.sums.ring import RING
+from fedsvm.protocols.sums.ring import ring
 
 GROUP = "fedsvm.sums"
 
 OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
     {
         "plain": lambda: PLAIN,
-        "ring": lambda: RING,
+        "ring": ring,
         "k-secure": k_secure,
         "changing-neighbours": changing_neighbours,
         "masked": masked,
