@@ -2,11 +2,12 @@
 
 settings      types of an algorithm's settings
 ranking       ordered columns, as a result shows them
-contract      the interface of an algorithm
+algorithm     the interface of an algorithm
 mapped_site   the site half and the settings of algorithms in features that all sites share
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      the algorithms by their names in scenarios
-description   a program that describes the columns of all sites and trains nothing
+column_description
+              a program that describes the columns of all sites and trains nothing
 pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
@@ -19,7 +20,7 @@ baselines     methods on pooled rows that a scenario may name
 data          makes partitions comparable: columns, categories, scale, public rows
 features      kernels, and features that approximate them
 selection     parts of column selection: filters, SVMs on subsets of columns and rows, support sums
-optimisation  cutting planes over sums, line searches, LIBSVM for comparison
+optimization  cutting planes over sums, line searches, LIBSVM for comparison
 attacks       attacks on the rows and columns of a whole run
 origins       what each array of a model file is computed from
 privacy       noise, its size, and the ledger of releases

@@ -20,8 +20,8 @@ import numpy as np
 from fedsvm.algorithms.data.classes import log_odds
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.weighting import ClassWeightSettings
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows
 from fedsvm.federation.arrays import FloatArray, IntArray
 

@@ -27,9 +27,9 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.bin_sums import BinSums
-from fedsvm.algorithms.attacks.contract import Attack
-from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.random_bins import RandomBins, added_up, to_matrix, values

@@ -35,9 +35,9 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
-from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage

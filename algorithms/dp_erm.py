@@ -36,7 +36,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
+from fedsvm.algorithms.algorithm import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.horizontal import count_rows

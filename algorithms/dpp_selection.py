@@ -40,8 +40,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack
-from fedsvm.algorithms.contract import Outline, TrainingReport, VerticalAlgorithm
+from fedsvm.algorithms.algorithm import Outline, TrainingReport, VerticalAlgorithm
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.vertical import Records, VerticalTask, aligned, max_squared_norm
@@ -64,7 +64,7 @@ from fedsvm.algorithms.dpp_svm import (
 )
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.leakage import WholeRunLeakage
-from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import FeatureRanking, RankingStep, column_of
 from fedsvm.algorithms.selection.elimination import Remove, lowest, removed_count

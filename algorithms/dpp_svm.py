@@ -22,9 +22,9 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.algorithm import Arrays, Outline, TrainingReport, VerticalAlgorithm, VerticalModel
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.kernel_matrix import KernelMatrix
-from fedsvm.algorithms.contract import Arrays, Outline, TrainingReport, VerticalAlgorithm, VerticalModel
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import (
@@ -47,11 +47,11 @@ from fedsvm.algorithms.features.partial_kernel import (
     unpack,
 )
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, solve
-from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.solution import StoppingRule, relative_gap
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.cutting_plane import CuttingPlaneSettings, solve
+from fedsvm.algorithms.optimization.hinge_sums import HingeSums
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.solution import StoppingRule, relative_gap
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Positive, Share, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray

@@ -24,7 +24,7 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.algorithm import Outline
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.selection import filters

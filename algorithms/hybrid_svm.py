@@ -13,7 +13,7 @@ factor of n. n, the number of private rows, is public. (2) No intercept: what re
 What is accounted for is the tolerance, which is public, and not the gap that training happened to reach.
 
 Who sees what. In `joint` training the sites see the points that they go to, and the coordinator what its solver shows
-(see `optimisation.linear_svm`): noise protects the model against everyone who gets it, not against these. In `one-shot`
+(see `optimization.linear_svm`): noise protects the model against everyone who gets it, not against these. In `one-shot`
 every site trains on its own rows, and one secure sum adds the models, weighted by n_s / n, and shares of the noise:
 nobody sees anything without noise. One row changes its site's minimiser by 2C/n_s at most, and what is released by
 n_s/n of that: 2C/n again.
@@ -22,7 +22,7 @@ Of K classes each is told from the others, and K models are one vector, in which
 together by sqrt(K) 2C/n, which is attained, by a row that goes to the opposite point and keeps its class. Noise is for
 the whole vector, and there is one release. Private rows of a class that is neither declared nor among the public rows
 are among the others of all K. With multiclass = "joint" the K weight vectors are those of one problem, whose loss has a
-slope of sqrt(2) in all of them (`optimisation.joint_hinge`): one row moves the vector by 2 sqrt(2) C/n, whatever K is.
+slope of sqrt(2) in all of them (`optimization.joint_hinge`): one row moves the vector by 2 sqrt(2) C/n, whatever K is.
 That is trained by cutting planes; rows of a class that nobody named have no loss in it.
 """
 
@@ -40,7 +40,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
+from fedsvm.algorithms.algorithm import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
 from fedsvm.algorithms.data.classes import above_others, members, one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.horizontal import HorizontalSite, count_rows
@@ -50,17 +50,17 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
-from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
-from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.cutting_plane import Line, Oracle, Points
-from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeCuts, groups_of
-from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOracle, JointSums
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
-from fedsvm.algorithms.optimisation.local_path import solve_pooled
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, chosen, newton_path
-from fedsvm.algorithms.optimisation.solution import Certificate, Solution, StoppingRule
-from fedsvm.algorithms.optimisation.weighting import RowWeights
+from fedsvm.algorithms.optimization import cutting_plane, interior_point, libsvm
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.cutting_plane import Line, Oracle, Points
+from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle, HingeCuts, groups_of
+from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts, JointOracle, JointSums
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW, SolverSettings
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.path_sums import FederatedPath, NewtonPath, chosen, newton_path
+from fedsvm.algorithms.optimization.solution import Certificate, Solution, StoppingRule
+from fedsvm.algorithms.optimization.weighting import RowWeights
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem

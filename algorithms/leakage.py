@@ -24,12 +24,14 @@ _RECOVERED: dict[Extent, str] = {
 NAMES_ROWS = f"whoever holds the model file can name training rows if {LISTED}"
 
 
-def limited_by_noise(mu: float, *, has_landmarks: bool) -> str:
+def limited_by_noise(mu: float, *, has_landmarks: bool, is_whole: bool = False) -> str:
     """Return a clause on what a model file shows whose scale, and landmarks if it has any, have the noise of mu.
 
-    No test of a single row has an area under the curve above Phi(mu / sqrt(2)).
+    No test of a single row has an area under the curve above Phi(mu / sqrt(2)). is_whole: whether all arrays have it.
     """
     area = (1 + math.erf(mu / 2)) / 2
+    if is_whole:
+        return f"whoever holds the model file can tell a row with an AUC of {area:.2f} at most (mu {mu:g})"
     if not has_landmarks:
         noisy, rest = "scale", "no noise limits what its other arrays tell"
     else:

@@ -27,20 +27,20 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from fedsvm.algorithms.algorithm import TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
-from fedsvm.algorithms.contract import TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.least_squares import moments_leakage, with_ones
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.weighting import (
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.weighting import (
     ClassWeightSettings,
     Factors,
     Weighting,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.algorithm import HorizontalAlgorithm, Model, Outline
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
 from fedsvm.algorithms.calibration import CalibrationRows, ThresholdSettings
-from fedsvm.algorithms.contract import HorizontalAlgorithm, Model, Outline
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.choice import FeatureSettings
-from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks
+from fedsvm.algorithms.features.drawn_landmark_sums import DrawnLandmarks
 from fedsvm.algorithms.features.landmarks import LandmarkSums
 from fedsvm.algorithms.features.mapped_rows import MappedRows
-from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, RowWeights
+from fedsvm.algorithms.optimization.weighting import ClassWeightSettings, RowWeights
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import PartTypes
 from fedsvm.protocols.analysis.views import Coalition

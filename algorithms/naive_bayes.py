@@ -14,6 +14,10 @@ value of a categorical column, which is the model. Of a class of one row the mea
 the variances give both but for a swap in each column: numbers are summed first, and a class of fewer than three rows is
 refused before anything else is. Models of several folds are of overlapping rows, and by subtraction give the same sums
 of each fold, which nothing refuses.
+
+With `data.statistics_privacy` above 0, the coordinator learns none of this. Sums of each class and fold are in the one
+release of noisy statistics, and the model follows from it alone. Variances are shrunk towards those of all classes by
+what the noise hides, and counts of values are smoothed by their noise. Of a column with gaps, known values count alone.
 """
 
 from __future__ import annotations
@@ -26,11 +30,13 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
+from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
+from fedsvm.algorithms.data.class_statistics import ClassStatistics
 from fedsvm.algorithms.data.classes import log_odds, members
 from fedsvm.algorithms.data.columns import Columns
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
 from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
@@ -85,12 +91,15 @@ class Categories:
         """Return (n, p) of 0 and 1: which values scaled rows have; 0 for numbers."""
         return np.asarray((rows > self.middle) & ~self.numeric, dtype=np.float64)
 
-    def log_shares(self, counts: FloatArray) -> FloatArray:
-        """Return (K, p) log (count + 1) / (n + V) of counts (K, p) of each class and value; 0 for numbers."""
+    def log_shares(self, counts: FloatArray, added: float = 1.0) -> FloatArray:
+        """Return (K, p) log (count + a) / (n + a V) of counts (K, p) of each class and value; 0 for numbers.
+
+        added: a, larger than 1 where counts have noise.
+        """
         found = np.zeros(counts.shape)
         for column in range(self.column.max(initial=-1) + 1):
             values = self.column == column
-            smoothed = counts[:, values] + 1.0
+            smoothed = counts[:, values] + added
             found[:, values] = np.log(smoothed / smoothed.sum(axis=1, keepdims=True))
         return found
 
@@ -120,11 +129,28 @@ class NaiveBayesModel(Model):
         widest = of_all[categories.numeric].max(initial=0.0)
         variances = np.maximum(squares / counts[:, None] - means**2, 0.0) + var_smoothing * widest
         of_values = np.rint(totals * columns.scale.scale + counts[:, None] * columns.scale.offset)
-        width, smallest = means.shape[1], int(counts.min())
-        report = TrainingReport(
-            sites, f"{len(counts)} classes, {width} columns", figures={"smallest_class": smallest, "columns": width}
+        return cls(
+            counts, means, variances, categories.log_shares(of_values), categories, _report(counts, means, sites)
         )
-        return cls(counts, means, variances, categories.log_shares(of_values), categories, report)
+
+    @classmethod
+    def of_statistics(
+        cls, found: ClassStatistics, var_smoothing: float, columns: Columns, sites: tuple[str, ...]
+    ) -> Self:
+        """Return the model for noisy statistics of each class."""
+        categories, scale, rows = Categories.of(columns), columns.scale, found.rows[:, None]
+        gaps = found.missing[:, list(columns.filling.indicated)] if columns.filling else np.zeros((len(rows), 0))
+        shares = np.hstack([found.counts / rows, gaps])
+        means = (np.hstack([found.mean, shares]) - scale.offset) / scale.scale
+        spread = np.maximum(shares * (1 - shares), np.minimum(0.25, 1 / rows))
+        variances = np.hstack([found.variance, spread]) / scale.scale**2
+        prior = found.rows / found.rows.sum()
+        of_all = prior @ (variances + means**2) - (prior @ means) ** 2
+        variances = variances + var_smoothing * of_all[categories.numeric].max(initial=0.0)
+        numbers = np.zeros((len(rows), found.mean.shape[1]))
+        of_values = np.hstack([numbers, found.counts, np.zeros(gaps.shape)])
+        log_shares = categories.log_shares(of_values, max(1.0, found.counts_noise))
+        return cls(found.rows, means, variances, log_shares, categories, _report(found.rows, means, sites))
 
     def joint_log_likelihood(self, rows: FloatArray) -> FloatArray:
         """Return (n, K) for scaled rows (n, p) and the classes."""
@@ -170,13 +196,21 @@ class NaiveBayesModel(Model):
         return {"class_count_": self.counts, "class_prior_": prior, "theta_": self.means, "var_": self.variances}
 
 
+def _report(counts: FloatArray, means: FloatArray, sites: tuple[str, ...]) -> TrainingReport:
+    """Return the report of a model with these counts (K,) and means (K, p)."""
+    smallest, width = round(float(counts.min())), means.shape[1]
+    figures = {"smallest_class": smallest, "columns": width}
+    return TrainingReport(sites, f"{len(counts)} classes, {width} columns", figures=figures)
+
+
 class NaiveBayesSite(HorizontalSite):
     """The site half."""
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
-        """Return the script of `NaiveBayes.fit`."""
-        return each_model(terms, stage(preparation(terms), "class_counts", "class_sums"))
+        """Return the script of `NaiveBayes.fit`: with noisy statistics nothing follows these."""
+        summed = [] if StatisticsPlan.of(terms).mu else ["class_counts", "class_sums"]
+        return each_model(terms, stage(preparation(terms), *summed))
 
     @step
     def class_counts(self) -> FloatArray:
@@ -195,24 +229,29 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
 
     name = "naive-bayes"
     own_method = "naive-bayes"
-    model_has_means = True
+    model_is_statistics = True
     estimator = "FederatedGaussianNB"
     Settings, Site, Model = NaiveBayesSettings, NaiveBayesSite, NaiveBayesModel
     figures = {"smallest_class": "rows of the smallest class", "columns": "of a row"}
     multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: NaiveBayesSettings) -> NaiveBayesModel:
-        """Count the classes' rows, then sum x and x^2 over those of each."""
+        """Count the classes' rows, then sum x and x^2 over those of each; or take noisy statistics of each class."""
 
-        def stage() -> tuple[FloatArray, FloatArray]:
+        def stage() -> tuple[FloatArray, FloatArray] | ClassStatistics:
             prepared = task.prepare(federation)
+            if (noisy := prepared.statistics) is not None and noisy.of_classes is not None:
+                return noisy.of_classes.without(task.fold)
             with federation.phase("train"):
                 kinds = len(task.classes)
                 counts = np.rint(federation.sum("class_counts", shape=(kinds,), bound=float(prepared.rows)))
                 _check_counts(counts, task.classes)
                 return counts, federation.sum("class_sums", shape=(2, kinds, prepared.columns), bound=math.inf)
 
-        counts, sums = federation.until_stable(stage)
+        found = federation.until_stable(stage)
+        if isinstance(found, ClassStatistics):
+            return NaiveBayesModel.of_statistics(found, settings.var_smoothing, task.columns, federation.sites)
+        counts, sums = found
         federation.disclose("coordinator", "class_sums", MODEL_SHOWS, sums.shape)
         return NaiveBayesModel.of_sums(counts, sums, settings.var_smoothing, task.columns, federation.sites)
 

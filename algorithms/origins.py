@@ -65,6 +65,8 @@ class Mechanisms:
         How landmarks were made; empty without any.
     noise : str, default ""
         The mechanism of differential privacy that covers training; empty without one.
+    is_statistics : bool, default False
+        True if training makes the model of the statistics alone.
     """
 
     scaling: str
@@ -72,6 +74,7 @@ class Mechanisms:
     statistics_privacy: float
     landmarks: str = ""
     noise: str = ""
+    is_statistics: bool = False
 
     def origin(self, array: str, values: np.ndarray[Any, Any]) -> ArrayOrigin:
         """Return the origin of an array."""
@@ -92,6 +95,11 @@ class Mechanisms:
             return "landmarks", self.landmarks or "the scenario"
         if basis == "scores":
             return "scores of rows set apart", "exact secure sums"
+        return self._of_training()
+
+    def _of_training(self) -> tuple[str, str]:
+        if self.is_statistics and self.statistics_privacy:
+            return "all rows of the sites", f"noisy release, mu {self.statistics_privacy:g}"
         whose = "the training records" if self.scaling == "sites" else "all training rows"
         return whose, f"differential privacy: {self.noise}" if self.noise else "training, without noise"
 

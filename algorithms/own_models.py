@@ -20,7 +20,7 @@ from fedsvm.algorithms.baselines import POOLED_BASELINES, one_class_scores, weig
 from fedsvm.algorithms.data.classes import called
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelSettings
-from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.federation.arrays import FloatArray
 

@@ -6,7 +6,7 @@ train a linear SVM, of which the coordinator only ever sees sums over sites and 
 
 What the paper overlooks: sums of nearly the same rows, over and over, give rows away. Its cutting planes let a
 coordinator that knows the map rebuild the training rows, whatever the secure sum; they are here to compare with. By
-default the sites train by an interior point whose system the coordinator solves blindly (`optimisation.linear_svm`).
+default the sites train by an interior point whose system the coordinator solves blindly (`optimization.linear_svm`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Any, ClassVar, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.algorithm import Arrays, Model, Outline, TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
 from fedsvm.algorithms.attacks.finite_domain import FiniteDomain
 from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
@@ -43,7 +44,6 @@ from fedsvm.algorithms.calibration import (
     calibrate_classes,
     calibration,
 )
-from fedsvm.algorithms.contract import Arrays, Model, Outline, TrainingReport
 from fedsvm.algorithms.data.classes import (
     Scheme,
     above_others,
@@ -63,11 +63,11 @@ from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
-from fedsvm.algorithms.optimisation import joint_hinge, libsvm
-from fedsvm.algorithms.optimisation.blind_path import BlindNewton
-from fedsvm.algorithms.optimisation.hinge_sums import HingeCuts
-from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts
-from fedsvm.algorithms.optimisation.linear_svm import (
+from fedsvm.algorithms.optimization import joint_hinge, libsvm
+from fedsvm.algorithms.optimization.blind_path import BlindNewton
+from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
+from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
+from fedsvm.algorithms.optimization.linear_svm import (
     NOTHING_TOLD,
     LinearSvmSettings,
     RowsTold,
@@ -76,8 +76,8 @@ from fedsvm.algorithms.optimisation.linear_svm import (
     train_linear,
     training,
 )
-from fedsvm.algorithms.optimisation.path_sums import NewtonPath
-from fedsvm.algorithms.optimisation.weighting import Weighting
+from fedsvm.algorithms.optimization.path_sums import NewtonPath
+from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, feature_steps, linear_step

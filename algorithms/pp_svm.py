@@ -32,13 +32,13 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
-from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, PreparedRows, each_model, preparation
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
-from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, binarizer, linear_step

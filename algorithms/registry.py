@@ -12,7 +12,7 @@ import importlib
 from inspect import isabstract
 from typing import Any
 
-from fedsvm.algorithms.contract import Algorithm
+from fedsvm.algorithms.algorithm import Algorithm
 from fedsvm.algorithms.settings import settings
 from fedsvm.federation.plugins import Registry
 

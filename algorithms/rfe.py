@@ -13,7 +13,7 @@ kernel. Here they are a linear SVM's, on the columns themselves, or what a colum
 the scores of `selection.kernel_scores`; then nothing is certified, and each step trains anew.
 
 What is disclosed. The coordinator learns class means and variances of all columns and, by the interior point, the
-weights of each step and what its rounds show (`optimisation.path_sums`); by cutting planes every cut, which is a sum of
+weights of each step and what its rounds show (`optimization.path_sums`); by cutting planes every cut, which is a sum of
 rows in their columns as they are, without any map between. A cut of one row is the row, and so is a difference of two
 cuts that count one; the result counts both. Fewer groups show less and take more rounds. The sites learn the columns
 and the point of each step.
@@ -34,15 +34,15 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.algorithm import Outline
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.features.choice import choose_features
 from fedsvm.algorithms.features.mapped_rows import landmark_script
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.linear_svm import train_linear
-from fedsvm.algorithms.optimisation.path_sums import newton_path
-from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.linear_svm import train_linear
+from fedsvm.algorithms.optimization.path_sums import newton_path
+from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.ranking import RankingStep
 from fedsvm.algorithms.selection.elimination import TOLERANCES, Remove, is_certain, lowest, removed_count

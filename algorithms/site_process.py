@@ -12,16 +12,16 @@ from dataclasses import fields
 
 import numpy as np
 
+from fedsvm.algorithms.column_description import NAME as DESCRIBE
+from fedsvm.algorithms.column_description import DescriptionSite
 from fedsvm.algorithms.data.partition import site_partition
-from fedsvm.algorithms.description import NAME as DESCRIBE
-from fedsvm.algorithms.description import DescriptionSite
 from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
-from fedsvm.algorithms.optimisation.local_path import opened_by
-from fedsvm.algorithms.optimisation.masking import draw_mask
-from fedsvm.algorithms.optimisation.path_rounds import Layout
+from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
+from fedsvm.algorithms.optimization.local_path import opened_by
+from fedsvm.algorithms.optimization.masking import draw_mask
+from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.federation.arrays import FloatArray

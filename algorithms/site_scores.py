@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.contract import Model
+from fedsvm.algorithms.algorithm import Model
 from fedsvm.algorithms.data.score_counts import MAX_BINS, size_of
 from fedsvm.algorithms.own_models import COUNTS, OwnCounts
 from fedsvm.algorithms.settings import MAX_COUNT

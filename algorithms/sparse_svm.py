@@ -3,7 +3,7 @@
     min over w, b of  l1 |w|_1 + l2/2 |w|^2 + C sum_i max(0, 1 - y_i (w.x_i + b))
 
 One problem says which columns there are to be, in place of a ranking of all. It is trained by cutting planes, of which
-only the master problem changes (`optimisation.cutting_plane`); which weights are zero follows from its dual, and the
+only the master problem changes (`optimization.cutting_plane`); which weights are zero follows from its dual, and the
 objective is certified. Along a path of smaller and smaller l1 all cuts go on, since they bound the loss, whatever is
 added to it; folds go the path in the same rounds, and the size of the model follows from their accuracy. `stability`
 trains half-samples in complementary pairs, and says how often each column was chosen (Shah and Samworth 2013).
@@ -28,9 +28,9 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedsvm.algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
+from fedsvm.algorithms.optimization.cutting_plane import Bundle, Penalty, improve, start
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.ranking import CurvePoint
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.selection.filters import ClassMoments

@@ -49,20 +49,20 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Gt, Lt
 
+from fedsvm.algorithms.algorithm import TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.dual_points import DualPoints
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
-from fedsvm.algorithms.contract import TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.solution import relative_gap
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.solution import relative_gap
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark

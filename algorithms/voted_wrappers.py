@@ -40,11 +40,11 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.algorithm import Outline
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.support_differences import SupportDifferences
-from fedsvm.algorithms.contract import Outline
 from fedsvm.algorithms.leakage import WholeRunLeakage
-from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.ranking import DecidedBy, RankingStep
 from fedsvm.algorithms.selection.elimination import Remove, removed_count
 from fedsvm.algorithms.selection.filters import in_grains, welch

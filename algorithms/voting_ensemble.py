@@ -35,22 +35,22 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.algorithm import Arrays, Model, TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
-from fedsvm.algorithms.contract import Arrays, Model, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.local_path import solve_pooled
-from fedsvm.algorithms.optimisation.path_sums import Release
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.path_sums import Release
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc

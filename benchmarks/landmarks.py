@@ -30,7 +30,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import read_partition
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from tools.arguments import parser
 

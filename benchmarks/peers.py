@@ -27,9 +27,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.floor import median_round_s
-from fedsvm.federation.assemble import local_federation
-from fedsvm.federation.processes.spare import SPARE
+from fedsvm.federation.processes.launcher_cache import SPARE
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.startup import local_federation
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.report.chart import Chart, ChartAxis, Series, lines, style, whole
 from tools.arguments import parser

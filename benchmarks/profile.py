@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.floor import bare_ring
-from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.startup import local_federation
 from fedsvm.protocols.sums.registry import SUMS
 from tools.arguments import parser
 

@@ -30,17 +30,17 @@ from fedsvm.algorithms.data.public_rows import public_columns
 from fedsvm.algorithms.features import k_means
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
-from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
-from fedsvm.algorithms.optimisation.interior_point import Extent, NewtonRequest, RoundSums
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.local_path import LocalPath, solve_pooled
-from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
-from fedsvm.algorithms.optimisation.path_rounds import WIDE_BOUND, Layout
-from fedsvm.algorithms.optimisation.solution import Certificate, StoppingRule
+from fedsvm.algorithms.optimization import cutting_plane, interior_point, libsvm
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.hinge_sums import HingeSums
+from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, RoundSums
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.local_path import LocalPath, solve_pooled
+from fedsvm.algorithms.optimization.masking import Mask, draw_mask
+from fedsvm.algorithms.optimization.path_rounds import WIDE_BOUND, Layout
+from fedsvm.algorithms.optimization.solution import Certificate, StoppingRule
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add
 from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.schema import spec

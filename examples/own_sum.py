@@ -6,7 +6,7 @@ import math
 from fedsvm import Cost, SecureSum, check_sum
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import add, subtract
-from fedsvm.protocols.sums.contract import RESIDUE_BYTES
+from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES
 
 
 def contribute(channel, vector):

@@ -11,25 +11,25 @@ Reading order; each module imports only from those above it:
 - `control`: every message that does not belong to a protocol
 - `site`: the code that runs in a site's process
 - `processes`: starts and watches site processes
-- `ledger`: messages and bytes of every link in every round, reported by both ends
+- `traffic_ledger`: messages and bytes of every link in every round, reported by both ends
 - `membership`: the sites that take part, and why others do not
 - `disclosures`: the values that a run reveals, and to whom
-- `shown`: the values that one round reveals, for audits
-- `exchange`: sends control messages, receives answers
+- `disclosed_round`: the values that one round reveals, for audits
+- `control_exchange`: sends control messages, receives answers
 - `round`: one attempt at one round
 - `admission`: admits sites at launch and later
-- `journal`: the file from which a run can be resumed
+- `run_journal`: the file from which a run can be resumed
 - `record`: the log of a run, its metrics and the seconds of its phases
 - `rounds`: repeats rounds until they are complete
 - `replay`: the rounds of a run with a journal
 - `links`: the coordinator's processes, sockets and identities of sites
 - `federation`: the verbs of an algorithm, and its phases
-- `running`: builds every federation
+- `lifecycle`: builds every federation
 - `report`: the report of a federation after its run
-- `assemble`: simulations, whose sites run on this machine
+- `startup`: simulations, whose sites run on this machine
 - `hosts`: sites on other hosts
-- `visits`: sites that are never online together
+- `offline`: sites that are never online together
 - `relays`: delays and faults on links, for experiments
 
-Programs start at `local_federation` in `assemble`. docs/architecture.md follows one `Federation.sum` step by step.
+Programs start at `local_federation` in `startup`. docs/architecture.md follows one `Federation.sum` step by step.
 """

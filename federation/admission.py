@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fedsvm.federation.control import Abort, MissedOrders, Order, RosterUpdate, StepDone
+from fedsvm.federation.control_exchange import Dispatcher, Exchange
 from fedsvm.federation.disclosures import Disclosures
 from fedsvm.federation.errors import DeadlineExpired
-from fedsvm.federation.exchange import Dispatcher, Exchange
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
 

@@ -28,18 +28,18 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.control import FinalReport, GatherTerms, LogRecord, Order, RunOver, SumTerms
+from fedsvm.federation.control_exchange import Dispatcher
 from fedsvm.federation.disclosures import Disclosure, Disclosures, Kind
 from fedsvm.federation.errors import DeadlineExpired, MembershipChanged, SitesDropped
-from fedsvm.federation.exchange import Dispatcher
-from fedsvm.federation.journal import Journal
-from fedsvm.federation.ledger import Accounts
 from fedsvm.federation.links import SiteLinks
 from fedsvm.federation.membership import DropoutPolicy, Membership
 from fedsvm.federation.record import Progress, RunRecord
 from fedsvm.federation.replay import JournaledRounds
 from fedsvm.federation.round import GRACE_S
 from fedsvm.federation.rounds import RoundObserver, RoundRunner, TakePart
+from fedsvm.federation.run_journal import Journal
 from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.traffic_ledger import Accounts
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fedsvm.federation.errors import LaunchError
-from fedsvm.federation.journal import SKIPPED_ROUNDS
-from fedsvm.federation.processes.contract import Launcher
+from fedsvm.federation.processes.launcher_interface import Launcher
+from fedsvm.federation.run_journal import SKIPPED_ROUNDS
 from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.endpoint import MessageTransport
 from fedsvm.federation.transport.keys import Party, Roster

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedsvm.federation.control import LogRecord
-from fedsvm.federation.journal import AttemptRecord, MembershipRecord, VerbHistory
+from fedsvm.federation.run_journal import AttemptRecord, MembershipRecord, VerbHistory
 
 MAX_LOGGED = 1000
 """Maximum number of log records kept of one site; the coordinator refuses further ones."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from fedsvm.federation.control import Order
 from fedsvm.federation.errors import MembershipChanged
-from fedsvm.federation.journal import Journal, JournaledVerb
-from fedsvm.federation.ledger import Accounts
 from fedsvm.federation.rounds import RoundRunner, TakePart
+from fedsvm.federation.run_journal import Journal, JournaledVerb
+from fedsvm.federation.traffic_ledger import Accounts
 
 
 class JournaledRounds:

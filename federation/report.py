@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.ledger import Link, RoundRecord, Traffic
+from fedsvm.federation.traffic_ledger import DirectedLink, RoundRecord, Traffic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +137,7 @@ def cost(federation: Federation) -> CostReport:
     )
 
 
-def _grouped(links: list[tuple[Link, Traffic]], key: Callable[[Link], str]) -> dict[str, list[Traffic]]:
+def _grouped(links: list[tuple[DirectedLink, Traffic]], key: Callable[[DirectedLink], str]) -> dict[str, list[Traffic]]:
     groups: dict[str, list[Traffic]] = defaultdict(list)
     for link, traffic in links:
         groups[key(link)].append(traffic)

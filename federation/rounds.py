@@ -10,18 +10,18 @@ from dataclasses import replace
 from typing import Any
 
 from fedsvm.federation.admission import Admission
-from fedsvm.federation.channel.contract import Observer
+from fedsvm.federation.channel.interface import Observer
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.control import Order, StepDone, SumTerms
+from fedsvm.federation.control_exchange import Dispatcher
+from fedsvm.federation.disclosed_round import DisclosedRound
 from fedsvm.federation.disclosures import Disclosures
 from fedsvm.federation.errors import MembershipChanged, RoundFailed, SitesDropped
-from fedsvm.federation.exchange import Dispatcher
-from fedsvm.federation.journal import AttemptRecord, MembershipRecord
-from fedsvm.federation.ledger import RoundRecord
 from fedsvm.federation.record import RunRecord
 from fedsvm.federation.round import Attempt, Round
-from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.run_journal import AttemptRecord, MembershipRecord
 from fedsvm.federation.site.signed import OrderSigner
+from fedsvm.federation.traffic_ledger import RoundRecord
 from fedsvm.federation.transport.deadline import Deadline
 
 TakePart = Callable[[SocketChannel], Any]
@@ -41,7 +41,7 @@ class RoundObserver:
     def round_begins(self, phase: str, phase_round: int) -> None:
         """Take note of a round, given its phase and its number in that phase, before its order goes out."""
 
-    def round_completed(self, shown: ShownRound) -> None:
+    def round_completed(self, shown: DisclosedRound) -> None:
         """Take note of a complete round, given what it showed."""
 
     def channel_observers(self, round_number: int) -> Sequence[Observer]:
@@ -269,7 +269,7 @@ class RoundRunner:
         number, opened = attempt.record.round, value if order.reveals else None
         parameters = {**order.parameters, **order.arrays}
         self._observer.round_completed(
-            ShownRound(number, order.step, order.verb, receiver, attempt.contributed, parameters, opened)
+            DisclosedRound(number, order.step, order.verb, receiver, attempt.contributed, parameters, opened)
         )
 
     def _apply_change(self, change: MembershipRecord) -> None:

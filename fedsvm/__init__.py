@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedsvm.algorithms.contract import (
+    from fedsvm.algorithms.algorithm import (
         HorizontalAlgorithm,
         Model,
         PublicAlgorithm,
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from fedsvm.algorithms.estimators.selector import FederatedSelector
     from fedsvm.algorithms.estimators.vertical import DppSVC
     from fedsvm.algorithms.registry import ALGORITHMS
-    from fedsvm.federation.assemble import local_federation
     from fedsvm.federation.errors import FederationError
     from fedsvm.federation.site.partition import Partition
     from fedsvm.federation.site.program import Installation, SiteProgram, step
-    from fedsvm.protocols.analysis.conformance import check_sum
-    from fedsvm.protocols.sums.contract import Cost, SecureSum
+    from fedsvm.federation.startup import local_federation
+    from fedsvm.protocols.analysis.sum_conformance import check_sum
     from fedsvm.protocols.sums.registry import SUMS
+    from fedsvm.protocols.sums.secure_sum import Cost, SecureSum
     from fedsvm.scenarios.api import RunProgress, run
     from fedsvm.scenarios.schema.errors import ScenarioError
 
@@ -91,20 +91,20 @@ _HOMES = {
     "PrivateErmClassifier": "fedsvm.algorithms.estimators",
     "classifier": "fedsvm.algorithms.estimators",
     "ALGORITHMS": "fedsvm.algorithms.registry",
-    "HorizontalAlgorithm": "fedsvm.algorithms.contract",
-    "PublicAlgorithm": "fedsvm.algorithms.contract",
-    "VerticalAlgorithm": "fedsvm.algorithms.contract",
-    "Model": "fedsvm.algorithms.contract",
-    "TrainingReport": "fedsvm.algorithms.contract",
+    "HorizontalAlgorithm": "fedsvm.algorithms.algorithm",
+    "PublicAlgorithm": "fedsvm.algorithms.algorithm",
+    "VerticalAlgorithm": "fedsvm.algorithms.algorithm",
+    "Model": "fedsvm.algorithms.algorithm",
+    "TrainingReport": "fedsvm.algorithms.algorithm",
     "SUMS": "fedsvm.protocols.sums.registry",
-    "Cost": "fedsvm.protocols.sums.contract",
-    "SecureSum": "fedsvm.protocols.sums.contract",
-    "check_sum": "fedsvm.protocols.analysis.conformance",
+    "Cost": "fedsvm.protocols.sums.secure_sum",
+    "SecureSum": "fedsvm.protocols.sums.secure_sum",
+    "check_sum": "fedsvm.protocols.analysis.sum_conformance",
     "FederationError": "fedsvm.federation.errors",
     "Installation": "fedsvm.federation.site.program",
     "Partition": "fedsvm.federation.site.partition",
     "SiteProgram": "fedsvm.federation.site.program",
-    "local_federation": "fedsvm.federation.assemble",
+    "local_federation": "fedsvm.federation.startup",
     "step": "fedsvm.federation.site.program",
 }
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 import fedsvm
 
-WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.commands.exits
+WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.commands.exit_statuses
 _WITH_SITES = (["run"], ["audit"])
 """The commands that start site processes."""
 
@@ -56,7 +56,7 @@ def main() -> None:
 def _start_server() -> None:
     """Start the server that sites are forked from, which loads its modules while this process loads others."""
     from fedsvm.algorithms import SITE_MODULE
-    from fedsvm.federation.processes.spare import SPARE
+    from fedsvm.federation.processes.launcher_cache import SPARE
 
     SPARE.start(SITE_MODULE)
 

@@ -4,9 +4,9 @@ Reading order:
 
 - `arithmetic`: numbers as residues of one modulus and of several primes, secret sharing, and encryption that commutes.
   Knows no channel but for what expands seeds.
-- `sums`: secure sums. `sums.contract` is their interface, `sums.ring` the simplest example, `sums.registry` maps the
+- `sums`: secure sums. `sums.secure_sum` is their interface, `sums.ring` the simplest example, `sums.registry` maps the
   names in scenarios to protocols.
-- `passing_on`, `common_seed`, `secret_order`: values that all sites know and the coordinator does not.
+- `ring_broadcast`, `common_seed`, `secret_order`: values that all sites know and the coordinator does not.
 - `scalar_product`: the scalar product of two sites' vectors.
 - `blind_system`: a linear system over all sites, solved behind two masks of different sites.
 - `sets`: intersection, cardinality and union of the sites' sets, and the program that runs them.

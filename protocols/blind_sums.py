@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.protocols.arithmetic.residue_numbers import transposed, upper
 from fedsvm.protocols.blind_parameters import BlindSystem
 from fedsvm.protocols.common_seed import SHAPE

@@ -42,7 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsvm.federation.arrays import FloatArray, Residues
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import FederationError, PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.residue_numbers import MAX_SUMMANDS, symmetric, transposed, upper
@@ -57,9 +57,9 @@ from fedsvm.protocols.blind_parameters import (
 )
 from fedsvm.protocols.blind_sums import beside_of_first, beside_of_second, deal_products, normal, uniform
 from fedsvm.protocols.common_seed import SHAPE
-from fedsvm.protocols.passing_on import pass_on
+from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.protocols.secret_order import secret_order
-from fedsvm.protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 MIN_SITES = 3
 """The committee."""

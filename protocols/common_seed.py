@@ -1,8 +1,8 @@
 """A secret that all sites share and the coordinator does not know.
 
-The first site draws 256 bits from the operating system's generator, which every site passes on (`passing_on`). Sites
-use it to agree on something that the coordinator must not be able to undo, such as who fills which row of a summed
-table.
+The first site draws 256 bits from the operating system's generator, and every site passes them on (`ring_broadcast`).
+Sites use it to agree on something that the coordinator must not be able to undo, such as who fills which row of a
+summed table.
 
 Cost: n - 1 messages of 32 bytes, n - 1 hops.
 
@@ -13,8 +13,8 @@ away, so nothing may rest on it but unlinkability from the coordinator.
 from __future__ import annotations
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import Channel
-from fedsvm.protocols.passing_on import pass_on
+from fedsvm.federation.channel.interface import Channel
+from fedsvm.protocols.ring_broadcast import pass_on
 
 SHAPE = (1, 4)
 """Of the secret, as residues."""

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, Residues
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import BoundExceeded
 from fedsvm.federation.transport.keys import COORDINATOR
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.data.located import located
+from fedsvm.scenarios.data.site_column import located
 from fedsvm.scenarios.report import page
 from fedsvm.scenarios.report.live import EtaEstimator
 from fedsvm.scenarios.run import runner

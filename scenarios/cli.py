@@ -15,7 +15,7 @@ import typer
 
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.processes.limits import refused_tasks_explained
-from fedsvm.scenarios.commands.exits import FAILED, WRONG
+from fedsvm.scenarios.commands.exit_statuses import FAILED, WRONG
 from fedsvm.scenarios.console import OutputLost, complain
 from fedsvm.scenarios.schema.errors import ScenarioError
 

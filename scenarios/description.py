@@ -11,22 +11,22 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.column_description import NAME, CategoricalColumn, ColumnDescription, NumericColumn, describe
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
-from fedsvm.algorithms.description import NAME, CategoricalColumn, Description, NumericColumn, describe
 from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
-from fedsvm.federation.assemble import started
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.processes.spare import SPARE
+from fedsvm.federation.processes.launcher_cache import SPARE
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.startup import started
 from fedsvm.federation.text import quoted
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.proposals import notes_of, spellings
 from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.report import template
 from fedsvm.scenarios.run.injector import Injector
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.starter import Starter
-from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -64,13 +64,13 @@ def terms_to_describe(scenario: Scenario) -> Terms:
     return replace(terms_of(scenario), program=NAME, settings={}, shown=(), gathers=(), releases=False)
 
 
-def over(federation: Federation, scenario: Scenario, schema: Schema, classes: tuple[str, ...]) -> Description:
+def over(federation: Federation, scenario: Scenario, schema: Schema, classes: tuple[str, ...]) -> ColumnDescription:
     """Describe the columns of the sites of a federation."""
     plan = StatisticsPlan.of(terms_to_describe(scenario))
     return describe(federation, plan, schema, classes, scenario.seed, MIN_CELL)
 
 
-def simulated(scenario: Scenario, base: Path, folder: Path | None) -> Description:
+def simulated(scenario: Scenario, base: Path, folder: Path | None) -> ColumnDescription:
     """Describe the columns of a simulation.
 
     Parameters
@@ -105,7 +105,7 @@ def simulated(scenario: Scenario, base: Path, folder: Path | None) -> Descriptio
 # What is shown.
 
 
-def numeric_lines(found: Description) -> Iterator[tuple[str, ...]]:
+def numeric_lines(found: ColumnDescription) -> Iterator[tuple[str, ...]]:
     """Yield a line for each numeric column."""
     for each in found.numeric:
         moments = [_number(value) for value in (each.mean, each.deviation)]
@@ -113,7 +113,7 @@ def numeric_lines(found: Description) -> Iterator[tuple[str, ...]]:
         yield each.name, _count(each.known), percent(each.missing, 1), *moments, *quantiles
 
 
-def categorical_lines(found: Description) -> Iterator[tuple[str, ...]]:
+def categorical_lines(found: ColumnDescription) -> Iterator[tuple[str, ...]]:
     """Yield a line for each categorical column."""
     for each in found.categorical:
         shown = [
@@ -135,7 +135,7 @@ def categorical_lines(found: Description) -> Iterator[tuple[str, ...]]:
         )
 
 
-def class_line(found: Description) -> str:
+def class_line(found: ColumnDescription) -> str:
     """Return the number of rows, and of each class."""
     classes = ", ".join(
         f"{name} {_count(count) if count is not None else 'few'}" for name, count in found.classes.items()
@@ -143,7 +143,7 @@ def class_line(found: Description) -> str:
     return f"{_count(found.rows)} at {len(found.sites)} sites: {classes}"
 
 
-def privacy_line(found: Description) -> str:
+def privacy_line(found: ColumnDescription) -> str:
     """Return what protects the rows."""
     if not found.mu:
         return "none: the sums are exact; data.statistics_privacy above 0 adds noise"
@@ -151,7 +151,7 @@ def privacy_line(found: Description) -> str:
     return f"mu {found.mu:g} for one row over all of this; deviations of the noise in counts: {noise}"
 
 
-def notes(found: Description) -> Iterator[str]:
+def notes(found: ColumnDescription) -> Iterator[str]:
     """Yield sentences about columns that may not be as they should."""
     for numeric in found.numeric:
         yield from _numeric_notes(numeric, len(found.sites))
@@ -191,7 +191,7 @@ def _constant(name: str, constant: int | None, sites: int) -> Iterator[str]:
         yield f"Column {name!r} has one value in all rows of {constant} of {sites} sites."
 
 
-def page(found: Description, name: str) -> str:
+def page(found: ColumnDescription, name: str) -> str:
     """Return a page that needs no other file. name: of the scenario."""
     return template.render(
         "description.html.j2",
@@ -206,7 +206,7 @@ def page(found: Description, name: str) -> str:
     )
 
 
-def to_json(found: Description) -> str:
+def to_json(found: ColumnDescription) -> str:
     """Return the text of description.json."""
     return json.dumps({**asdict(found), "notes": list(notes(found))}, indent=1, allow_nan=False) + "\n"
 

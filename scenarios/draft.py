@@ -14,10 +14,10 @@ import numpy as np
 
 from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
 from fedsvm.federation.text import quoted, visible
-from fedsvm.scenarios.data import categories, joining, sources
+from fedsvm.scenarios.data import categories, file_join, sources
 from fedsvm.scenarios.data.dataset import obvious_positive
-from fedsvm.scenarios.data.harmonized import Harmonized, harmonize, notes
-from fedsvm.scenarios.data.joining import require_sites, site_names
+from fedsvm.scenarios.data.file_join import require_sites, site_names
+from fedsvm.scenarios.data.harmonization import HarmonizedTables, harmonize, notes
 from fedsvm.scenarios.data.rough_ranges import rough_ranges
 from fedsvm.scenarios.data.sources import Dataset, Table, gaps
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -66,7 +66,7 @@ def draft(
     """
     places = {} if isinstance(source, str) else source
     name = _require_names(path, places, site)
-    tables, unreadable = joining.read_readable(places or {"": str(source)}, Path())
+    tables, unreadable = file_join.read_readable(places or {"": str(source)}, Path())
     _require_columns(tables, unreadable, label, site, ignore)
     first = next(iter(tables.values()))
     by = site or _site_column(first, label, ignore) if not places else None
@@ -278,7 +278,7 @@ def _key(name: str) -> str:
     return name if _BARE_KEY.fullmatch(name) else _text(name)
 
 
-def _corrections(found: Harmonized) -> Iterator[str]:
+def _corrections(found: HarmonizedTables) -> Iterator[str]:
     """Yield the tables that bring files into one form."""
     if found.codes:
         yield from ("", "[data.missing_values]      # they look like codes; remove those that are values")

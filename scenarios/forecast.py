@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
-from fedsvm.federation.ledger import CONTROL
-from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.federation.traffic_ledger import CONTROL
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.data.located import located
+from fedsvm.scenarios.data.site_column import located
 from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec

@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Model
+from fedsvm.algorithms.algorithm import Model
 from fedsvm.algorithms.data.classes import called as called_classes
 from fedsvm.algorithms.data.columns import INDICATED
 from fedsvm.algorithms.data.scaling import Scale

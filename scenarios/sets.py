@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.commands.exits import failing
+from fedsvm.scenarios.commands.exit_statuses import failing
 from fedsvm.scenarios.commands.outputs import make_new
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
@@ -162,7 +162,7 @@ def scalar_product(
 def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) -> tuple[T, str]:
     """Return what the coordinator learns, and a line on the cost. Ends with status 3 if the run fails."""
     from fedsvm.federation import report
-    from fedsvm.federation.assemble import local_federation
+    from fedsvm.federation.startup import local_federation
     from fedsvm.protocols.sums.plain import PLAIN
 
     with (

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import OWN_SUMS
 from fedsvm.protocols.sums.ring import RING, ring
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 
 class _Misled:

@@ -22,7 +22,7 @@ PROCESSES.set_forkserver_preload(
         *AREAS,
         "fedsvm.scenarios.run.runner",
         "fedsvm.scenarios.report.page",
-        "fedsvm.scenarios.hub.joining",
+        "fedsvm.scenarios.hub.participation",
         "fedsvm.scenarios.hub.service",
         "alembic.command",
         "uvicorn",

@@ -17,18 +17,18 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from fedsvm.federation.assemble import Deployment, SiteSetup, started
 from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.processes.launcher import LocalLauncher
-from fedsvm.federation.processes.spare import spare_launcher
+from fedsvm.federation.processes.launcher_cache import spare_launcher
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.startup import Deployment, SiteSetup, started
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
-from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
 from tests.broken_sums import ALL_SUMS
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from fedsvm.algorithms.privacy import discrete_noise
-from fedsvm.federation.channel import contract
+from fedsvm.federation.channel import interface
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.outcome import SITE_MODELS
@@ -105,7 +105,7 @@ def injected_draws() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "SITE_MODULE", "tests.repeatable_site")
-        patch.setattr(contract, "os", SimpleNamespace(urandom=urandom))
+        patch.setattr(interface, "os", SimpleNamespace(urandom=urandom))
         patch.setattr(secrets, "SystemRandom", lambda: random.Random(1))
         source = random.Random(2)
         patch.setattr(discrete_noise.SYSTEM, "getrandbits", source.getrandbits)

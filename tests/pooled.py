@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, solve
-from fedsvm.algorithms.optimisation.line_search import LineSearch, grid_search
-from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
+from fedsvm.algorithms.optimization.cutting_plane import Line, Points, solve
+from fedsvm.algorithms.optimization.line_search import LineSearch, grid_search
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 

@@ -12,7 +12,7 @@ import pytest
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
-from tests.ran import Ran
+from tests.run_results import Ran
 
 TOLERANCE = 1e-6
 SMALL = [

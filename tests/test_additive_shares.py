@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import Channel, uniform_residues
+from fedsvm.federation.channel.interface import Channel, uniform_residues
 from fedsvm.federation.channel.memory import InMemoryNetwork
 from fedsvm.federation.errors import PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR

@@ -26,19 +26,19 @@ from fedsvm.algorithms.hybrid_svm import HybridSettings, _by_interior_point, noi
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import IntArray
-from fedsvm.federation.assemble import Deployment, SiteSetup, started
 from fedsvm.federation.control import StepFailure
 from fedsvm.federation.errors import LaunchError, OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
-from fedsvm.federation.processes.spare import spare_launcher
+from fedsvm.federation.processes.launcher_cache import spare_launcher
 from fedsvm.federation.site.program import steps_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.startup import Deployment, SiteSetup, started
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.protocols.sums.secure_sum import SecureSum
+from fedsvm.scenarios.run.offered_terms import terms_of
 from tests import frozen
 from tests.conftest import drill
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import Channel, uniform_residues
+from fedsvm.federation.channel.interface import Channel, uniform_residues
 from fedsvm.federation.channel.transcript import read_transcript
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis import coalitions
@@ -24,12 +24,12 @@ from fedsvm.protocols.analysis.execution import Label, execute
 from fedsvm.protocols.analysis.span import Span, are_combinations
 from fedsvm.protocols.analysis.symbolic import linear_views
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.k_secure import k_secure
 from fedsvm.protocols.sums.masked import masked
 from fedsvm.protocols.sums.plain import PLAIN
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.ring import CHUNK, RING
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.small_runs import SMALL

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.local_path import solve_pooled
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.memory import SimulatedDeath
 from fedsvm.federation.errors import RoundAborted, Transient

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.errors import BoundExceeded, FederationError, RoundAborted, StepRefused, Transient
@@ -28,8 +28,8 @@ from fedsvm.protocols.blind_system import (
     contribute_to_systems,
     solve_blind_systems,
 )
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 RING = SUMS["ring"]()
 Committee = tuple[str, str, str]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fedsvm.scenarios.data import origins
+from fedsvm.scenarios.data import downloads
 from fedsvm.scenarios.figures import TimeLeft, duration
-from fedsvm.scenarios.hosts import asking
+from fedsvm.scenarios.hosts import host_scenario
 from fedsvm.scenarios.report.live import EtaEstimator
 from fedsvm.scenarios.reproduction import plan
-from fedsvm.scenarios.reproduction.chosen import EntrySelection
+from fedsvm.scenarios.reproduction.entry_selection import EntrySelection
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.sweep import grid
@@ -67,8 +67,10 @@ def test_every_command_with_set_removes_keys(words: list[str], scenario: Path) -
 def test_a_run_across_hosts_removes_keys(scenario: Path) -> None:
     sites = ["east", "north", "west"]
     with pytest.raises(ScenarioError, match="source"):
-        asking.read(scenario, ["data.positive=ill"], sites)
-    chosen = asking.read(scenario, ["data.positive=ill"], sites, ["data.source", "data.test_fraction", "algorithm.C"])
+        host_scenario.read(scenario, ["data.positive=ill"], sites)
+    chosen = host_scenario.read(
+        scenario, ["data.positive=ill"], sites, ["data.source", "data.test_fraction", "algorithm.C"]
+    )
     assert chosen.federation.site_names == sites
     assert chosen.algorithm.settings.C == 1.0
 
@@ -148,4 +150,4 @@ def test_an_entry_of_which_nothing_can_be_had_names_the_origin_of_its_files_and_
 
 def test_every_file_of_a_paper_has_an_origin() -> None:
     for name in ("colon", "leukemia", "lung_cancer", "a9a_train", "pima_diabetes"):
-        assert "http" in origins.origin(name)
+        assert "http" in downloads.origin(name)

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fedsvm.federation.channel.agreement import KeyAgreement, keystream, keystreams, round_keys, seal, unseal
-from fedsvm.federation.channel.conformance import SITES, ChannelConformanceError, Network, Party, check_channel
+from fedsvm.federation.channel.channel_conformance import SITES, ChannelConformanceError, Network, Party, check_channel
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel, SimulatedDeath
 from fedsvm.federation.channel.socket import SocketChannel

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from fedsvm.federation.ledger import Accounts, Link, Traffic
+from fedsvm.federation.traffic_ledger import Accounts, DirectedLink, Traffic
 from fedsvm.federation.transport import counters
 
 SENT = 1000
@@ -40,7 +40,7 @@ def test_the_end_of_a_stream_is_no_byte_of_it_whenever_one_looks() -> None:
 
 
 def test_reports_of_a_link_add_up_for_each_of_its_witnesses_and_others_count_for_nothing() -> None:
-    accounts, link = Accounts(), Link(1, False, "north", "south")
+    accounts, link = Accounts(), DirectedLink(1, False, "north", "south")
     reports = [Traffic(1, 8, 80, 88), Traffic(2, 16, 160, None), Traffic(1, 8, 80, 90)]
     for witness, traffic in (("south", reports[0]), ("north", reports[2]), ("south", reports[1]), ("west", reports[0])):
         accounts.enter(witness, [[*link, *traffic.to_row()]])

@@ -14,9 +14,9 @@ from sklearn.svm import SVC
 from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
-from fedsvm.algorithms.optimisation import cutting_plane
-from fedsvm.algorithms.optimisation.cutting_plane import solve
-from fedsvm.algorithms.optimisation.line_search import (
+from fedsvm.algorithms.optimization import cutting_plane
+from fedsvm.algorithms.optimization.cutting_plane import solve
+from fedsvm.algorithms.optimization.line_search import (
     GRID,
     Parabola,
     fixed_step_search,
@@ -24,7 +24,7 @@ from fedsvm.algorithms.optimisation.line_search import (
     line_search,
     printed_search,
 )
-from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule, relative_gap
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule, relative_gap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import sources
 from tests.pooled import PooledOracle, solve_pooled

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from fedsvm.scenarios.data import dataset, describe, sources
+from fedsvm.scenarios.data import dataset, sources, table_description
 from fedsvm.scenarios.data.sources import Dataset
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -247,7 +247,7 @@ def test_a_description_counts_what_is_there_and_what_is_missing(tmp_path: Path) 
     write(
         tmp_path, "p.csv", "age,sex,label\n" + "".join(f"{20 + i},{'f' if i % 3 else ''},{i % 2}\n" for i in range(60))
     )
-    found = describe.describe("p.csv", "label", "random", 2, tmp_path)
+    found = table_description.describe("p.csv", "label", "random", 2, tmp_path)
     assert found.rows == 60
     assert found.columns[1:] == [("age", "numbers", "0", "20 to 79, 60 different"), ("sex", "text", "20", "f (40)")]
     assert found.classes == [("class", "rows"), ("0", "20"), ("1", "20")]
@@ -256,11 +256,11 @@ def test_a_description_counts_what_is_there_and_what_is_missing(tmp_path: Path) 
 
 
 def test_a_description_of_a_skewed_split_shows_the_skew() -> None:
-    found = describe.describe("wine", "label", "label-skew", 3, Path())
+    found = table_description.describe("wine", "label", "label-skew", 3, Path())
     assert found.sites[0] == ("site", "rows", "class_0", "class_1", "class_2")
     assert any("0" in line[2:] for line in found.sites[1:])
     with pytest.raises(ScenarioError, match=r"--label: wine has no column 'lable'. Did you mean 'label'\?"):
-        describe.describe("wine", "lable", "random", 3, Path())
+        table_description.describe("wine", "lable", "random", 3, Path())
 
 
 # Labels that are numbers, and those above their median +1.

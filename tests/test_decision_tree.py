@@ -9,7 +9,7 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior, RowClaim
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.decision_tree import (

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms import description
+from fedsvm.algorithms import column_description
+from fedsvm.algorithms.column_description import CELLS, DescriptionSite, description_blocks
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
-from fedsvm.algorithms.description import CELLS, DescriptionSite, description_blocks
 from fedsvm.algorithms.privacy.noisy_sums import composed
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.terms import Terms
@@ -110,7 +110,9 @@ def test_with_noise_the_releases_spend_mu_and_close_to_the_rows(study: Path) -> 
 
 
 def _site(mu: float, min_cell: int = 0, **reading: Any) -> DescriptionSite:
-    terms = Terms(description.NAME, {}, "ring", {}, 3, reading={"statistics_privacy": mu, "missing": "mean", **reading})
+    terms = Terms(
+        column_description.NAME, {}, "ring", {}, 3, reading={"statistics_privacy": mu, "missing": "mean", **reading}
+    )
     numeric = np.array([[1.0], [2.0], [3.0], [4.0], [50.0], [np.nan]])
     partition = site_partition(
         numeric,

@@ -12,7 +12,7 @@ from sklearn.feature_selection import f_classif
 from sklearn.svm import SVC
 
 from fedsvm import DppSVC, classifier
-from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.algorithm import Outline
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.vertical import VerticalTask
 from fedsvm.algorithms.dpp_selection import DppSelection, DppSelectionSettings, DppSelectionSite, _lowest_of_all, going

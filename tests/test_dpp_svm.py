@@ -23,7 +23,7 @@ from fedsvm.algorithms.features.partial_kernel import (
     row_blocks,
     unpack,
 )
-from fedsvm.algorithms.optimisation.libsvm import DUAL_TOLERANCE
+from fedsvm.algorithms.optimization.libsvm import DUAL_TOLERANCE
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation

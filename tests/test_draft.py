@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsvm.scenarios.data import dataset, describe
+from fedsvm.scenarios.data import dataset, table_description
 from fedsvm.scenarios.draft import draft
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -106,7 +106,7 @@ def test_a_predictor_in_another_notation_is_no_identifier(
     (tmp_path / "my.toml").write_text(written.text)
     with pytest.raises(ScenarioError, match=r"data\.source: column .crp. is read as text because of"):
         dataset.prepare(*spec.read(tmp_path / "my.toml"))
-    notes = describe.describe("p.csv", "died", "random", 3, tmp_path).warnings
+    notes = table_description.describe("p.csv", "died", "random", 3, tmp_path).warnings
     assert any(note.startswith("To be refused: data.source: column 'crp' is read as text") for note in notes)
     assert not any("identifier" in note for note in (*notes, written.text))
 
@@ -249,7 +249,7 @@ def test_a_description_says_what_to_mend_all_at_once(tmp_path: Path) -> None:
     """Columns that are refused hide no note of others."""
     rows = "".join(f"{9000 + 3 * row},P-{row},{row % 7},{'mMf'[row % 3]},{row % 2}\n" for row in range(120))
     (tmp_path / "p.csv").write_text(f"id,name,age,sex,died\n{rows}")
-    notes = describe.describe("p.csv", "died", "random", 3, tmp_path).warnings
+    notes = table_description.describe("p.csv", "died", "random", 3, tmp_path).warnings
     assert [note for note in notes if note.startswith("To be refused: data.ignore: column 'name'")]
     assert [note for note in notes if note.startswith("Column 'id' has a different whole number in each row")]
     assert [note for note in notes if note.startswith("Column 'sex' writes 'M'")]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.features.drawn import (
+from fedsvm.algorithms.features.drawn_landmarks import (
     ENOUGH,
     RowDescription,
     drawn_landmarks,

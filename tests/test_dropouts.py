@@ -13,16 +13,16 @@ import pytest
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import KeyAgreement
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import MembershipChanged, PeerDropped, RoundFailed, SiteFailed, SitesDropped
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy, Membership
 from fedsvm.federation.processes.launcher import LocalLauncher
 from fedsvm.federation.round import Round
 from fedsvm.federation.site.faults import OwnFaults
-from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint, Received

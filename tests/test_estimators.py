@@ -27,11 +27,11 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 from fedsvm import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, classifier, run
 from fedsvm.algorithms.estimators import horizontal, vertical
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation.linear_svm import SINGLETON_CUTS
+from fedsvm.algorithms.optimization.linear_svm import SINGLETON_CUTS
 from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
-from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.errors import FederationError
+from fedsvm.federation.startup import local_federation
 from fedsvm.protocols.sums.ring import RING
 from tests.conftest import ROOT, long_but_for, site_processes, wait_until
 

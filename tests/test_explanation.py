@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.hosts.asked import read_asked
+from fedsvm.scenarios.hosts.terms_preview import read_asked
 from fedsvm.scenarios.oversight.explanation import Explanation, explain, rendered
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec

@@ -24,7 +24,7 @@ from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.threats import FaultSpec
 from tests.conftest import site_processes, workspaces
-from tests.ran import Ran
+from tests.run_results import Ran
 from tests.small_runs import SMALL, TOLERANCE, check_optimum, run
 
 EVERYTHING = "FEDSVM_CHAOS" in os.environ

@@ -21,13 +21,13 @@ from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.landmarks import LONE_ROWS, ROUNDS_OPENED
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.channel.transcript import read_transcript
 from fedsvm.federation.errors import FederationError
-from fedsvm.protocols.passing_on import pass_on
+from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.test_attacks import collude, learnt

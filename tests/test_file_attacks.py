@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.attacks.contract import Attack, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, Prior, RowClaim
 from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
 from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits, one_solution

@@ -20,7 +20,7 @@ from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.report.page import render
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run.result import read_result
-from tests.choosing import choose
+from tests.column_choice import choose
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.test_runs import run

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.federation.errors import BoundExceeded
 from fedsvm.protocols.arithmetic.fixed_point import (
     MAX_BOUND,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.choosing import choose
+from tests.column_choice import choose
 from tests.test_runs import run
 
 LINEAR = ("algorithm.kernel=linear", "algorithm.features=identity", "algorithm.landmarks=0.25")

@@ -8,31 +8,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsvm.scenarios.data import dataset, describe, joining, proposals
+from fedsvm.scenarios.data import dataset, file_join, proposals, table_description
 from fedsvm.scenarios.draft import draft
-from fedsvm.scenarios.hosts.holding import hold
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.hosts.site_data import hold
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
-from tests import messy
+from tests import messy_files
 from tests.commands import fedsvm
 
 
 def study(folder: Path) -> Path:
     """Write the messy files and the scenario that is proposed for them, with the one synonym that is asked for."""
-    messy.write(folder)
-    files = {site: str(folder / file) for site, file in messy.FILES.items()}
-    written = draft(folder / "study.toml", files, messy.LABEL)
+    messy_files.write(folder)
+    files = {site: str(folder / file) for site, file in messy_files.FILES.items()}
+    written = draft(folder / "study.toml", files, messy_files.LABEL)
     target = folder / "study.toml"
     target.write_text(written.text.replace('# "Ex-smoker" =', '"Ex-smoker" ='))
     return target
 
 
 def test_messy_files_become_a_model_by_the_tool_alone(tmp_path: Path) -> None:
-    messy.write(tmp_path)
-    words = [word for site, file in messy.FILES.items() for word in ("--data", f"{site}={file}")]
-    done = fedsvm("new", "study.toml", *words, "--label", messy.LABEL, "--ignore", "sbp", folder=tmp_path)
+    messy_files.write(tmp_path)
+    words = [word for site, file in messy_files.FILES.items() for word in ("--data", f"{site}={file}")]
+    done = fedsvm("new", "study.toml", *words, "--label", messy_files.LABEL, "--ignore", "sbp", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     for note in (
         "note Column 'bmi' is left out: 'west' has none.",
@@ -76,7 +76,7 @@ def test_the_proposed_scenario_has_one_spelling_of_each_value(tmp_path: Path) ->
 def test_a_site_on_another_host_reads_its_file_the_same_way(tmp_path: Path) -> None:
     chosen, base = spec.read(study(tmp_path), changes={"data.test_fraction": 0.0})
     rows = dataset.prepare(chosen, base)
-    for number, (site, file) in enumerate(messy.FILES.items()):
+    for number, (site, file) in enumerate(messy_files.FILES.items()):
         held = hold(site, str(tmp_path / file), terms_of(chosen))
         partition = held.partition([*rows.numeric_columns, *rows.categorical_columns])
         mine = rows.rows.take(rows.shards[number].rows)
@@ -86,9 +86,9 @@ def test_a_site_on_another_host_reads_its_file_the_same_way(tmp_path: Path) -> N
         assert {each.name for each in held.columns} == {*rows.numeric_columns, *rows.categorical_columns}
 
 
-def _table(folder: Path, text: str, **keys: object) -> joining.JoinedRows:
+def _table(folder: Path, text: str, **keys: object) -> file_join.JoinedRows:
     (folder / "p.csv").write_text(text)
-    return joining.join(DataSpec.model_validate({"source": "p.csv", **keys}), folder)
+    return file_join.join(DataSpec.model_validate({"source": "p.csv", **keys}), folder)
 
 
 def test_codes_of_all_columns_and_of_one(tmp_path: Path) -> None:
@@ -154,9 +154,9 @@ def test_corrections_of_a_site_that_is_not_there_are_an_error(tmp_path: Path) ->
 
 def test_all_that_is_wrong_with_files_is_reported_at_once(tmp_path: Path) -> None:
     """An identifier of two kinds, a column that a file lacks, and two columns with other values."""
-    messy.write(tmp_path)
-    text = "".join(f'{site} = "{file}"\n' for site, file in messy.FILES.items())
-    (tmp_path / "my.toml").write_text(f'[data]\nlabel = "{messy.LABEL}"\n[data.sources]\n{text}')
+    messy_files.write(tmp_path)
+    text = "".join(f'{site} = "{file}"\n' for site, file in messy_files.FILES.items())
+    (tmp_path / "my.toml").write_text(f'[data]\nlabel = "{messy_files.LABEL}"\n[data.sources]\n{text}')
     with pytest.raises(ScenarioError) as caught:
         dataset.prepare(*spec.read(tmp_path / "my.toml"))
     for said in ("'bmi'", "'Town'", "'patient_id' holds numbers", "'diabetes' holds numbers", "'readmitted' holds"):
@@ -224,6 +224,6 @@ def test_a_description_notes_codes_and_spellings_and_columns_that_tell_the_site(
         for row in range(90)
     )
     (tmp_path / "p.csv").write_text(f"clinic,town,age,sex,died\n{rows}")
-    notes = describe.describe("p.csv", "died", "random", 2, tmp_path, "clinic").warnings
+    notes = table_description.describe("p.csv", "died", "random", 2, tmp_path, "clinic").warnings
     for said in ("Column 'age' has 999 (1 rows)", "'Male' for 'M'", "Column 'town' has one value at 'n', 's' that no"):
         assert any(said in note for note in notes), said

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedsvm.scenarios.data import categories, describe, files, sources
+from fedsvm.scenarios.data import categories, files, sources, table_description
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 from tests.commands import fedsvm
 
@@ -138,7 +138,7 @@ def test_tens_of_thousands_of_columns_are_described_in_a_hundred_lines(tmp_path:
     names = ",".join(f"gene{number}" for number in range(count))
     rows = "".join(f"{','.join(['0.25'] * count)},{label}\n" for label in "abab")
     (tmp_path / "wide.csv").write_text(f"{names},label\n{rows}")
-    found = describe.describe("wide.csv", "label", "random", 2, tmp_path)
+    found = table_description.describe("wide.csv", "label", "random", 2, tmp_path)
     assert (found.rows, found.width) == (4, count)
     assert found.columns[-1] == (f"and {count - 100} more", "numbers", "0", "")
     assert len(found.columns) == 102
@@ -149,7 +149,7 @@ def test_tens_of_thousands_of_columns_are_described_in_a_hundred_lines(tmp_path:
 
 def test_thousands_of_classes_and_sites_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("a,label\n" + "".join(f"{row},class-{row}\n" for row in range(3000)))
-    found = describe.describe("a.csv", "label", "random", 1000, tmp_path)
+    found = table_description.describe("a.csv", "label", "random", 1000, tmp_path)
     assert found.classes[-1] == ("and 2900 more", "2900")
     assert found.sites[0] == ("site", "rows", *sorted(f"class-{row}" for row in range(3000))[:8], "others")
     assert found.sites[-1] == ("and 900 more", "2700")

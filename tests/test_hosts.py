@@ -23,16 +23,16 @@ from sklearn.svm import SVC
 from fedsvm.federation.control import FinalReport
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.hosts.hub import Call, ListeningEndpoint
-from fedsvm.federation.hosts.lobby import HeldColumn
+from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
 from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Join, is_tcp
+from fedsvm.federation.hosts.outbound_endpoint import OUTBOUND_ONLY, OutboundEndpoint
+from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.hosts.reminders import Reminders
-from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
-from fedsvm.federation.hosts.visit import SiteData, SiteLocation, Visit
+from fedsvm.federation.hosts.site_session import SiteData, SiteLocation, Visit
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from fedsvm.scenarios.hosts import asking
+from fedsvm.scenarios.hosts import host_scenario
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.policy import template
 from tests.conftest import ROOT, wait_until
@@ -181,7 +181,7 @@ def test_a_site_that_says_no_address_of_a_host_is_turned_away_before_others_hear
         coordinator = Party(COORDINATOR, listens, certificates.read_public(tmp_path / "coordinator.key"))
         keys = certificates.read_secret(tmp_path / "north.key_secret").keys
         deadline = Deadline(20)
-        with SpokeEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
+        with OutboundEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
             spoke.say(
                 Join(PROTOCOL_VERSION, version("fedsvm"), "north", "ipc:///run/of-another.sock").to_message(), deadline
             )
@@ -197,7 +197,7 @@ def test_site_of_another_protocol_is_turned_away_and_one_of_another_version_is_n
         answers = {}
         for protocol in (PROTOCOL_VERSION + 1, PROTOCOL_VERSION):
             keys, deadline = certificates.read_secret(tmp_path / "north.key_secret").keys, Deadline(20)
-            with SpokeEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
+            with OutboundEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
                 spoke.say(Join(protocol, "9.9.9", "north", "tcp://127.0.0.1:7101").to_message(), deadline)
                 while (received := spoke.received()) is None:
                     spoke.wait(deadline)
@@ -215,7 +215,7 @@ def test_the_last_words_of_a_site_that_left_are_taken_in(tmp_path: Path) -> None
     with ListeningEndpoint("tcp://127.0.0.1:*", keys[COORDINATOR], admitted) as hub:
         hub.on_call = calls.append
         place = Party(COORDINATOR, hub.address, keys[COORDINATOR].public)
-        with SpokeEndpoint("north", OUTBOUND_ONLY, keys["north"], place) as spoke:
+        with OutboundEndpoint("north", OUTBOUND_ONLY, keys["north"], place) as spoke:
             while not spoke.orders.established:
                 spoke._serve(20)
                 hub._serve(20)
@@ -558,7 +558,7 @@ def test_records_are_compared_encrypted_across_hosts_too(tmp_path: Path) -> None
         ScenarioError, match=r"data\.test_fraction: must be 0; a site alone cannot score rows by pp-svm"
     ):
         (tmp_path / "hospitals.toml").write_text(SCENARIO)
-        asking.read(tmp_path / "hospitals.toml", words[:1], NAMES)
+        host_scenario.read(tmp_path / "hospitals.toml", words[:1], NAMES)
     with hosts(tmp_path) as there:
         coordinator = there.coordinator(*sets)
         begun = [there.site(name, coordinator) for name in NAMES]
@@ -570,7 +570,7 @@ def test_an_algorithm_that_tells_two_classes_apart_is_refused_more(tmp_path: Pat
     path = tmp_path / "classes.toml"
     path.write_text('[data]\nlabel = "kind"\nclasses = ["x", "y", "z"]\n[algorithm]\nname = "svm-admm"\n')
     with pytest.raises(ScenarioError, match=r"data\.classes: svm-admm tells two apart"):
-        asking.read(path, [], NAMES)
+        host_scenario.read(path, [], NAMES)
 
 
 COLUMNS = """\
@@ -689,7 +689,7 @@ def test_three_sites_are_needed_across_hosts_unless_fewer_are_invited_or_allowed
 ) -> None:
     (tmp_path / "hospitals.toml").write_text(SCENARIO)
     names = [f"north-{number}" for number in range(admitted)]
-    chosen = asking.read(tmp_path / "hospitals.toml", [*changes, "protocol.sum=plain"], names)
+    chosen = host_scenario.read(tmp_path / "hospitals.toml", [*changes, "protocol.sum=plain"], names)
     assert chosen.min_sites == least
 
 
@@ -707,14 +707,14 @@ def test_what_sites_that_hold_columns_cannot_do_is_refused(change: str, sentence
     path = tmp_path / "columns.toml"
     path.write_text(COLUMNS.replace("test_fraction = 0.25\n", "") if "folds" in change else COLUMNS)
     with pytest.raises(ScenarioError, match=re.escape(sentence)):
-        asking.read(path, [change], NAMES)
+        host_scenario.read(path, [change], NAMES)
 
 
 def test_the_guides_scenario_of_columns_is_one(tmp_path: Path) -> None:
     (text,) = (each.text for each in blocks(ROOT / "docs" / "three-hospitals.md") if each.title == "columns.toml")
     path = tmp_path / "columns.toml"
     path.write_text(text)
-    chosen = asking.read(path, [], NAMES)
+    chosen = host_scenario.read(path, [], NAMES)
     assert (chosen.data.label_site, chosen.data.align, chosen.federation.site_names) == (
         "south",
         "identifier",
@@ -742,7 +742,7 @@ def test_what_sites_that_hold_columns_must_be_told_is_asked_for(tmp_path: Path) 
     silent = COLUMNS.replace('positive = "M"\nclasses = ["B", "M"]\n', "")
     path.write_text(silent.replace('identifier = "patient"', 'align = "identifier"'))
     with pytest.raises(ScenarioError) as caught:
-        asking.read(path, [], NAMES)
+        host_scenario.read(path, [], NAMES)
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["data.classes", "data.identifier"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimization import libsvm
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.data import splits
 from tests import hub as hubs

@@ -19,11 +19,11 @@ import sqlalchemy as sql
 
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.rules import ANYTHING
-from fedsvm.scenarios.hub.asking import TaskForm
 from fedsvm.scenarios.hub.database import Letter, Mail, Participant, Task
-from fedsvm.scenarios.hub.joining import InvitationLink, TaskParticipation
 from fedsvm.scenarios.hub.mails import Files
+from fedsvm.scenarios.hub.participation import InvitationLink, TaskParticipation
 from fedsvm.scenarios.hub.service import Hub, Settings, application
+from fedsvm.scenarios.hub.task_form import TaskForm
 from fedsvm.scenarios.hub.tasks import Invited, NewTask
 from tests.commands import PROCESSES
 from tests.conftest import wait_until

@@ -28,24 +28,24 @@ import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import FederationError, OrderRefused
-from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.offline.sealing import Requests
 from fedsvm.federation.site.program import StepMark
 from fedsvm.federation.site.rules import ANYTHING
+from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
-from fedsvm.federation.visits.sealing import Requests
-from fedsvm.scenarios.hub import asking, presentation, service
 from fedsvm.scenarios.hub import database as hub_database
+from fedsvm.scenarios.hub import presentation, service, task_form
 from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
-from fedsvm.scenarios.hub.joining import WORDS, InvitationLink, TaskParticipation
-from fedsvm.scenarios.hub.joining import HubClient as AskedHub
 from fedsvm.scenarios.hub.mails import Files
+from fedsvm.scenarios.hub.participation import WORDS, InvitationLink, TaskParticipation
+from fedsvm.scenarios.hub.participation import HubClient as AskedHub
+from fedsvm.scenarios.hub.server import serve
 from fedsvm.scenarios.hub.service import Hub, Settings, application
-from fedsvm.scenarios.hub.serving import serve
 from fedsvm.scenarios.hub.tasks import RequestRefused, scenario_text
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import Environment, RunResult, write_result
@@ -590,7 +590,9 @@ def test_who_took_letters_and_ended_before_it_acted_is_asked_again(told: Told) -
 
 
 def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
-    words = "import sys, fedsvm.scenarios.hub.joining; from fedsvm.scenarios.cli import application; application()"
+    words = (
+        "import sys, fedsvm.scenarios.hub.participation; from fedsvm.scenarios.cli import application; application()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"{words}; print(*sys.modules)"],
         capture_output=True,
@@ -814,8 +816,8 @@ def test_the_form_explains_every_algorithm_and_recommends_one_for_each_kind_of_d
             ["dpp-svm"],
             ["pan-svm"],
         ]
-        assert len(asking.askable()) > 10
-        for name in asking.askable():
+        assert len(task_form.askable()) > 10
+        for name in task_form.askable():
             assert f"<dt>{name}</dt><dd>{ALGORITHMS[name].summary}" in page
             assert len(ALGORITHMS[name].summary.split()) > 5
 

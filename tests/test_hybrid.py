@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 
 from fedsvm.algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
 from fedsvm.algorithms.hybrid_svm import HybridSettings, HybridSite, HybridSvm, minimised, public_weights, train
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError

@@ -22,10 +22,10 @@ from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
-from fedsvm.algorithms.optimisation import interior_point
-from fedsvm.algorithms.optimisation.barrier import Problem, on_the_curve
-from fedsvm.algorithms.optimisation.blind_path import BlindNewton, BlindPath
-from fedsvm.algorithms.optimisation.interior_point import (
+from fedsvm.algorithms.optimization import interior_point
+from fedsvm.algorithms.optimization.barrier import Problem, on_the_curve
+from fedsvm.algorithms.optimization.blind_path import BlindNewton, BlindPath
+from fedsvm.algorithms.optimization.interior_point import (
     NewtonRequest,
     Opened,
     Outcome,
@@ -33,14 +33,14 @@ from fedsvm.algorithms.optimisation.interior_point import (
     Scales,
     solve,
 )
-from fedsvm.algorithms.optimisation.local_path import LocalPath, solve_pooled
-from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
-from fedsvm.algorithms.optimisation.path_rounds import Layout
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, PathLostError, Release
-from fedsvm.algorithms.optimisation.solution import Certificate, Solution, StoppingRule, StoppingSettings
-from fedsvm.algorithms.optimisation.weighting import RowWeights
+from fedsvm.algorithms.optimization.local_path import LocalPath, solve_pooled
+from fedsvm.algorithms.optimization.masking import STRETCH, Dither, Masking, draw_mask
+from fedsvm.algorithms.optimization.path_rounds import Layout
+from fedsvm.algorithms.optimization.path_sums import FederatedPath, NewtonPath, PathLostError, Release
+from fedsvm.algorithms.optimization.solution import Certificate, Solution, StoppingRule, StoppingSettings
+from fedsvm.algorithms.optimization.weighting import RowWeights
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.federation.site.partition import Partition
 from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation, Loss

@@ -13,17 +13,17 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from fedsvm import HybridSVC, PanSVC, PrivateErmClassifier, ScenarioError
-from fedsvm.algorithms.attacks.contract import BinaryTask
+from fedsvm.algorithms.attacks.attack import BinaryTask
 from fedsvm.algorithms.attacks.every_problem import problems_of
 from fedsvm.algorithms.attacks.joint_blocks import JointCuts
 from fedsvm.algorithms.attacks.plain_cuts import lone_joint_rows
 from fedsvm.algorithms.data.classes import above_others, log_odds
 from fedsvm.algorithms.dp_erm import joint_erm_sums
 from fedsvm.algorithms.hybrid_svm import minimised_jointly, noise_of
-from fedsvm.algorithms.optimisation import cutting_plane
-from fedsvm.algorithms.optimisation.joint_hinge import JointSums, as_cuts
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
+from fedsvm.algorithms.optimization import cutting_plane
+from fedsvm.algorithms.optimization.joint_hinge import JointSums, as_cuts
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RunView

@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation.linear_svm import train_linear
+from fedsvm.algorithms.optimization.linear_svm import train_linear
 from fedsvm.algorithms.rfe import KernelScoreSite, RfeSettings
 from fedsvm.algorithms.selection.kernel_scores import (
     balanced,
@@ -23,7 +23,7 @@ from fedsvm.algorithms.selection.kernel_scores import (
 )
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run.result import read_result
-from tests.choosing import choose, standardised
+from tests.column_choice import choose, standardised
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.attacks.contract import Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior, RowClaim
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.data.scaling import Scale
-from fedsvm.algorithms.features.drawn import ENOUGH, RowDescription, drawn_landmarks
-from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks
+from fedsvm.algorithms.features.drawn_landmark_sums import DrawnLandmarks
+from fedsvm.algorithms.features.drawn_landmarks import ENOUGH, RowDescription, drawn_landmarks
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.federation.errors import OrderRefused

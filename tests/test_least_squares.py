@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior, RowClaim
 from fedsvm.algorithms.attacks.every_problem import on_every_problem
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.data.classes import one_against_rest

@@ -21,7 +21,7 @@ from fedsvm.algorithms.features.fourier import paired_features
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.hybrid_svm import minimised
 from fedsvm.algorithms.naive_bayes import Categories, NaiveBayesModel
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.site_scores import packed
 from fedsvm.federation.arrays import FloatArray

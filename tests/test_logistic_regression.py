@@ -9,7 +9,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior, RowClaim
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.logistic_regression import newton_terms

@@ -17,10 +17,10 @@ from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.channel.transcript import Transcript, read_transcript
 from fedsvm.federation.errors import NothingDue, PeerDropped, PeerLate, ProtocolError, StepRefused
+from fedsvm.federation.offline.endpoint import StoredArrival, StoredEndpoint
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
-from fedsvm.federation.visits.endpoint import StoredArrival, StoredEndpoint
 from tests.test_sealing import ARRAY, OTHER_RUN, ROUND, RUN, SITES, changed, message, sealers
 
 AGREEMENTS = {site: KeyAgreement(RUN) for site in SITES}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, unseal
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.rules import SiteRules

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.analysis import conformance
+from fedsvm.protocols.analysis import sum_conformance
 from fedsvm.protocols.analysis.execution import execute, site_names
 from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.k_secure import k_secure
 from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked, neighbourhood_threshold, threshold_of
 from fedsvm.protocols.sums.ring import CHUNK, RING
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 HIDING = pytest.mark.parametrize(
     "protocol", [RING, k_secure(3), changing_neighbours(2), masked(0.6)], ids=lambda protocol: protocol.name
@@ -134,7 +134,7 @@ def test_sums_promise_what_follows_from_their_options(
     assert protocol.needs_pairwise_keys == (name == "masked")
     assert protocol.min_remaining(7) == ({0.66: 5, 1: 7}[protocol.options["threshold"]] if name == "masked" else 1)
     assert protocol.sends_to("site-2", site_names(7)) == sends_to
-    conformance.check_exact(protocol, 7, (1, 3))
+    sum_conformance.check_exact(protocol, 7, (1, 3))
 
 
 @pytest.mark.parametrize(

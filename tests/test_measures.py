@@ -15,16 +15,16 @@ from rich.console import Console
 from sklearn import metrics as reference
 
 from fedsvm import HybridSVC, PrivateErmClassifier, run
-from fedsvm.algorithms.contract import TrainingReport
+from fedsvm.algorithms.algorithm import TrainingReport
 from fedsvm.algorithms.pooled import Pooled
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.predict import predict
 from fedsvm.scenarios.report.summary import print_summary
 from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.run.cautions import cautions
 from fedsvm.scenarios.run.curves import ThresholdCurve
 from fedsvm.scenarios.run.metrics import FoldMetrics, compare, evaluate, mean_metrics
+from fedsvm.scenarios.run.model_warnings import cautions
 from fedsvm.scenarios.run.outcome import Fold
 from fedsvm.scenarios.run.shortfalls import shortfalls
 from fedsvm.scenarios.schema import spec

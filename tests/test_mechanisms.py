@@ -14,7 +14,6 @@ from fedsvm.algorithms.privacy import discrete_noise
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.discrete_noise import laplace_share_loss, spherical_distance, total_variation_bound
-from fedsvm.algorithms.privacy.ledger import DataIdentity, PrivacyLedger, Spent, require_room
 from fedsvm.algorithms.privacy.mechanisms import (
     MechanismName,
     Noise,
@@ -24,6 +23,7 @@ from fedsvm.algorithms.privacy.mechanisms import (
     gaussian_epsilon,
     noise_for,
 )
+from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity, PrivacyLedger, Spent, require_room
 from fedsvm.federation.errors import FederationError
 
 MIN_P = 1e-5

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.binary_counts import posterior
-from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.optimisation.masking import Masking
+from fedsvm.algorithms.optimization.masking import Masking
 from fedsvm.protocols.analysis.views import RunView
 from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited
 from tests.tables import tic_tac_toe

@@ -12,13 +12,13 @@ import pytest
 from fedsvm import ScenarioError, run
 from fedsvm.federation.errors import StepRefused
 from fedsvm.scenarios import predict
-from fedsvm.scenarios.data import dataset, describe, files, notation
+from fedsvm.scenarios.data import dataset, files, notation, table_description
 from fedsvm.scenarios.data.dataset import FederatedDataset
-from fedsvm.scenarios.data.located import located
+from fedsvm.scenarios.data.site_column import located
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.draft import draft
-from fedsvm.scenarios.hosts.holding import hold
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.hosts.site_data import hold
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from tests import hospitals
 
@@ -220,7 +220,7 @@ def test_a_draft_asks_whether_labels_that_differ_in_capitals_are_different_class
         dataset.prepare(*spec.read(tmp_path / "my.toml"))
     (tmp_path / "my.toml").write_text(written.text.replace("# classes = ", "classes = "))
     assert dataset.prepare(*spec.read(tmp_path / "my.toml")).classes == ("hAd", "had", "hid")
-    (note, *_) = describe.describe("v.csv", "died", "random", 2, tmp_path).warnings
+    (note, *_) = table_description.describe("v.csv", "died", "random", 2, tmp_path).warnings
     assert note == f"To be refused: {written.asks[0]}"
 
 
@@ -406,7 +406,7 @@ def test_a_gap_in_words_is_none_of_the_categories(tmp_path: Path) -> None:
 def test_a_description_says_how_many_rows_are_complete(tmp_path: Path) -> None:
     rows = [f"{row % 12},{'' if row < 4 else row % 5},{row % 2}\n" for row in range(40)]
     (tmp_path / "p.csv").write_text(f"age,dose,died\n{''.join(rows)}")
-    found = describe.describe("p.csv", "died", "random", 2, tmp_path)
+    found = table_description.describe("p.csv", "died", "random", 2, tmp_path)
     assert found.warnings[0].startswith("36 of 40 rows are complete, and classes and sites are counted over these")
 
 
@@ -472,7 +472,7 @@ def test_a_draft_and_a_description_count_rows_without_a_label(tmp_path: Path) ->
     assert 'unlabeled = "drop"         # rows without a label are removed: 3\n' in written.text
     (tmp_path / "my.toml").write_text(written.text)
     assert len(dataset.prepare(*spec.read(tmp_path / "my.toml")).rows.labels) == 37
-    found = describe.describe("p.csv", "died", "random", 2, tmp_path)
+    found = table_description.describe("p.csv", "died", "random", 2, tmp_path)
     assert (found.rows, sum(int(line[1]) for line in found.sites[1:])) == (40, 35)
     assert found.warnings[0] == "3 rows have no label; data.unlabeled says what becomes of them."
     assert found.warnings[1].startswith("35 of 40 rows are complete")
@@ -487,7 +487,7 @@ def test_where_no_row_is_complete_the_columns_with_gaps_are_named(tmp_path: Path
         "data.missing: none of the 40 rows of p.csv is complete: 'b' lacks 30, 'a' lacks 20, 'c' lacks 10; leave such "
         'columns out by data.ignore, or fill gaps by missing = "mean".'
     )
-    found = describe.describe("p.csv", "died", "random", 2, tmp_path)
+    found = table_description.describe("p.csv", "died", "random", 2, tmp_path)
     assert found.warnings[:2] == (
         f"To be refused: {said}",
         "Classes and sites are counted over the 40 rows that have a class, complete or not.",
@@ -500,12 +500,12 @@ def test_where_no_row_is_complete_the_columns_with_gaps_are_named(tmp_path: Path
 def test_where_complete_rows_are_of_one_class_all_are_described(tmp_path: Path) -> None:
     rows = [f"{'' if row % 3 == 0 else row},{'' if row == 1 else int(row % 3 == 0)}\n" for row in range(30)]
     (tmp_path / "p.csv").write_text(f"age,died\n{''.join(rows)}")
-    found = describe.describe("p.csv", "died", "random", 2, tmp_path)
+    found = table_description.describe("p.csv", "died", "random", 2, tmp_path)
     assert found.warnings[0].startswith("To be refused: data.label: column 'died' of p.csv has one class only (0)")
     assert (found.rows, found.classes[1:]) == (30, [("0", "19"), ("1", "10")])
     (tmp_path / "q.csv").write_text("age,died\n,1\n50,\n")
     with pytest.raises(ScenarioError, match="has one class only"):
-        describe.describe("q.csv", "died", "random", 2, tmp_path)
+        table_description.describe("q.csv", "died", "random", 2, tmp_path)
 
 
 @pytest.mark.parametrize("decimal", ".,")

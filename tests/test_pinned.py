@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from fedsvm.federation.errors import FederationError, OrderRefused
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster, voucher_content
 from fedsvm.federation.transport.signing import ORDER, PARTY, RECEIPT, SigningKey, is_signed

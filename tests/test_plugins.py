@@ -17,7 +17,7 @@ BROKEN = """
 from dataclasses import dataclass
 from typing import Annotated
 from annotated_types import Interval
-from fedsvm.algorithms.contract import Model
+from fedsvm.algorithms.algorithm import Model
 from fedsvm.algorithms.naive_bayes import NaiveBayes
 from fedsvm.algorithms.settings import Share, doc
 

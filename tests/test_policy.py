@@ -18,7 +18,7 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.policy import read_policy, template

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.svm import SVC
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import Attack, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, Prior, RowClaim
 from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.pp_svm import PpModel, sets_of

@@ -20,7 +20,7 @@ from scipy import stats
 
 from fedsvm.algorithms.dp_erm import ErmSettings, perturbed
 from fedsvm.algorithms.hybrid_svm import minimised
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.discrete_noise import laplace_share
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
 from fedsvm.federation.arrays import FloatArray

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from fedsvm.algorithms.estimators.public_rows import PrivateErmClassifier
-from fedsvm.algorithms.privacy import ledger
+from fedsvm.algorithms.privacy import privacy_ledger
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
-from fedsvm.algorithms.privacy.ledger import DataIdentity, PrivacyLedger
+from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity, PrivacyLedger
 from fedsvm.federation.errors import FederationError
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
@@ -115,7 +115,7 @@ def test_runs_at_the_same_time_do_not_overspend_together(tmp_path: Path) -> None
 def test_a_lock_that_is_never_given_up_is_no_wait_without_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(privacy_ledger, "PATIENCE_S", 0.1)
     held = PrivacyLedger(tmp_path / "ledger", DATA)
     held.charge(1.0, 0.0, "a model", UNLIMITED)
     with (

@@ -27,7 +27,7 @@ from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.data.sources import Dataset
 from fedsvm.scenarios.run.horizontal import SimulatedRows
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario

@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.text import Text
 
 from fedsvm import run
-from fedsvm.federation.ledger import Accounts
+from fedsvm.federation.traffic_ledger import Accounts
 from fedsvm.scenarios.figures import human_bytes
 from fedsvm.scenarios.report import chart, comparison
-from fedsvm.scenarios.report.exchange import read_ledger
+from fedsvm.scenarios.report.message_flow import read_ledger
 from fedsvm.scenarios.report.page import write_report
 from fedsvm.scenarios.report.summary import lines, print_summary
 from fedsvm.scenarios.run.metrics import MEASURES

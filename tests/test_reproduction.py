@@ -18,9 +18,9 @@ import pytest
 
 from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
 from fedsvm.scenarios.report.chart import ChartAxis, boxes
-from fedsvm.scenarios.reproduction import judge, measures, plan, provenance
-from fedsvm.scenarios.reproduction.chosen import EntrySelection
+from fedsvm.scenarios.reproduction import judgment, measures, plan, provenance
 from fedsvm.scenarios.reproduction.entries import FOLDER, Claim, Entry, Paper, entries, papers, read
+from fedsvm.scenarios.reproduction.entry_selection import EntrySelection
 from fedsvm.scenarios.reproduction.page import Reproduction
 from fedsvm.scenarios.reproduction.pictures import drawn
 from fedsvm.scenarios.run.result import SCHEMA
@@ -92,9 +92,9 @@ def wine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder, folder / "out"
 
 
-def entry_of(wine: tuple[Path, Path], name: str) -> judge.JudgedEntry:
+def entry_of(wine: tuple[Path, Path], name: str) -> judgment.JudgedEntry:
     paper, entry = entries(wine[0])[name]
-    return judge.judge(paper, entry, wine[1], full=False)
+    return judgment.judge(paper, entry, wine[1], full=False)
 
 
 def test_cells_of_one_content_share_a_run_and_a_second_time_nothing_runs(wine: tuple[Path, Path]) -> None:
@@ -169,7 +169,7 @@ def test_a_column_that_differs_does_so_for_the_entrys_reason_and_a_row_for_its_o
 ) -> None:
     changed = SMALL.replace('{ name = "ours" }', '{ name = "ours", differs = true }')
     (tmp_path / "a.toml").write_text(changed.replace("within = 2.0", 'within = 2.0\ndiffers = "So it is."', 1))
-    judged = judge.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
+    judged = judgment.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
     reasons = {each.cell.row.name: each.reason for each in judged.cells if each.verdict == "differs"}
     assert reasons == {"off": "No share is above one.", "wrong": "So it is."}
     assert judged.surprises == 0
@@ -186,7 +186,7 @@ def test_of_a_cell_another_is_taken_away(wine: tuple[Path, Path], tmp_path: Path
     )
     (tmp_path / "a.toml").write_text(changed)
     paper, entry = entries(tmp_path)["a-3"]
-    judged = judge.judge(paper, entry, wine[1], full=False)
+    judged = judgment.judge(paper, entry, wine[1], full=False)
     assert [each.verdict for each in judged.cells] == ["", "open"]
     assert len(judged.runs) == 2
 
@@ -260,7 +260,7 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
     path.write_text(
         path.read_text().replace('"completed"', '"failed"', 1).replace('"error": null', '"error": "Lost."', 1)
     )
-    again = judge.judge(judged.paper, judged.entry, tmp_path / "out", full=False)
+    again = judgment.judge(judged.paper, judged.entry, tmp_path / "out", full=False)
     assert (again.cells[0].verdict, again.cells[0].reason) == ("failed", "Lost.")
     assert again.cells[0].is_surprise
     assert not plan.is_done(run, tmp_path / "out")
@@ -277,7 +277,7 @@ def test_what_was_interrupted_has_not_been_carried_out_and_what_other_versions_w
     interrupted = text.replace('"completed"', '"interrupted"', 1)
     for other in ("", interrupted, text.replace(f'"schema": {SCHEMA}', '"schema": 1')):
         path.write_text(other)
-        again = judge.judge(judged.paper, judged.entry, tmp_path / "out", full=False)
+        again = judgment.judge(judged.paper, judged.entry, tmp_path / "out", full=False)
         assert (again.cells[0].verdict, again.surprises) == ("open", 0)
         assert not plan.is_done(run, tmp_path / "out")
 
@@ -398,7 +398,7 @@ def test_claims_of_this_project_are_marked_and_not_counted_as_the_papers(
     good = 'test = \'cell("one", "ours") > 90\''
     changed = SMALL.replace(f"{good} }}", f"{good}, ours = true }}")
     (tmp_path / "a.toml").write_text(changed.replace('cell("lacking", "ours") > 90', 'cell("one", "ours") > 100'))
-    judged = judge.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
+    judged = judgment.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
     before = entry_of(wine, "a-1")
     assert (before.counts_ours, before.counts_papers) == ({}, before.counts)
     assert judged.counts_ours == {"same": 1}
@@ -424,7 +424,7 @@ whole = ["rounds above"]
 
 def test_a_figure_shows_what_a_table_takes_others_away_from(wine: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(SMALL + WHOLE)
-    judged = judge.judge(*entries(tmp_path)["a-4"], wine[1], full=False)
+    judged = judgment.judge(*entries(tmp_path)["a-4"], wine[1], full=False)
     (chart,) = drawn(judged, wine[1])
     (run,) = judged.shows[0].cells[1].cell.runs
     rounds = plan.result_of(run, wine[1])["cost"]["rounds"]
@@ -440,7 +440,7 @@ def test_a_figure_shows_what_a_table_takes_others_away_from(wine: tuple[Path, Pa
 def test_printed_values_keep_their_digits(wine: tuple[Path, Path], tmp_path: Path) -> None:
     changed = SMALL.replace("paper = [99.0, 20]", "paper = [99.1234567, 20.5]")
     (tmp_path / "a.toml").write_text(changed.replace("paper = [10.0,", "paper = [10.5,"))
-    judged = judge.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
+    judged = judgment.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
     Reproduction([judged], full=False, folder=tmp_path).write()
     page = (tmp_path / "index.html").read_text()
     assert all(f"<span>{printed}</span>" in page for printed in ("99.1234567", "20.50", "10.50"))
@@ -491,13 +491,13 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     (tmp_path / "a.toml").write_text(DERIVED)
     chosen = EntrySelection.of(["a-2"], tmp_path / "out", full=False, papers=tmp_path)
     paper, table = chosen.known["a-1"]
-    before = judge.judge(paper, table, tmp_path / "out", full=False)
+    before = judgment.judge(paper, table, tmp_path / "out", full=False)
     assert {each.verdict for each in before.cells} == {"open"}
     runs = plan.needed([each.cell for each in before.cells])
     assert len(runs) == 4, "sums and deviations have none of their own"
     for run, accuracy in zip(runs, (0.5, 0.7, 0.65, 0.75), strict=True):
         invented(run, tmp_path / "out", accuracy)
-    judged = judge.judge(paper, table, tmp_path / "out", full=False)
+    judged = judgment.judge(paper, table, tmp_path / "out", full=False)
     ours, share = ({each.cell.row.name: each for each in judged.cells[place::2]} for place in (0, 1))
     assert ours["sum"].values == pytest.approx((115.0, 145.0))
     assert ours["sum"].verdict == "differs"
@@ -508,11 +508,11 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     assert [each.verdict for each in judged.claims] == ["same"], "a column has no sums and no deviations"
     backwards = table.model_copy(update={"claim": [Claim(text="", test='sum(row("one", "share", "ours")) > 0')]})
     with pytest.raises(ScenarioError, match="gives row what it does not take"):
-        judge.judge(paper, backwards, tmp_path / "out", full=False)
+        judgment.judge(paper, backwards, tmp_path / "out", full=False)
     chart, other = drawn(judged, tmp_path / "out")
     assert [key.name for key in chart.keys] == ["one", "other"]
     assert (chart.title, other.title) == ("Table 1: accuracy: ours", "Table 1: accuracy: share")
-    figure = judge.judge(paper, chosen.known["a-2"][1], tmp_path / "out", full=False)
+    figure = judgment.judge(paper, chosen.known["a-2"][1], tmp_path / "out", full=False)
     assert (figure.counts, figure.runs) == ({}, [])
     (redrawn,) = drawn(figure, tmp_path / "out")
     assert "ours, printed: 60" in redrawn.body
@@ -524,13 +524,13 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
 def test_one_run_that_failed_is_told_beside_one_that_has_not_been_carried_out(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(DERIVED)
     paper, table = entries(tmp_path)["a-1"]
-    first, second, *others = judge.judge(paper, table, tmp_path, full=False).runs
+    first, second, *others = judgment.judge(paper, table, tmp_path, full=False).runs
     invented(second, tmp_path, 0.5)
     for told, expected in (({"error": "Site 2 is gone."}, "Site 2 is gone."), ({}, "does not say why")):
         path = second.folder(tmp_path) / "result.json"
         path.write_text(json.dumps({"schema": SCHEMA, "status": "failed", **told}))
         os.utime(path, (1, len(told)))
-        judged = judge.judge(paper, table, tmp_path, full=False)
+        judged = judgment.judge(paper, table, tmp_path, full=False)
         assert judged.cells[0].verdict == "failed"
         assert expected in judged.cells[0].reason
     assert not first.folder(tmp_path).exists()
@@ -539,7 +539,7 @@ def test_one_run_that_failed_is_told_beside_one_that_has_not_been_carried_out(tm
 
 def test_a_sum_of_what_cannot_be_had_cannot_be_had(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(DERIVED.replace('{ name = "one"', '{ name = "one", cannot = "It is secret."', 1))
-    found = {each.cell.row.name: each for each in judge.judge(*entries(tmp_path)["a-1"], tmp_path, full=True).cells}
+    found = {each.cell.row.name: each for each in judgment.judge(*entries(tmp_path)["a-1"], tmp_path, full=True).cells}
     assert (found["sum"].verdict, found["sum"].reason) == ("cannot", "It is secret.")
 
 
@@ -636,7 +636,7 @@ def test_the_list_names_them_with_what_they_lack(tmp_path: Path) -> None:
 def test_every_entry_can_be_run_or_says_why_not(full: bool, tmp_path: Path) -> None:
     """Scenarios are right, claims are written in their language, and nothing is without a verdict to come."""
     for paper, entry in entries().values():
-        judged = judge.judge(paper, entry, tmp_path, full=full)
+        judged = judgment.judge(paper, entry, tmp_path, full=full)
         assert entry.cannot or judged.cells or judged.shows
         assert (
             entry.cannot or entry.draws or entry.claim or any(each.cell.printed is not None for each in judged.cells)
@@ -648,7 +648,7 @@ def test_without_data_files_nothing_is_wrong_and_what_needs_none_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
-    judged = {name: judge.judge(paper, entry, tmp_path, full=False) for name, (paper, entry) in entries().items()}
+    judged = {name: judgment.judge(paper, entry, tmp_path, full=False) for name, (paper, entry) in entries().items()}
     assert not any(each.surprises for each in judged.values())
     assert set(judged["lu-3.3"].counts) == {"cannot"}
     assert all(judged[name].runs for name in ("que-fig-7", "slides-a", "li-fig-4", "ours-sums"))

@@ -21,8 +21,8 @@ import pytest
 from fedsvm.algorithms.registry import OWN_ALGORITHMS
 from fedsvm.federation.control import Order
 from fedsvm.federation.errors import FederationError, Malformed
-from fedsvm.federation.journal import Journal, MembershipRecord
-from fedsvm.federation.site.journal import SiteJournal
+from fedsvm.federation.run_journal import Journal, MembershipRecord
+from fedsvm.federation.site.site_journal import SiteJournal
 from fedsvm.federation.transport import framefile
 from fedsvm.federation.transport.wire import DATA_KIND, Message
 from fedsvm.protocols.sums.registry import SUMS
@@ -311,7 +311,7 @@ def test_journal_names_the_last_process_of_a_site_that_took_part(tmp_path: Path)
 def test_a_journal_of_another_version_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, of_site = tmp_path / NAME, tmp_path / "site.journal"
     with monkeypatch.context() as earlier, Journal(path) as journal:
-        earlier.setattr("fedsvm.federation.journal.VERSION", 1)
+        earlier.setattr("fedsvm.federation.run_journal.VERSION", 1)
         journal.begin({"scenario": "", "base": ""})
     with pytest.raises(FederationError, match="another version of fedsvm; resume with that one, or start a new run"):
         Journal(path)
@@ -349,11 +349,11 @@ def test_reading_a_journal_tells_its_progress(torn: bool, tmp_path: Path, monkey
             journal.drawn(f"number {number}", lambda: bytes(10**6) + b"\xa4what" + bytes(8))
     if torn:
         os.truncate(path, path.stat().st_size - 1)
-    monkeypatch.setattr("fedsvm.federation.journal.READING_SHOWN_EVERY_S", 0.0)
+    monkeypatch.setattr("fedsvm.federation.run_journal.READING_SHOWN_EVERY_S", 0.0)
     with Journal(path, told.append):
         assert told == [f"reading the journal: {read} of 3 MB" for read in ([0, 1, 2, 2, 3] if torn else [0, 1, 2, 3])]
     told.clear()
-    monkeypatch.setattr("fedsvm.federation.journal.READING_SHOWN_EVERY_S", 60.0)
+    monkeypatch.setattr("fedsvm.federation.run_journal.READING_SHOWN_EVERY_S", 60.0)
     with Journal(path, told.append):
         assert told == []
 

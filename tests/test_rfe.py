@@ -9,15 +9,15 @@ import pytest
 from sklearn.feature_selection import RFE
 from sklearn.svm import SVC
 
-from fedsvm.algorithms.optimisation.cutting_plane import Bundle, Line, Penalty, Points, improve, start
-from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.cutting_plane import Bundle, Line, Penalty, Points, improve, start
+from fedsvm.algorithms.optimization.hinge_sums import HingeSums
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.single_rows import lone_rows, rows_apart
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.selection.elimination import is_certain, lowest, removed_count
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.report.page import render
-from tests.choosing import choose, standardised
+from tests.column_choice import choose, standardised
 from tests.commands import fedsvm
 from tests.test_runs import run
 

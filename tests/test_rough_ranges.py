@@ -10,10 +10,10 @@ import pytest
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.rough_ranges import rough_range
 from fedsvm.scenarios.draft import draft
-from fedsvm.scenarios.hosts.holding import hold
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.hosts.site_data import hold
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
-from tests import messy
+from tests import messy_files
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_all_values_lie_between_the_ends() -> None:
 
 
 def test_codes_of_missing_values_widen_no_range_and_sites_are_told(tmp_path: Path) -> None:
-    messy.write(tmp_path)
-    files = {site: str(tmp_path / file) for site, file in messy.FILES.items()}
-    (tmp_path / "study.toml").write_text(draft(tmp_path / "study.toml", files, messy.LABEL).text)
+    messy_files.write(tmp_path)
+    files = {site: str(tmp_path / file) for site, file in messy_files.FILES.items()}
+    (tmp_path / "study.toml").write_text(draft(tmp_path / "study.toml", files, messy_files.LABEL).text)
     chosen, base = spec.read(tmp_path / "study.toml", changes={"data.test_fraction": 0.0})
     assert chosen.data.ranges["age"] == [20, 90] and set(chosen.data.ranges) == {"age", "crp", "sbp"}
     assert dataset.prepare(chosen, base).numeric_columns == ("age", "crp", "sbp")

@@ -21,7 +21,7 @@ import pytest
 
 from fedsvm.algorithms.data.encoding import RECORD
 from fedsvm.algorithms.features.kernels import Kernel
-from fedsvm.algorithms.optimisation.path_rounds import Layout
+from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.sums.ring import RING
 from fedsvm.scenarios.data import dataset
@@ -29,7 +29,7 @@ from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
-from tests.ran import Ran
+from tests.run_results import Ran
 
 
 def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Ran:

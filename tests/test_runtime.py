@@ -25,7 +25,6 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.errors import (
     DeadlineExpired,
     EndpointError,
@@ -40,6 +39,7 @@ from fedsvm.federation.processes.launcher import LocalLauncher
 from fedsvm.federation.relays.client import LinkEffect, Relays
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.startup import local_federation
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import raise_descriptor_limit

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.channel.envelope import NONCE_BYTES, Sealer, ends_of
 from fedsvm.federation.errors import Malformed
+from fedsvm.federation.offline.sealing import HEAD_BYTES, NUMBER_BYTES, Answers, Draws, Requests, Vault, derived
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, Message
-from fedsvm.federation.visits.sealing import HEAD_BYTES, NUMBER_BYTES, Answers, Draws, Requests, Vault, derived
 
 RUN, OTHER_RUN = b"this run", b"last run"
 SITES = ("north", "south", "west")

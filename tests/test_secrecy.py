@@ -210,8 +210,8 @@ def test_noisy_statistics_limit_what_the_model_file_tells() -> None:
     assert tree.endswith(
         "by its scale with an AUC of 0.64 at most (mu 0.5), and no noise limits what its other arrays tell"
     )
-    assert "AUC of 0.64 at most" in bayes
-    assert bayes.endswith("can name training rows if " + LISTED_RECORDS)
+    assert bayes.endswith("whoever holds the model file can tell a row with an AUC of 0.64 at most (mu 0.5)")
+    assert "name training rows" not in bayes
     scenario, _ = spec.read("naive-bayes", overrides=["data.scale=standard", "data.statistics_privacy=0"])
     assert secrecy(scenario, [ALL_SITES], None).whole_run.endswith("can name training rows if " + LISTED_RECORDS)
 

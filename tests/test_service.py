@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.hosts.hub import Call, ListeningEndpoint
+from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from tests.hosts import NAMES, Hosts, Started, hosts

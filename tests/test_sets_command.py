@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedsvm.algorithms import SITE_MODULE
-from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.errors import FederationError, SiteFailed
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.startup import local_federation
 from fedsvm.protocols.common_seed import SHAPE
 from fedsvm.protocols.sets import program
-from fedsvm.protocols.sums.contract import RESIDUE_BYTES
 from fedsvm.protocols.sums.plain import PLAIN
+from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES
 from tests.commands import fedsvm
 from tests.conftest import site_processes, workspaces
 

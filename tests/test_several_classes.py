@@ -34,13 +34,13 @@ from fedsvm.algorithms.data.classes import (
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.hybrid_svm import minimised, noise_of
-from fedsvm.algorithms.optimisation.barrier import DualState, Problem, RowSums
-from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
-from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
-from fedsvm.algorithms.optimisation.local_path import solve_pooled
-from fedsvm.algorithms.optimisation.path_rounds import Layout
-from fedsvm.algorithms.optimisation.predicted import Work
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
+from fedsvm.algorithms.optimization.cutting_plane import Line, Points
+from fedsvm.algorithms.optimization.duration_forecast import Work
+from fedsvm.algorithms.optimization.hinge_sums import HingeSums, cuts_at_zero
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.path_rounds import Layout
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
@@ -53,10 +53,10 @@ from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run.metrics import evaluate
 from fedsvm.scenarios.run.result import read_result
 from fedsvm.scenarios.schema import spec
-from tests.choosing import choose, inner_folds
+from tests.column_choice import choose, inner_folds
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
-from tests.ran import Ran
+from tests.run_results import Ran
 from tests.test_privacy import lower_bounds
 from tests.test_runs import run
 

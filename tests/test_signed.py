@@ -18,16 +18,16 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.site import receipt as lines_of
 from fedsvm.federation.site.chain import OrderChain
-from fedsvm.federation.site.journal import SiteJournal
 from fedsvm.federation.site.receipt import IN_SUM, Receipt, head_content
 from fedsvm.federation.site.signed import OrderSigner, order_content, order_facts
+from fedsvm.federation.site.site_journal import SiteJournal
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.signing import ORDER, RECEIPT, SigningKey, is_signed
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.oversight import receipts, signatures
 from tests.conftest import drill
-from tests.lying import telling
+from tests.lying_coordinator import telling
 from tests.test_dropouts import total
 
 SITES = ("east", "north", "south")

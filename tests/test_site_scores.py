@@ -16,8 +16,8 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import dataset, splits
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.result import RunResult
-from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 

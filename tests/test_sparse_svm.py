@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from tests.choosing import choose, standardised
+from tests.column_choice import choose, standardised
 from tests.commands import fedsvm
 from tests.test_runs import run
 

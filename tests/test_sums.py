@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import keystreams
-from fedsvm.federation.channel.contract import Channel, uniform_residues
+from fedsvm.federation.channel.interface import Channel, uniform_residues
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.errors import PeerDropped, PeerLate, ProtocolError, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.analysis import conformance
+from fedsvm.protocols.analysis import sum_conformance
 from fedsvm.protocols.analysis.execution import Execution, execute, site_names
 from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import add, subtract
@@ -32,7 +32,6 @@ from fedsvm.protocols.sums import masked as masked_sum
 from fedsvm.protocols.sums import registry
 from fedsvm.protocols.sums.additive_shares import additive_shares
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
-from fedsvm.protocols.sums.contract import Cost, SecureSum
 from fedsvm.protocols.sums.k_secure import distances, k_secure, partners
 from fedsvm.protocols.sums.masked import (
     MAX_NEIGHBOURS,
@@ -48,6 +47,7 @@ from fedsvm.protocols.sums.masked import (
 )
 from fedsvm.protocols.sums.plain import PLAIN
 from fedsvm.protocols.sums.ring import CHUNK, RING
+from fedsvm.protocols.sums.secure_sum import Cost, SecureSum
 from tests.conftest import drill, sum_protocol
 
 PROTOCOLS = [
@@ -73,7 +73,7 @@ def run_sum(protocol: SecureSum, vectors: Sequence[Residues], network: InMemoryN
 
 @ALL
 def test_every_sum_keeps_what_it_must(protocol: SecureSum) -> None:
-    assert len(list(conformance.check_sum(protocol))) == 5
+    assert len(list(sum_conformance.check_sum(protocol))) == 5
 
 
 @ALL
@@ -89,13 +89,13 @@ def test_a_site_sends_to_those_that_it_says_it_does(protocol: SecureSum) -> None
 @settings(max_examples=40)
 @given(count=st.integers(1, 40), limbs=st.sampled_from([1, 2]), length=st.integers(1, 50))
 def test_sums_are_exact_and_cost_what_they_promise(protocol: SecureSum, count: int, limbs: int, length: int) -> None:
-    conformance.check_exact(protocol, max(count, protocol.min_sites), (limbs, length))
+    sum_conformance.check_exact(protocol, max(count, protocol.min_sites), (limbs, length))
 
 
 @ALL
 @pytest.mark.parametrize("length", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 1_000_000])
 def test_sums_of_any_length(protocol: SecureSum, length: int) -> None:
-    conformance.check_exact(protocol, 5, (1, length))
+    sum_conformance.check_exact(protocol, 5, (1, length))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_sums_of_any_length(protocol: SecureSum, length: int) -> None:
 )
 def test_sums_of_some_chunks_cost_what_they_promise(protocol: SecureSum, count: int) -> None:
     """Check sums in which a site has other places in each ring, or two vectors of one peer."""
-    conformance.check_exact(protocol, count, (2, 3 * CHUNK + 1))
+    sum_conformance.check_exact(protocol, count, (2, 3 * CHUNK + 1))
 
 
 @pytest.mark.parametrize("protocol", [PLAIN, masked(0.6)], ids=lambda protocol: protocol.name)
@@ -181,8 +181,8 @@ LEAKY = SecureSum("leaky", _leaky, _at_the_last, _one_way, lambda sites: 1, min_
     ids=["cost", "sum", "secrecy", "leak", "alone", "shown", "hidden", "nothing"],
 )
 def test_a_sum_that_keeps_something_not_is_found_out(protocol: SecureSum, says: str) -> None:
-    with pytest.raises(conformance.ConformanceError, match=says):
-        list(conformance.check_sum(protocol))
+    with pytest.raises(sum_conformance.ConformanceError, match=says):
+        list(sum_conformance.check_sum(protocol))
 
 
 def test_a_vector_of_another_length_is_refused() -> None:

@@ -15,10 +15,10 @@ from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.local_path import solve_pooled
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.svm_admm import AdmmSettings, AdmmSite, Consensus, DualPoint, Residuals, local_model
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.sums.ring import RING

@@ -8,8 +8,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.optimisation.blind_path import BlindOrder
-from fedsvm.algorithms.optimisation.path_rounds import RoundOrder
+from fedsvm.algorithms.optimization.blind_path import BlindOrder
+from fedsvm.algorithms.optimization.path_rounds import RoundOrder
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.partition import Partition

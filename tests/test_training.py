@@ -10,15 +10,15 @@ import pytest
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.data.public_rows import PublicTask
-from fedsvm.federation.assemble import local_federation
-from fedsvm.federation.hosts.lobby import JoinedSite
+from fedsvm.federation.hosts.registration import JoinedSite
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.startup import local_federation
 from fedsvm.federation.transport.keys import Party
-from fedsvm.scenarios.hosts import asking
-from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.hosts import host_scenario
+from fedsvm.scenarios.hosts.site_data import hold
 from fedsvm.scenarios.hosts.sources import RowsAtHosts
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.outcome import RunState
-from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.run.training import train
 from tests.hosts import NAMES, hosts, write_files
 from tests.test_hosts import check_columns, write_columns
@@ -27,7 +27,7 @@ from tests.test_policy import write_private
 
 def rows_at_hosts(folder: Path, *changes: str) -> tuple[RowsAtHosts, dict[str, Partition]]:
     """Return what a coordinator knows once its sites have joined, and what each of these holds."""
-    scenario = asking.read(folder / "hospitals.toml", changes, NAMES)
+    scenario = host_scenario.read(folder / "hospitals.toml", changes, NAMES)
     source, terms = RowsAtHosts(scenario), terms_of(scenario)
     held = {name: hold(name, str(folder / f"{name}.csv"), terms) for name in NAMES}
     source.describe([JoinedSite(Party(name, "", None), each.columns) for name, each in held.items()])

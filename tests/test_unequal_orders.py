@@ -22,13 +22,13 @@ from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import FederationError, ProtocolError, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from tests.conftest import OPTIONS, drill, long_but_for
-from tests.lying import telling
+from tests.lying_coordinator import telling
 from tests.test_dropouts import total, total_of
-from tests.test_visits import SITES as VISITORS
-from tests.test_visits import Store, made
+from tests.test_offline_sites import SITES as VISITORS
+from tests.test_offline_sites import Store, made
 
 BOUND, UNBOUND = "tests.site_process", "tests.unbound_site_process"
 SECURE = ("ring", "k-secure", "changing-neighbours", "masked")

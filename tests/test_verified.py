@@ -14,15 +14,15 @@ import pytest
 from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.site_scores import score_at_sites
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.errors import SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import add
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.ring import RING, ring
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.conftest import drill

@@ -24,7 +24,7 @@ from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
-from tests.ran import Ran
+from tests.run_results import Ran
 from tests.test_runs import run
 
 SAME = 1e-8

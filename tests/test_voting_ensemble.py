@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.contract import CandidateScores, Prior
+from fedsvm.algorithms.attacks.attack import CandidateScores, Prior
 from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
-from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.local_path import solve_pooled
-from fedsvm.algorithms.optimisation.solution import StoppingRule
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.voting_ensemble import EnsembleModel, votes
 from fedsvm.federation.errors import FederationError
 from tests.commands import fedsvm

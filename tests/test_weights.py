@@ -11,7 +11,7 @@ import pytest
 from sklearn.svm import SVC
 
 from fedsvm import PanSVC, ScenarioError, run
-from fedsvm.algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed
+from fedsvm.algorithms.optimization.weighting import EXPONENTS, Weighting, bound_of, placed
 from fedsvm.federation.errors import StepRefused
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run.result import RunResult

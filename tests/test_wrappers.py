@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.partition import site_partition
-from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.held_out import removal_of
@@ -27,7 +27,7 @@ from fedsvm.federation.site.program import SiteProgram
 from fedsvm.scenarios.report.page import render
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run.result import read_result
-from tests.choosing import choose, inner_folds, standardised
+from tests.column_choice import choose, inner_folds, standardised
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation, Loss

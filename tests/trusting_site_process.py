@@ -8,14 +8,14 @@ from typing import Any
 
 from fedsvm.algorithms.data import horizontal, partition
 from fedsvm.algorithms.hybrid_svm import ModelRelease
-from fedsvm.algorithms.optimisation import hinge_sums
+from fedsvm.algorithms.optimization import hinge_sums
 from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.processes import forkserver
 from fedsvm.federation.site import program, site
-from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import SiteProgram, steps_of
 from fedsvm.federation.site.script import Script, any_order
+from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 
 TRUSTS = "trusts"

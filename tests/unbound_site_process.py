@@ -7,7 +7,7 @@ import sys
 from fedsvm.federation.control import Order
 from fedsvm.federation.processes.forkserver import main
 from fedsvm.federation.site import site
-from fedsvm.federation.site.chain import Link, OrderChain
+from fedsvm.federation.site.chain import ChainRound, OrderChain
 from fedsvm.federation.site.program import Installation
 from tests.broken_sums import ALL_SUMS
 from tests.site_process import Drill
@@ -16,11 +16,11 @@ from tests.site_process import Drill
 class Unbound(OrderChain):
     """A chain without links."""
 
-    def link_of(self, order: Order, number: int) -> Link:
-        return Link(number, order.step, order.digest, b"")
+    def link_of(self, order: Order, number: int) -> ChainRound:
+        return ChainRound(number, order.step, order.digest, b"")
 
-    def begin(self, order: Order, number: int) -> Link:
-        return Link(number, order.step, order.digest, b"")
+    def begin(self, order: Order, number: int) -> ChainRound:
+        return ChainRound(number, order.step, order.digest, b"")
 
 
 if __name__ == "__main__":

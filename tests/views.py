@@ -13,18 +13,18 @@ from fedsvm.algorithms.features import k_means
 from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation import interior_point
-from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.cutting_plane import Line, Points, solve
-from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
-from fedsvm.algorithms.optimisation.interior_point import NewtonRequest, RoundSums
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.local_path import LocalPath
-from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimisation.path_rounds import Layout
-from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
+from fedsvm.algorithms.optimization import interior_point
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.cutting_plane import Line, Points, solve
+from fedsvm.algorithms.optimization.hinge_sums import HingeSums
+from fedsvm.algorithms.optimization.interior_point import NewtonRequest, RoundSums
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.local_path import LocalPath
+from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
+from fedsvm.algorithms.optimization.path_rounds import Layout
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
 
 HONEST = ("site-1", "site-2", "site-3")

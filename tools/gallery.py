@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedsvm.scenarios.api import run
 from fedsvm.scenarios.report.chart import Chart
-from fedsvm.scenarios.report.exchange import read_ledger
+from fedsvm.scenarios.report.message_flow import read_ledger
 from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.report.run_plots import plots
 from fedsvm.scenarios.schema import spec

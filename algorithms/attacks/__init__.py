@@ -2,7 +2,7 @@
 
 Reading order:
 
-- `contract`: an attack maps a view to claimed rows, and never knows the truth
+- `attack`: an attack maps a view to claimed rows, and never knows the truth
 - `epochs`: divides a view into parts whose sums are over the same rows
 - `row_counts`: combines several sums over the same rows
 - `landmark_copies`: landmarks that copy a single row
@@ -27,5 +27,5 @@ Reading order:
 - `membership`: the optimal test of one row against noisy sums
 - `kernel_matrix`: a kernel matrix together with some known records
 
-A new attack is a class of the interface in `contract`. Its algorithm lists it (`Algorithm.attacks`).
+A new attack is a class of the interface in `attack`. Its algorithm lists it (`Algorithm.attacks`).
 """

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,

@@ -1,4 +1,4 @@
-"""Rows by subtracting cuts of the cutting plane (`optimisation.cutting_plane`) from each other, and peeling.
+"""Rows by subtracting cuts of the cutting plane (`optimization.cutting_plane`) from each other, and peeling.
 
 A cut of a group at a point (w, b) is the sum of (y f, y, 1) over the rows of the group with y (w.f + b) < 1. Two cuts
 of one group differ by the rows that crossed the margin between their points: where that is one row, the difference is
@@ -19,13 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, BinaryTask, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, BinaryTask, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
-from fedsvm.algorithms.optimisation.cutting_plane import Points
-from fedsvm.algorithms.optimisation.hinge_sums import cuts_at_zero
+from fedsvm.algorithms.optimization.cutting_plane import Points
+from fedsvm.algorithms.optimization.hinge_sums import cuts_at_zero
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 

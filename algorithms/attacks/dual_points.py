@@ -15,7 +15,7 @@ from typing import Self
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations, distinct, least_squares
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import GroupedCuts, series
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts

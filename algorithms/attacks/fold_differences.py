@@ -11,7 +11,7 @@ from itertools import permutations
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.subset_sums import MOST_ROWS, SAME_SUM
 from fedsvm.algorithms.data.columns import LabeledRows

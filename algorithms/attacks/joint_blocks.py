@@ -1,4 +1,4 @@
-"""Rows from cuts of the joint problem of all classes (`optimisation.joint_hinge`): blocks of one row, and differences.
+"""Rows from cuts of the joint problem of all classes (`optimization.joint_hinge`): blocks of one row, and differences.
 
 A cut of a group has a block for each class: the features of rows that are taken for the class, less those of the
 class's own rows that are taken for another. A block may be one row's where the group has many, and two blocks of a
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, least_squares

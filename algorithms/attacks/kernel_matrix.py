@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import AlignedRecords, Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.features.kernels import squared_distances
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView

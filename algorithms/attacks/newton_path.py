@@ -1,4 +1,4 @@
-"""The path of a training by the interior point (`optimisation.interior_point`), as who knows the masks has it.
+"""The path of a training by the interior point (`optimization.interior_point`), as who knows the masks has it.
 
 Every site does: it is sent each step behind a mask that it draws itself, from the seed that the sites share. So does a
 coordinator that a site tells the seed, or one of a run without masks. Whoever knows the path knows the dual variable,
@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import TWO_CLASSES, BinaryTask
+from fedsvm.algorithms.attacks.attack import TWO_CLASSES, BinaryTask
 from fedsvm.algorithms.attacks.epochs import Epoch
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.optimisation.barrier import DualState, Problem
-from fedsvm.algorithms.optimisation.blind_path import BlindOrder
-from fedsvm.algorithms.optimisation.interior_point import Opened
-from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimisation.path_rounds import Layout
-from fedsvm.algorithms.optimisation.weighting import row_prices
+from fedsvm.algorithms.optimization.barrier import DualState, Problem
+from fedsvm.algorithms.optimization.blind_path import BlindOrder
+from fedsvm.algorithms.optimization.interior_point import Opened
+from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
+from fedsvm.algorithms.optimization.path_rounds import Layout
+from fedsvm.algorithms.optimization.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed

@@ -23,14 +23,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.binary_counts import posterior
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
 from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed
 from fedsvm.algorithms.attacks.support_rows import among
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 

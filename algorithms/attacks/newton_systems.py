@@ -26,7 +26,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
@@ -40,7 +40,7 @@ from fedsvm.algorithms.attacks.newton_path import EVERYONE, RowTotals, ViewedPat
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
-from fedsvm.algorithms.optimisation.barrier import DualState, Problem
+from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
-from fedsvm.algorithms.optimisation.cutting_plane import Points
-from fedsvm.algorithms.optimisation.single_rows import rows_of_cuts
+from fedsvm.algorithms.optimization.cutting_plane import Points
+from fedsvm.algorithms.optimization.single_rows import rows_of_cuts
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 

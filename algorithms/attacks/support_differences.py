@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
-from fedsvm.algorithms.attacks.contract import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 

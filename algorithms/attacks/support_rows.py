@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import Attack, BinaryTask, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Attack, BinaryTask, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.newton_path import newton_paths
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN

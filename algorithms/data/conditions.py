@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.ring import RING
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 MACHINE_BYTES_PER_S = 5e8
 """The speed of this machine's own network, unless a condition is slower."""

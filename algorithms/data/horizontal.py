@@ -239,6 +239,8 @@ class HorizontalSite(SiteProgram):
         Trains a model on this site's own rows and counts how it and the federated one do; see `own_models.own_counts`.
     settings_type : type
         The settings of its algorithm.
+    sums_by_class : bool
+        True if noisy statistics are summed for each class, of which its algorithm makes its model.
     scaled : (n, p) FloatArray
         The training rows on the common scale. `rows` are these, or some of their columns.
     """
@@ -247,6 +249,7 @@ class HorizontalSite(SiteProgram):
     model_type: ClassVar[type[Scorer]]
     compare_own: ClassVar[Callable[..., FloatArray]]
     settings_type: ClassVar[Any]
+    sums_by_class: ClassVar[bool] = False
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
@@ -564,7 +567,7 @@ class HorizontalTask:
             vocabulary, statistics = self._agreed(federation)
             if self.fold is not None:
                 federation.run("hold_out", remember=True, fold=self.fold)
-                if not self.tested_apart:
+                if not (self.tested_apart or (self.plan.mu and self.plan.by_class)):  # then no fold is summed again
                     federation.disclose(COORDINATOR, "hold_out", FOLDS_DISCLOSE, ())
             site_rows = count_rows(federation)
             if statistics is None:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsvm.algorithms.data.class_statistics import Cells, ClassTotals
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock
 from fedsvm.federation.arrays import FloatArray
@@ -69,6 +70,8 @@ class NoisyStatistics:
         Of each categorical column the share of rows that have each value, which need not add up to 1.
     sigma : mapping of str to float
         Of each block the standard deviation of the noise of the total.
+    of_classes : ClassTotals, optional
+        Sums over the rows of each class. None unless a model is made of them.
     """
 
     mu: float
@@ -83,6 +86,7 @@ class NoisyStatistics:
     frequencies: tuple[FloatArray, ...]
     shares: tuple[FloatArray, ...]
     sigma: Mapping[str, float]
+    of_classes: ClassTotals | None = None
 
     @property
     def deviation(self) -> FloatArray:
@@ -176,7 +180,7 @@ class Budget:
 
 
 def statistics_blocks(
-    columns: int, values: Sequence[int], classes: int, mu: float, *, filled: bool
+    columns: int, values: Sequence[int], classes: int, mu: float, *, filled: bool, cells: Cells | None = None
 ) -> tuple[NoisyBlock, ...]:
     """Return the blocks of the statistics.
 
@@ -190,16 +194,20 @@ def statistics_blocks(
     mu : float
     filled : bool
         True if numbers may be missing.
+    cells : Cells, optional
+        Those for which each block is summed; None of sums over all rows, and of rows of each class.
     """
     moments = math.sqrt(max(1.0, columns / 2))
     sizes = {
-        "classes": (classes, 1.0),
+        "classes": (classes if cells is None else 1, 1.0),
         "known": (columns if filled else 0, math.sqrt(columns)),
         "sums": (columns, moments),
         "squares": (columns, moments),
         "categories": (sum(values), math.sqrt(len(values))),
     }
     present = {name: found for name, found in sizes.items() if found[0]}
+    if cells is not None:
+        present = {name: (size * cells.count, length * cells.length) for name, (size, length) in present.items()}
     whole = sum(_SHARES[name] for name in present)
     return tuple(
         NoisyBlock(name, size, length, mu * math.sqrt(_SHARES[name] / whole))

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from fedsvm.algorithms.data import scale_search, statistics
+from fedsvm.algorithms.data.class_statistics import Cells, ClassTotals
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window, found_ends
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.answers import AnswerRecord
@@ -36,6 +37,9 @@ _VERSION = 3
 
 CHUNK = 4096
 """Rows whose contributions are in memory at a time."""
+
+_MAX_ENTRIES = 2**24
+"""Entries of the contributions that are in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,10 @@ class StatisticsPlan:
         True if explained shares of landmarks are summed, for which a part of mu is kept.
     filled : bool
         True if numbers may be missing.
+    by_class : bool
+        True if each class is summed by itself, for a model that is made of these sums.
+    folds, repeats : int
+        Those of cross-validation; 0 of none.
     """
 
     mu: float
@@ -61,10 +69,20 @@ class StatisticsPlan:
     products: bool = False
     explained: bool = False
     filled: bool = False
+    by_class: bool = False
+    folds: int = 0
+    repeats: int = 1
 
     @classmethod
-    def of(cls, terms: Terms) -> StatisticsPlan:
-        """Return those of a run's terms."""
+    def of(cls, terms: Terms, *, by_class: bool = False) -> StatisticsPlan:
+        """Return those of a run's terms.
+
+        Parameters
+        ----------
+        terms : Terms
+        by_class : bool, default False
+            True if the algorithm makes its model of sums over the rows of each class.
+        """
         reading = terms.reading
         return cls(
             float(reading.get("statistics_privacy", 0.0)),
@@ -72,7 +90,14 @@ class StatisticsPlan:
             wants_products(terms.settings),
             wants_explained(terms.settings),
             reading.get("missing") == "mean",
+            by_class,
+            int(reading.get("folds") or 0),
+            int(reading.get("repeats") or 1),
         )
+
+    def cells(self, classes: int) -> Cells | None:
+        """Return the cells for which so many classes are summed; None of sums over all rows."""
+        return Cells(classes, self.folds, self.repeats) if self.by_class else None
 
     def unranged(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of the columns without a range."""
@@ -106,6 +131,7 @@ class Holder(Protocol):
     min_cell: int
     encoded: FloatArray
     values: list[list[str]]
+    sums_by_class: ClassVar[bool]
 
 
 class StatisticsSums(SitePart):
@@ -162,7 +188,7 @@ class StatisticsSums(SitePart):
             The windows.
         """
         self._check_ends(ends)
-        labels, blocks = self._site.partition.arrays["labels"], self._blocks
+        arrays, blocks, cells = self._site.partition.arrays, self._blocks, self._cells
         middle, half = ends.mean(axis=0), (ends[1] - ends[0]) / 2
         width = len(self._names)
 
@@ -172,13 +198,16 @@ class StatisticsSums(SitePart):
             moved = np.clip(np.where(known, (numeric - middle) / half, 0.0), -1.0, 1.0)
             moved = clipped(moved, next((block.length for block in blocks if block.name == "sums"), 1.0))
             found = {
-                "classes": members(labels[:, place]).T,
+                "classes": members(arrays["labels"][:, place]).T if cells is None else np.ones((len(numeric), 1)),
                 "known": known.astype(np.float64),
                 "sums": moved,
                 "squares": moved**2,
                 "categories": self._site.encoded[place, width : width + sum(map(len, self._site.values))],
             }
-            return [found[block.name] for block in blocks]
+            if cells is None:
+                return [found[block.name] for block in blocks]
+            own = cells.of_rows(arrays["labels"][:, place], arrays["folds"][place])
+            return [cells.spread(own, found[block.name]) for block in blocks]
 
         return self._answer("noisy_statistics", blocks, contributions, ends.tolist())
 
@@ -224,7 +253,8 @@ class StatisticsSums(SitePart):
         *asked: Any,
     ) -> FloatArray:
         """Return the sums of contributions with noise, or the kept answer to the same question."""
-        places = [slice(at, at + CHUNK) for at in range(0, len(self._numeric), CHUNK)]
+        chunk = max(1, min(CHUNK, _MAX_ENTRIES // max(block.size for block in blocks)))
+        places = [slice(at, at + chunk) for at in range(0, len(self._numeric), chunk)]
 
         def draw(source: Random) -> FloatArray:
             return np.concatenate(
@@ -277,7 +307,7 @@ class StatisticsSums(SitePart):
 
     @property
     def _plan(self) -> StatisticsPlan:
-        return StatisticsPlan.of(self._site.terms)
+        return StatisticsPlan.of(self._site.terms, by_class=self._site.sums_by_class)
 
     @property
     def _budget(self) -> Budget:
@@ -294,10 +324,22 @@ class StatisticsSums(SitePart):
     @property
     def _blocks(self) -> tuple[NoisyBlock, ...]:
         values = [len(each) for each in self._site.values]
-        classes = max(2, len(self._site.partition.arrays["labels"]))
         return statistics.statistics_blocks(
-            len(self._names), values, classes, self._budget.statistics, filled=self._plan.filled
+            len(self._names),
+            values,
+            self._classes,
+            self._budget.statistics,
+            filled=self._plan.filled,
+            cells=self._cells,
         )
+
+    @property
+    def _classes(self) -> int:
+        return max(2, len(self._site.partition.arrays["labels"]))
+
+    @property
+    def _cells(self) -> Cells | None:
+        return self._plan.cells(self._classes)
 
 
 def _column(
@@ -329,13 +371,19 @@ def take_statistics(
     budget, unranged = plan.budget(names), plan.unranged(names)
     found = find_ends(federation, budget, names, unranged) if unranged else np.zeros((2, 0))
     ends, values = plan.ends(names, found), [len(each) for each in vocabulary.values.values()]
-    blocks = statistics.statistics_blocks(len(names), values, classes, budget.statistics, filled=plan.filled)
+    cells = plan.cells(classes)
+    blocks = statistics.statistics_blocks(
+        len(names), values, classes, budget.statistics, filled=plan.filled, cells=cells
+    )
     size = sum(block.size for block in blocks)
     sums = federation.sum("noisy_statistics", shape=(size,), bound=math.inf, ends=ends)
     places = np.cumsum([block.size for block in blocks])[:-1]
     totals = {block.name: part for block, part in zip(blocks, np.split(sums, places), strict=True)}
     sigma = {block.name: _total(federation, block) for block in blocks}
-    taken = statistics.statistics_of(totals, sigma, ends, values, plan.mu)
+    of_classes = None if cells is None else ClassTotals(cells, totals, sigma, ends)
+    if cells is not None:
+        totals, sigma = cells.over_all(totals), cells.noise_over_all(sigma)
+    taken = replace(statistics.statistics_of(totals, sigma, ends, values, plan.mu), of_classes=of_classes)
     if not budget.products:
         return taken
     pairs = statistics.products_block(len(names), budget.products)

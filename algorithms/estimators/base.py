@@ -25,23 +25,23 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from fedsvm.algorithms import SITE_MODULE
-from fedsvm.algorithms.contract import Algorithm, Model, Outline
+from fedsvm.algorithms.algorithm import Algorithm, Model, Outline
 from fedsvm.algorithms.data.classes import called
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.estimators.frames import Frame, read
-from fedsvm.algorithms.estimators.narration import ProgressPrinter
+from fedsvm.algorithms.estimators.progress import ProgressPrinter
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
 from fedsvm.federation import report
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.federation.startup import local_federation
 from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 _SEEDS = 2**31
 

@@ -18,7 +18,7 @@ from fedsvm.algorithms.estimators.frames import Frame
 from fedsvm.algorithms.estimators.horizontal import RowsEstimator
 from fedsvm.algorithms.hybrid_svm import HybridSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
-from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.algorithms.settings import ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 

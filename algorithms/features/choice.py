@@ -11,8 +11,8 @@ from annotated_types import Ge, Le
 
 from fedsvm.algorithms.data.horizontal import PreparedRows
 from fedsvm.algorithms.data.statistics import NoisyStatistics
-from fedsvm.algorithms.features.drawn import ENOUGH, smallest_enough
-from fedsvm.algorithms.features.drawn_sums import describe_rows, drawn_points, open_shares, tried_counts
+from fedsvm.algorithms.features.drawn_landmark_sums import describe_rows, drawn_points, open_shares, tried_counts
+from fedsvm.algorithms.features.drawn_landmarks import ENOUGH, smallest_enough
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap

@@ -6,7 +6,7 @@ not know; the coordinator hands the table on sorted. So neither it nor a site ca
 global: k-means over all sites, every Lloyd iteration one secure sum of per-cluster sums and counts. A site opens it,
 drops clusters that are too small and passes the next centres on to the other sites; the coordinator gets those of the
 end alone, and how many rounds there are depends on no row.
-Landmarks that are drawn from noisy statistics are in `features.drawn`.
+Landmarks that are drawn from noisy statistics are in `features.drawn_landmarks`.
 
 With noise, local centres are made once in a run, of all rows that a site holds, and the same for all models. Each
 gets isotropic normal noise before it leaves the site. The generator of both is the site's secret.
@@ -30,7 +30,7 @@ import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features import k_means
-from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks
+from fedsvm.algorithms.features.drawn_landmark_sums import DrawnLandmarks
 from fedsvm.algorithms.settings import MAX_DIMENSION
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.generator import drawn_generator
@@ -39,7 +39,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import AGREED, SitePart, free, step
 from fedsvm.federation.site.script import Script, repeat, seq
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.passing_on import pass_on
+from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.protocols.secret_order import secret_order
 
 LandmarkMethod = Literal["auto", "drawn", "local", "global"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite, PreparedRows
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
-from fedsvm.algorithms.features.drawn_sums import DrawnLandmarks, draws
+from fedsvm.algorithms.features.drawn_landmark_sums import DrawnLandmarks, draws
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap

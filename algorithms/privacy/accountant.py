@@ -8,7 +8,7 @@ from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from fedsvm.algorithms.privacy.ledger import DataIdentity, PrivacyLedger, Spent, require_room
+from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity, PrivacyLedger, Spent, require_room
 
 Once = Callable[[str, Callable[[], Any]], Any]
 """Given what for, does something now, or gives what came of it in an earlier process of the run: `Federation.drawn`."""

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.selection.training import certain_radius, strengths
 from fedsvm.algorithms.settings import Share
 from fedsvm.federation.arrays import FloatArray, IntArray

@@ -21,7 +21,7 @@ from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimisation.path_sums import NewtonPath
+from fedsvm.algorithms.optimization.path_sums import NewtonPath
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation

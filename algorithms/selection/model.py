@@ -22,18 +22,18 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.chosen_columns import OnChosenColumns
-from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
 from fedsvm.algorithms.calibration import Calibration, ClassCalibration
-from fedsvm.algorithms.contract import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.horizontal import HorizontalTask, PreparedRows
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import WholeRunLeakage
-from fedsvm.algorithms.optimisation.solution import Solution
-from fedsvm.algorithms.optimisation.weighting import Weighting
+from fedsvm.algorithms.optimization.solution import Solution
+from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import CurvePoint, FeatureRanking, RankingStep

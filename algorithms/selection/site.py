@@ -8,7 +8,7 @@ from typing import Any
 from fedsvm.algorithms.calibration import calibration
 from fedsvm.algorithms.data.horizontal import each_model, preparation
 from fedsvm.algorithms.features.mapped_rows import mapping
-from fedsvm.algorithms.optimisation.linear_svm import training
+from fedsvm.algorithms.optimization.linear_svm import training
 from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.selection.kernel_scores import DualScores
 from fedsvm.algorithms.selection.subset_path import SubsetPath

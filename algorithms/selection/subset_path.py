@@ -1,6 +1,6 @@
 """Linear SVMs on subsets of the columns and of the rows by the interior point, in the same rounds, and blindly.
 
-What `optimisation.path_sums` does for all rows and features is done here for problems that have columns and rows of
+What `optimization.path_sums` does for all rows and features is done here for problems that have columns and rows of
 their own: the coordinator solves masked systems, and learns the weights of each problem in the end, by one sum. Masks
 are drawn from a seed that the sites agree on. A problem may lose columns and go on: its rows keep their dual variables,
 which are as feasible as they were, and begin at the point without the columns.
@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimisation import interior_point
-from fedsvm.algorithms.optimisation.barrier import DualState, Problem
-from fedsvm.algorithms.optimisation.interior_point import Extent, NewtonRequest, RoundSums
-from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_masks
-from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
-from fedsvm.algorithms.optimisation.path_sums import chosen
-from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
+from fedsvm.algorithms.optimization import interior_point
+from fedsvm.algorithms.optimization.barrier import DualState, Problem
+from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, RoundSums
+from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_masks
+from fedsvm.algorithms.optimization.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
+from fedsvm.algorithms.optimization.path_sums import chosen
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.selection.subsets import ColumnSubsets, Subset, SubsetProblems
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation

@@ -5,7 +5,7 @@ leaves out half of the rows. A round carries what all unfinished problems ask fo
 number, and vectors do. Which problems there are rides on the first order of cuts. Rows are dealt to inner folds by
 their sites, class by class, and to the groups of grouped cuts, both the same way each time.
 
-What is shown is what the cutting plane shows of each problem (see `optimisation.cutting_plane`), and to the sites the
+What is shown is what the cutting plane shows of each problem (see `optimization.cutting_plane`), and to the sites the
 columns of each, the points, and of held-out rows how many are classified rightly, and the sum of their losses, to the
 coordinator.
 """
@@ -21,9 +21,9 @@ import numpy as np
 
 from fedsvm.algorithms.data.classes import members, numbers
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
-from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSums
-from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
+from fedsvm.algorithms.optimization.cutting_plane import Line, Points
+from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle, HingeSums
+from fedsvm.algorithms.optimization.single_rows import lone_rows, rows_apart
 from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused

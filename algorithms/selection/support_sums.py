@@ -21,7 +21,7 @@ import numpy as np
 
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.moments import MIN_OF_CLASS
 from fedsvm.algorithms.settings import MAX_COUNT

@@ -15,9 +15,9 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedsvm.algorithms.optimisation.cutting_plane import RIDGE, Bundle, Penalty, improve, start
-from fedsvm.algorithms.optimisation.line_search import grid_search
-from fedsvm.algorithms.optimisation.solution import Solution, StoppingRule
+from fedsvm.algorithms.optimization.cutting_plane import RIDGE, Bundle, Penalty, improve, start
+from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.moments import class_moments

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from fedsvm.federation.channel.agreement import SECRET_BYTES
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 
 _NONCE = bytes(16)
 """Every key is used for one generator only, so that its nonce may be constant."""

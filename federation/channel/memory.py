@@ -1,4 +1,4 @@
-"""The channel in memory: the parties are threads, the network is a set of queues. See `contract` for what it promises.
+"""The channel in memory: the parties are threads, the network is a set of queues. See `interface` for what it promises.
 
 A protocol function cannot tell it from sockets, so its arithmetic, its cost and what it reveals can be examined quickly
 for many parties, and parties can be made to die at any message.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
-from fedsvm.federation.channel.contract import KeyedChannel, checked, uniform_residues
+from fedsvm.federation.channel.interface import KeyedChannel, checked, uniform_residues
 from fedsvm.federation.errors import OrdersDiffer, PeerDropped, PeerLate, RoundAborted, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
 

@@ -1,4 +1,4 @@
-"""The channel over sockets: one party's view of one round, over its endpoint. See `contract` for what it promises."""
+"""The channel over sockets: one party's view of one round, over its endpoint. See `interface` for what it promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
-from fedsvm.federation.channel.contract import Draw, KeyedChannel, Observer, checked, uniform_residues
+from fedsvm.federation.channel.interface import Draw, KeyedChannel, Observer, checked, uniform_residues
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.errors import DeadlineExpired, OrdersDiffer, PeerDropped, PeerLate, StepRefused
 from fedsvm.federation.transport.deadline import Deadline

@@ -5,10 +5,10 @@ to reach a site, except other sites where they send messages directly. Reading o
 
 - `certificates`: key files, and the folder of admitted keys
 - `messages`: the messages before the first roster
-- `hub`: the coordinator's endpoint, to which sites connect
-- `spoke`: a site's endpoint, which connects to the coordinator
-- `lobby`: registers sites until all have joined, and turns others away
-- `gathering`: a `Federation` over the registered sites
+- `listening_endpoint`: the coordinator's endpoint, to which sites connect
+- `outbound_endpoint`: a site's endpoint, which connects to the coordinator
+- `registration`: registers sites until all have joined, and turns others away
+- `remote_federation`: a `Federation` over the registered sites
 - `reminders`: messages about what a site waits for
-- `visit`: a site joins, takes part, and leaves
+- `site_session`: a site joins, takes part, and leaves
 """

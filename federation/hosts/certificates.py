@@ -28,7 +28,7 @@ _BANNERS = {
 
 
 @dataclass(frozen=True)
-class Certificate:
+class KeyCertificate:
     """A party's own keys, and the name that they were made for.
 
     Parameters
@@ -69,7 +69,7 @@ def create(folder: Path, name: str) -> tuple[Path, Path]:
     return files[PUBLIC], files[SECRET]
 
 
-def read_secret(path: Path) -> Certificate:
+def read_secret(path: Path) -> KeyCertificate:
     """Return a party's own certificate. Raises FederationError for another file, or one that others may read."""
     values = _read(path)
     if "secret-key" not in values:
@@ -78,7 +78,7 @@ def read_secret(path: Path) -> Certificate:
         raise FederationError(f"{path} can be read by others, and must not: chmod 600 {path}.")
     keys = KeyPair(_key(path, values, "public-key"), _key(path, values, "secret-key"))
     signing = SigningKey(_key(path, values, _SIGNING_SECRET)) if _SIGNING_SECRET in values else None
-    return Certificate(values.get("name", path.name.removesuffix(SECRET)), keys, signing)
+    return KeyCertificate(values.get("name", path.name.removesuffix(SECRET)), keys, signing)
 
 
 def read_public(path: Path) -> bytes:

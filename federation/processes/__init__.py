@@ -1,6 +1,6 @@
 """Starts and watches site processes. Reading order:
 
-- `contract`: `Launcher`, the interface by which a federation starts its sites
+- `launcher_interface`: `Launcher`, the interface by which a federation starts its sites
 - `launcher`: starts sites on this machine
 - `cluster`: starts sites on a Ray cluster, by a `LocalLauncher` on each node
 - `forkserver`: the process from which sites are forked

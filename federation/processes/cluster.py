@@ -29,9 +29,9 @@ from types import TracebackType
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
-from fedsvm.federation.processes.contract import Ended
 from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.processes.launcher import LocalLauncher
+from fedsvm.federation.processes.launcher_interface import Ended
 from fedsvm.federation.site.site import Assignment
 from fedsvm.federation.transport.keys import Party
 

@@ -5,8 +5,8 @@
 - `script`: the steps that may be ordered, their order and their number
 - `chain`: the digest of each order and of all before it; masks depend on it
 - `rules`: the rules of the site's operator
-- `policy`: terms and rules of a site in one run
-- `journal`: records what a restarted site needs to continue
+- `site_policy`: terms and rules of a site in one run
+- `site_journal`: records what a restarted site needs to continue
 - `receipt`: records the values that left the site, for the people responsible for its data
 - `site`: receives an order, runs the step, runs the protocol, answers
 - `partition`: the data of a site, and the file that holds it

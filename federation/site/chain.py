@@ -26,7 +26,7 @@ LINK_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainRound:
     """A round in the chain.
 
     Parameters
@@ -61,15 +61,15 @@ class OrderChain:
 
     Attributes
     ----------
-    last : Link or None
+    last : ChainRound or None
         The last round that the site took part in, while no later order says if it is complete.
     """
 
     def __init__(self, run: bytes, sites: tuple[str, ...], terms: Terms) -> None:
         self._start = _digest(b"", run, list(sites), terms.content)
-        self._links: dict[int, Link] = {}
-        self._head = Link(0, "", b"", self._start)
-        self.last: Link | None = None
+        self._links: dict[int, ChainRound] = {}
+        self._head = ChainRound(0, "", b"", self._start)
+        self.last: ChainRound | None = None
 
     @property
     def head(self) -> bytes:
@@ -81,7 +81,7 @@ class OrderChain:
         """The digest of the run, its sites and its terms."""
         return self._start
 
-    def __iter__(self) -> Iterator[Link]:
+    def __iter__(self) -> Iterator[ChainRound]:
         """Yield the complete rounds, in their order."""
         return iter(self._links.values())
 
@@ -90,7 +90,7 @@ class OrderChain:
         said = order.digest
         return any(link.said == said for link in self._links.values())
 
-    def link_of(self, order: Order, number: int) -> Link:
+    def link_of(self, order: Order, number: int) -> ChainRound:
         """Return the link that a round would have; the chain is unchanged.
 
         Parameters
@@ -110,7 +110,7 @@ class OrderChain:
             return _next(self._head, order, number)
         raise OrderRefused(self._out_of_chain(order.after, number))
 
-    def begin(self, order: Order, number: int) -> Link:
+    def begin(self, order: Order, number: int) -> ChainRound:
         """Begin a round that this site takes part in, and return its link. Raises as `link_of`, without a change."""
         link = self.link_of(order, number)
         if self.last is not None and order.after == self.last.round:
@@ -130,7 +130,7 @@ class OrderChain:
             known = self._links.get(number)
             if known is None and order.after != self._head.round:
                 raise OrderRefused(self._out_of_chain(order.after, number))
-            before = self._head if known is None else self._links.get(order.after, Link(0, "", b"", self._start))
+            before = self._head if known is None else self._links.get(order.after, ChainRound(0, "", b"", self._start))
             link = _next(before, order, number)
             own = self.last if self.last is not None and self.last.round == number else known
             if own is not None and own != link:
@@ -138,7 +138,7 @@ class OrderChain:
             if known is None:
                 self._add(link)
 
-    def _add(self, link: Link) -> None:
+    def _add(self, link: ChainRound) -> None:
         """Add a complete round; the site's own last round is complete too, or aborted."""
         self._links[link.round] = link
         self._head = link
@@ -150,9 +150,9 @@ class OrderChain:
         return f"the order of round {number} must follow {known}, the last one complete here, got round {after}"
 
 
-def _next(before: Link, order: Order, number: int) -> Link:
+def _next(before: ChainRound, order: Order, number: int) -> ChainRound:
     said = order.digest
-    return Link(number, order.step, said, _digest(before.digest, number, list(order.sites), said))
+    return ChainRound(number, order.step, said, _digest(before.digest, number, list(order.sites), said))
 
 
 def _digest(before: bytes, *values: object) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
 import numpy as np
 
 from fedsvm.federation.arrays import FloatArray, Residues
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.partition import Partition

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.agreement import KeyAgreement
-from fedsvm.federation.channel.contract import Draw, Observer, uniform_residues
 from fedsvm.federation.channel.envelope import Sealer
+from fedsvm.federation.channel.interface import Draw, Observer, uniform_residues
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.channel.transcript import Transcript
@@ -53,14 +53,14 @@ from fedsvm.federation.errors import (
 from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.faults import OwnFaults
-from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, SiteJournal
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
-from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.script import END, Script, ScriptPosition
 from fedsvm.federation.site.signed import order_content, order_facts
+from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
+from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint, MessageTransport, Received
@@ -117,7 +117,7 @@ class Assignment:
     via_coordinator : bool, default False
         Whether it speaks to other sites through the coordinator, sealed.
     journal_path : str, default ""
-        Where it writes its journal, see `journal`; empty for none.
+        Where it writes its journal, see `site_journal`; empty for none.
     receipt_path : str, default ""
         Where it keeps its receipt, see `receipt`; empty for none.
     version : str, default ""

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import zmq
 
 from fedsvm.federation.errors import PeerDropped
-from fedsvm.federation.ledger import Ledger, Traffic
+from fedsvm.federation.traffic_ledger import Ledger, Traffic
 from fedsvm.federation.transport import counters, zmtp
 from fedsvm.federation.transport.auth import REFUSED
 from fedsvm.federation.transport.deadline import Deadline

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import zmq
 
 from fedsvm.federation.errors import DeadlineExpired, EndpointError, Malformed, PeerDropped
-from fedsvm.federation.ledger import Ledger
+from fedsvm.federation.traffic_ledger import Ledger
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.auth import Authenticator
 from fedsvm.federation.transport.connection import (

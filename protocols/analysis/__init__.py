@@ -7,5 +7,5 @@ Reading order:
 - `span`: linear algebra modulo 2^64.
 - `coalitions`: the view of a coalition, and the inputs that follow from it.
 - `views`: the view that a coalition has of a whole run, the input of every attack.
-- `conformance`: checks that every secure sum must pass, for sums of this project and of others.
+- `sum_conformance`: checks that every secure sum must pass, for sums of this project and of others.
 """

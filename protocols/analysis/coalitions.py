@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.execution import Label, Record, execute, site_names
 from fedsvm.protocols.analysis.span import Span, are_combinations
 from fedsvm.protocols.analysis.symbolic import linear_views, unit_vector
 from fedsvm.protocols.arithmetic.fixed_point import add, subtract
-from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 
 def view(record: Record, coalition: Iterable[str], *, coordinator: bool) -> list[Label]:

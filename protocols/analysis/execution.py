@@ -16,7 +16,7 @@ import numpy as np
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.sums.contract import Cost, SecureSum
+from fedsvm.protocols.sums.secure_sum import Cost, SecureSum
 
 
 class Label(NamedTuple):

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from fedsvm.protocols.analysis.coalitions import AnalysedSum
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 
 @dataclass(frozen=True)

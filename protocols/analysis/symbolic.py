@@ -14,11 +14,11 @@ from types import MappingProxyType
 import numpy as np
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.execution import Record, execute
-from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 
 @dataclass

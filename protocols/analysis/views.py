@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.transcript import DREW, INPUT, RECEIVED, TranscriptEntry, read_transcript
+from fedsvm.federation.disclosed_round import DisclosedRound
 from fedsvm.federation.errors import Malformed
-from fedsvm.federation.ledger import RoundRecord
-from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.traffic_ledger import RoundRecord
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.coalitions import combined, reconstruction_coefficients, view
 from fedsvm.protocols.analysis.execution import Label, Record, labelled
@@ -104,7 +104,7 @@ class RecordedRound:
     Attributes
     ----------
     record : RoundRecord
-    shown : ShownRound or None
+    shown : DisclosedRound or None
         None where it was aborted.
     terms : mapping
         Of a secure sum, how it was made; empty of other rounds.
@@ -115,7 +115,7 @@ class RecordedRound:
     """
 
     record: RoundRecord
-    shown: ShownRound | None
+    shown: DisclosedRound | None
     terms: Mapping[str, Any]
     inputs: Mapping[str, Residues]
     entries: Mapping[str, Sequence[TranscriptEntry]]
@@ -148,14 +148,14 @@ class RecordedRun:
     ----------
     rounds : mapping of int to RoundRecord
         All of them, aborted ones too.
-    shown : sequence of ShownRound
+    shown : sequence of DisclosedRound
         The complete ones.
     transcripts : mapping of party to sequence of Path
         Files of each party. One of a party that does not collude holds its inputs alone.
     """
 
     rounds: Mapping[int, RoundRecord]
-    shown: Sequence[ShownRound]
+    shown: Sequence[DisclosedRound]
     transcripts: Mapping[str, Sequence[Path]]
     _symbols: dict[Any, Record] = field(default_factory=dict)
 
@@ -201,7 +201,7 @@ class RecordedRun:
         return [RunView(coalition, tuple(seen)) for coalition, seen in zip(coalitions, rounds, strict=True)]
 
     def sums(
-        self, recorded: RecordedRound, shown: ShownRound, coalition: Coalition
+        self, recorded: RecordedRound, shown: DisclosedRound, coalition: Coalition
     ) -> dict[tuple[str, ...], FloatArray]:
         """Return what a coalition knows of the inputs to a complete round: see `RoundView.sums`."""
         if shown.verb == "gather":

@@ -29,8 +29,8 @@ from random import Random
 import numpy as np
 
 from fedsvm.federation.arrays import IntArray
-from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.commutative import P256, Cipher, CurvePoints, distinct
 

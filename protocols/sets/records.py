@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedsvm.federation.arrays import IntArray
-from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.commutative import P256, Cipher, CurvePoints
 

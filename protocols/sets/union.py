@@ -22,8 +22,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedsvm.federation.channel.contract import Channel
 from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.commutative import P521, Cipher, CurvePoints, contents_of, distinct
 

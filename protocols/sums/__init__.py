@@ -2,7 +2,7 @@
 
 Reading order:
 
-- `contract`: the interface of every sum, and its encoding.
+- `secure_sum`: the interface of every sum, and its encoding.
 - `plain`: no secrecy, for comparison. `ring`: the simplest secure sum.
 - `k_secure`, `changing_neighbours`: rings that withstand more colluders.
 - `masked`, `additive_shares`: survive dropouts.

@@ -39,13 +39,13 @@ from annotated_types import Ge, Le, doc
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate, add, total_of
-from fedsvm.protocols.sums.contract import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
 from fedsvm.protocols.sums.plain import collect_chunks
 from fedsvm.protocols.sums.ring import chunk_count, chunks
+from fedsvm.protocols.sums.secure_sum import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
 
 Helpers = Annotated[int, Ge(2), Le(MAX_PARTS), doc("For additive-shares: number of sites that help to open each sum.")]
 

@@ -28,11 +28,11 @@ from typing import Annotated
 from annotated_types import Ge, Le, doc
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate
-from fedsvm.protocols.sums.contract import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
 from fedsvm.protocols.sums.ring import chunk_count, chunks, random_chunks, ring_reveal, ring_sends_to, round_the_rings
+from fedsvm.protocols.sums.secure_sum import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
 
 MIN_SITES = 3
 

@@ -53,14 +53,14 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import IntArray, Residues
 from fedsvm.federation.channel.agreement import TAG_BYTES
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import accumulate, total_of
-from fedsvm.protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
 from fedsvm.protocols.sums.plain import collect_chunks
 from fedsvm.protocols.sums.ring import chunk_count, chunks
+from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 MAX_NEIGHBOURS = 50
 """Of a site; all others, where there are no more."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from fedsvm.federation.arrays import Residues
-from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate
-from fedsvm.protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
 from fedsvm.protocols.sums.ring import chunk_count, chunk_widths, chunks
+from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 
 def plain_contribute(channel: Channel, vector: Residues) -> None:

@@ -14,11 +14,11 @@ from types import MappingProxyType
 from fedsvm.federation.plugins import Registry
 from fedsvm.protocols.sums.additive_shares import additive_shares
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.k_secure import k_secure
 from fedsvm.protocols.sums.masked import masked
 from fedsvm.protocols.sums.plain import PLAIN
 from fedsvm.protocols.sums.ring import ring
+from fedsvm.protocols.sums.secure_sum import SecureSum
 
 GROUP = "fedsvm.sums"
 

@@ -49,9 +49,9 @@ def describe_data(
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
     """Show the columns, classes and missing values of a data set, and how sites would share it."""
-    from fedsvm.scenarios.data import describe
+    from fedsvm.scenarios.data import table_description
 
-    found = describe.describe(source, label, split, sites, Path(), site)
+    found = table_description.describe(source, label, split, sites, Path(), site)
     if as_json:
         print(json.dumps(asdict(found), indent=1, ensure_ascii=False))
         return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.commands.exits import failing, interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import failing, interrupted_as
 from fedsvm.scenarios.commands.options import Changes, Scenario, Unset
 from fedsvm.scenarios.commands.outputs import make_new, write_new
 from fedsvm.scenarios.console import out, print_table
@@ -16,7 +16,7 @@ from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.schema import spec
 
 if TYPE_CHECKING:
-    from fedsvm.algorithms.description import Description
+    from fedsvm.algorithms.column_description import ColumnDescription
 
 app = typer.Typer()
 
@@ -36,7 +36,7 @@ def describe(
     Across hosts: fedsvm coordinate --describe.
     """
     from fedsvm.scenarios import description
-    from fedsvm.scenarios.data.located import located
+    from fedsvm.scenarios.data.site_column import located
 
     terminate_as_interrupted()
     chosen, base = spec.read(scenario, overrides=changes or [], unset=unset or [])
@@ -49,7 +49,7 @@ def describe(
     show(found, as_json=as_json)
 
 
-def write(found: Description, name: str, folder: Path) -> None:
+def write(found: ColumnDescription, name: str, folder: Path) -> None:
     """Write a description to a folder, as JSON and as a page. name: of the scenario."""
     from fedsvm.scenarios import description
 
@@ -57,7 +57,7 @@ def write(found: Description, name: str, folder: Path) -> None:
     write_new(folder / "description.html", description.page(found, name))
 
 
-def show(found: Description, *, as_json: bool) -> None:
+def show(found: ColumnDescription, *, as_json: bool) -> None:
     """Print a description, as tables or as JSON."""
     from fedsvm.scenarios import description
 

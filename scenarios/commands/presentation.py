@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.commands.exits import FAILED, INTERRUPTED, interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import FAILED, INTERRUPTED, interrupted_as
 from fedsvm.scenarios.console import OutputLost, complain, errors, out
 from fedsvm.scenarios.report.live import EtaEstimator, LiveView, PlainView, SilentView, View
 from fedsvm.scenarios.report.summary import print_end, print_summary

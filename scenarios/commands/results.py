@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.commands.exits import interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import interrupted_as
 from fedsvm.scenarios.commands.options import Changes, Scenario, Unset, complete_data
 from fedsvm.scenarios.commands.outputs import write_new
 from fedsvm.scenarios.console import errors, print_table

@@ -14,7 +14,7 @@ import typer
 
 from fedsvm.federation.record import SITES_LOGGER
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.commands.exits import FAILED, failing, interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import FAILED, failing, interrupted_as
 from fedsvm.scenarios.commands.options import (
     Changes,
     Debug,
@@ -42,7 +42,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
     from fedsvm.protocols.analysis.survey import CoalitionCount
-    from fedsvm.protocols.sums.contract import SecureSum
+    from fedsvm.protocols.sums.secure_sum import SecureSum
     from fedsvm.scenarios.run.result import RunResult
 
 DEFAULT_AUDITED_SITES, MAX_AUDITED_SITES = 5, 10  # there are 2^n coalitions
@@ -136,7 +136,7 @@ def _run(
     logging.getLogger(SITES_LOGGER).addHandler(logging.NullHandler())  # the view shows what sites log
     with shown.view(chosen) as view:
         from fedsvm.scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
-        from fedsvm.scenarios.data.located import located
+        from fedsvm.scenarios.data.site_column import located
         from fedsvm.scenarios.run import resume, runner  # half a second that only a run needs
 
         chosen = located(chosen, base)
@@ -283,15 +283,15 @@ def check_sum(
     ],
 ) -> None:
     """Check a secure sum: exactness, stated cost, lost sites, and stated secrecy."""
-    from fedsvm.protocols.analysis import conformance
+    from fedsvm.protocols.analysis import sum_conformance
     from fedsvm.protocols.sums.registry import SUMS
 
     if name not in SUMS:
         raise ScenarioError([f"There is no secure sum {name!r}; this installation has {', '.join(SUMS)}."])
     with failing():
         try:
-            for kept in conformance.check_sum(SUMS[name]()):
+            for kept in sum_conformance.check_sum(SUMS[name]()):
                 print(f"{name}: {kept}")
-        except conformance.ConformanceError as error:
+        except sum_conformance.ConformanceError as error:
             complain(str(error))
             raise typer.Exit(FAILED) from None

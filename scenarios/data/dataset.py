@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.calibration import MIN_OF_CLASS
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.partition import NO_FOLD, held_out, site_partition
-from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.text import listed, quoted
-from fedsvm.scenarios.data import categories, joining, sources, splits, text_form
+from fedsvm.scenarios.data import categories, file_join, sources, splits, text_form
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
@@ -158,7 +158,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
     Raises ScenarioError, saying what to change, before any process is started.
     """
     settings = scenario.data
-    joined = joining.join(settings, base_folder)
+    joined = file_join.join(settings, base_folder)
     problems = list(joined.problems)
     if settings.label in joined.unusable:
         raise ScenarioError(problems)

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.text import listed
-from fedsvm.scenarios.data import files, made, openml
+from fedsvm.scenarios.data import files, openml, sphere
+from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
-from fedsvm.scenarios.data.relabelled import RELABELLED
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.schema.errors import ScenarioError, collected, nearest
 
@@ -275,7 +275,7 @@ def file_name(source: str) -> str:
 
 def is_there(source: str, base_folder: Path) -> bool:
     """Return whether a source can be found, without reading it. openml.org is not queried."""
-    if source in _BUILT_IN or source.startswith((made.PREFIX, openml.PREFIX)):
+    if source in _BUILT_IN or source.startswith((sphere.PREFIX, openml.PREFIX)):
         return True
     return file_of(source, base_folder) is not None
 
@@ -310,8 +310,8 @@ def read_as_written(source: str, base_folder: Path, column: str, form: TextForm 
 def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm | None) -> Table:
     if source in _BUILT_IN:
         return Table(source, _BUILT_IN[source]())
-    if source.startswith(made.PREFIX):
-        return Table(source, made.Sphere.read(source).columns_by_name())
+    if source.startswith(sphere.PREFIX):
+        return Table(source, sphere.Sphere.read(source).columns_by_name())
     if source.startswith(openml.PREFIX):
         return Table(source, openml.read(source))
     if source.endswith(SUFFIXES):
@@ -610,7 +610,7 @@ _BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
     "iris": _from_scikit_learn("load_iris"),
     "digits": _from_scikit_learn("load_digits"),
     "made-census": _made_census,
-    made.NAME: made.Sphere().columns_by_name,
+    sphere.NAME: sphere.Sphere().columns_by_name,
 }
 
 _COMPLETE = frozenset({"tic-tac-toe"})

@@ -1,9 +1,9 @@
 """Runs across hosts: the coordinator has the scenario, and each site brings its own file. Reading order:
 
-- `asking`: the requirements of a scenario on sites, and the scenarios that can run across hosts
-- `holding`: reads a site's file on these terms
-- `asked`: the terms of a scenario, for commands that look at them before a run
-- `checking`: compares a policy with a scenario before a run
+- `host_scenario`: the requirements of a scenario on sites, and the scenarios that can run across hosts
+- `site_data`: reads a site's file on these terms
+- `terms_preview`: the terms of a scenario, for commands that look at them before a run
+- `preflight`: compares a policy with a scenario before a run
 - `public_rows`: the coordinator's own rows, if training is private
 - `sources`: rows and columns at other hosts, for training
 - `coordination`: a run over registered sites

@@ -16,7 +16,7 @@ from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.messages import is_tcp
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.scenarios.commands.exits import FAILED, failing, interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import FAILED, failing, interrupted_as
 from fedsvm.scenarios.commands.options import (
     Changes,
     Debug,
@@ -109,9 +109,9 @@ def _coordinate(
     shown: Presentation,
 ) -> None:
     """Wait for the sites of a meeting, run the scenario over them, and show its result."""
-    from fedsvm.scenarios.hosts import asking, coordination
+    from fedsvm.scenarios.hosts import coordination, host_scenario
 
-    chosen = asking.read(scenario, changes, list(meeting.admitted), unset)
+    chosen = host_scenario.read(scenario, changes, list(meeting.admitted), unset)
     with coordination.listening(meeting) as endpoint:
         target = new_folder(chosen, folder)
         _invite(chosen, meeting, endpoint.address)
@@ -143,14 +143,14 @@ def _describe(
     """Wait for the sites of a meeting, and show a description of their columns."""
     from fedsvm.scenarios import description
     from fedsvm.scenarios.commands import describe
-    from fedsvm.scenarios.hosts import asking, coordination, describing
+    from fedsvm.scenarios.hosts import coordination, host_description, host_scenario
 
-    chosen = description.describable(asking.read(scenario, changes, list(meeting.admitted), unset))
+    chosen = description.describable(host_scenario.read(scenario, changes, list(meeting.admitted), unset))
     if folder is not None:
         make_new(folder)
     with failing(), interrupted_as("Interrupted; nothing was described."), coordination.listening(meeting) as endpoint:
         _invite(chosen, meeting, endpoint.address)
-        found = describing.describe(
+        found = host_description.describe(
             chosen,
             meeting,
             endpoint,
@@ -264,9 +264,9 @@ def site(
     from threadpoolctl import threadpool_limits
 
     from fedsvm.algorithms.site_process import INSTALLATION
-    from fedsvm.federation.hosts.visit import SiteLocation, Visit
-    from fedsvm.scenarios.hosts import checking, service
-    from fedsvm.scenarios.hosts.holding import hold
+    from fedsvm.federation.hosts.site_session import SiteLocation, Visit
+    from fedsvm.scenarios.hosts import preflight, service
+    from fedsvm.scenarios.hosts.site_data import hold
     from fedsvm.scenarios.schema.policy import read_policy
 
     terminate_as_interrupted()
@@ -296,7 +296,7 @@ def site(
             certificates.read_signing(coordinator_key),
         )
         if check:
-            print(f"{name} is ready: {checking.readiness(coordinator, data)}")
+            print(f"{name} is ready: {preflight.readiness(coordinator, data)}")
             return
 
         def new_visit() -> Visit:
@@ -377,8 +377,8 @@ def check_policy(
     as_json: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """List what a policy would refuse in a run, and why. Exit with status 3 if it refuses anything."""
-    from fedsvm.scenarios.hosts.asked import read_asked
-    from fedsvm.scenarios.hosts.checking import refusals
+    from fedsvm.scenarios.hosts.preflight import refusals
+    from fedsvm.scenarios.hosts.terms_preview import read_asked
     from fedsvm.scenarios.schema.policy import read_policy
 
     chosen, terms = read_asked(scenario, changes or [], names_of(names), unset or [])

@@ -12,21 +12,21 @@ from typing import Any
 
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation, RunObserver
-from fedsvm.federation.hosts.certificates import Certificate
-from fedsvm.federation.hosts.gathering import RemoteSites, end_rounds, gathered
-from fedsvm.federation.hosts.hub import ListeningEndpoint
-from fedsvm.federation.hosts.lobby import HeldColumn, JoinedSite, Quorum, SiteRegistration
-from fedsvm.federation.journal import SKIPPED_ROUNDS, Journal
+from fedsvm.federation.hosts.certificates import KeyCertificate
+from fedsvm.federation.hosts.listening_endpoint import ListeningEndpoint
+from fedsvm.federation.hosts.registration import HeldColumn, JoinedSite, Quorum, SiteRegistration
+from fedsvm.federation.hosts.remote_federation import RemoteSites, end_rounds, gathered
+from fedsvm.federation.lifecycle import is_resumable
 from fedsvm.federation.membership import DropoutPolicy
-from fedsvm.federation.running import is_resumable
+from fedsvm.federation.run_journal import SKIPPED_ROUNDS, Journal
 from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.scenarios.hosts.sources import ColumnsAtHosts, RowsAtHosts, SourceAtHosts
 from fedsvm.scenarios.run import resume
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.runner import FinishedRun, Run, recorded
-from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -37,7 +37,7 @@ class JoinAddress:
 
     Parameters
     ----------
-    certificate : Certificate
+    certificate : KeyCertificate
         The coordinator's own.
     listen : str
         The tcp address that sites connect to.
@@ -51,7 +51,7 @@ class JoinAddress:
         How long a run waits for a site that ended or is silent; 0: it goes on without.
     """
 
-    certificate: Certificate
+    certificate: KeyCertificate
     listen: str
     admitted: dict[str, bytes]
     wait_s: float

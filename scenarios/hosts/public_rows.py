@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.algorithm import Outline
 from fedsvm.algorithms.data.classes import numbers
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.federation.errors import FederationError, StepRefused
-from fedsvm.federation.hosts.visit import SiteData
+from fedsvm.federation.hosts.site_session import SiteData
 from fedsvm.federation.site.partition import Partition
 from fedsvm.scenarios.data.dataset import Rows
-from fedsvm.scenarios.hosts.holding import hold
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.hosts.site_data import hold
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 

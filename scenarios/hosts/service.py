@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from fedsvm.federation.errors import FederationError
-from fedsvm.federation.hosts.visit import Visit
+from fedsvm.federation.hosts.site_session import Visit
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from fedsvm.algorithms.contract import Model
+from fedsvm.algorithms.algorithm import Model
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask, count_rows
-from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.hosts.lobby import JoinedSite
+from fedsvm.federation.hosts.registration import JoinedSite
 from fedsvm.scenarios.data.dataset import Rows, SiteSize, Sizes, declared_classes
 from fedsvm.scenarios.hosts import public_rows
 from fedsvm.scenarios.run.horizontal import RowSource, RowTask

@@ -1,24 +1,24 @@
 """The task service: people create tasks and invite others by mail; each participant computes when it suits them.
 
-A task is a scenario over offline sites (`fedsvm.federation.visits`). It uses the coordinator and the journal of any
+A task is a scenario over offline sites (`fedsvm.federation.offline`). It uses the coordinator and the journal of any
 run; a database keeps its messages until a participant fetches them. Reading order:
 
-- `asking`: makes a task's scenario from its form
+- `task_form`: makes a task's scenario from its form
 - `database`: the tables, created by `migrations`
-- `letters`: stores the messages between participants and coordinators
-- `conducting`: runs the coordinators of tasks
+- `stored_messages`: stores the messages between participants and coordinators
+- `task_runner`: runs the coordinators of tasks
 - `mails`: writes each mail once, and sends it
 - `tasks`: the events of a task: invite, join, decline, withdraw, begin, end
-- `desk`: answers the sealed requests of participants' programs
+- `participant_api`: answers the sealed requests of participants' programs
 - `pages`: the web pages
 - `presentation`: the texts in which pages describe a task
 - `demo`: an example task
 - `metrics`: the state of the hub for monitoring programs
-- `checking`: checks a running hub
+- `health_check`: checks a running hub
 - `limits`: the rate limit of a client
 - `connections`: the number and the age of open connections
 - `service`: the web application
-- `joining`: a participant's visit
-- `serving`: serves the application until it is stopped
+- `participation`: a participant's visit
+- `server`: serves the application until it is stopped
 - `commands`: `fedsvm hub` and `fedsvm join`, the only module used from outside
 """

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.scenarios.commands.exits import failing, interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import failing, interrupted_as
 from fedsvm.scenarios.commands.options import JsonLog, seconds
 from fedsvm.scenarios.console import log_as_json, say
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
@@ -35,8 +35,8 @@ def hub(
     log_json: JsonLog = False,
 ) -> None:
     """Run the task service: users create tasks and invite others by mail. Participants need not be online together."""
-    from fedsvm.scenarios.hub.checking import require_health
-    from fedsvm.scenarios.hub.serving import serve
+    from fedsvm.scenarios.hub.health_check import require_health
+    from fedsvm.scenarios.hub.server import serve
 
     if log_json:
         log_as_json("hub")
@@ -63,7 +63,7 @@ def join(
     """Join a hub task: process pending work, then exit. Nobody else has to be online."""
     from threadpoolctl import threadpool_limits
 
-    from fedsvm.scenarios.hub.joining import InvitationLink, TaskParticipation
+    from fedsvm.scenarios.hub.participation import InvitationLink, TaskParticipation
     from fedsvm.scenarios.schema.policy import read_policy
 
     terminate_as_interrupted()

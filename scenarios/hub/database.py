@@ -3,7 +3,7 @@
 On either one transaction that writes waits for the other: what a hub does was thought through for that order alone.
 
 No link, cookie or password is in it: of every token there is its SHA-256. What participants and coordinator say to each
-other is sealed by a key that is not in the database, see `letters`.
+other is sealed by a key that is not in the database, see `stored_messages`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from fedsvm.scenarios.data import sources
-from fedsvm.scenarios.hub import asking
-from fedsvm.scenarios.hub.asking import TaskForm
+from fedsvm.scenarios.hub import task_form
+from fedsvm.scenarios.hub.task_form import TaskForm
 from fedsvm.scenarios.hub.tasks import Invited, NewTask, Tasks
 
 CREATOR = "you@example.org"
@@ -22,7 +22,7 @@ def prepare(tasks: Tasks, folder: Path) -> str:
     if not tasks.of(CREATOR):
         _write(folder)
         wish = TaskForm(
-            asking.default(), {"kernel": "linear", "C": "1.0"}, _LABEL, "malignant", "benign", label_site=_SITES[0]
+            task_form.default(), {"kernel": "linear", "C": "1.0"}, _LABEL, "malignant", "benign", label_site=_SITES[0]
         )
         invited = [Invited(site, f"{site}@example.org") for site in _SITES]
         said = "Three laboratories measured the same cells. Which are malignant?"

@@ -21,8 +21,8 @@ import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
 from fedsvm.federation.errors import Malformed
+from fedsvm.federation.offline.sealing import Vault
 from fedsvm.federation.text import visible
-from fedsvm.federation.visits.sealing import Vault
 from fedsvm.scenarios.hub.database import Database, Mail, digest
 from fedsvm.scenarios.run.result import write_whole
 

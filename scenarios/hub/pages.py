@@ -23,11 +23,11 @@ from starlette.exceptions import HTTPException
 
 from fedsvm.algorithms.settings import Setting
 from fedsvm.protocols.sums.registry import DROPOUT_SUM, OWN_SUMS
-from fedsvm.scenarios.hub import asking, presentation
-from fedsvm.scenarios.hub.asking import TaskForm
+from fedsvm.scenarios.hub import presentation, task_form
 from fedsvm.scenarios.hub.database import Task, Visitor, day
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.presentation import ModelMeasure
+from fedsvm.scenarios.hub.task_form import TaskForm
 from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, RequestRefused, address
 from fedsvm.scenarios.report.template import printable
 from fedsvm.scenarios.run.result import read_result
@@ -167,7 +167,7 @@ class Pages:
         """Return the form of a task, made from the settings of its algorithm."""
         _require_signed_in(caller)
         chosen = query.get("algorithm", "")
-        return self._form(caller, {"algorithm": chosen if chosen in asking.askable() else asking.default()})
+        return self._form(caller, {"algorithm": chosen if chosen in task_form.askable() else task_form.default()})
 
     def create(self, caller: Caller) -> Response:
         """Make a task; where something is wrong, the form says what, as it was filled in."""
@@ -214,7 +214,7 @@ class Pages:
         """Return a participant's page, by the link of the invitation."""
         who = self._tasks.invitation(token)
         shown = presentation.disclosures_of(who.task)
-        vertical = asking.is_vertical(shown.algorithm)
+        vertical = task_form.is_vertical(shown.algorithm)
         link = self._tasks.link(token)
         page = rendered(
             "join",
@@ -256,8 +256,8 @@ class Pages:
 
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
         wish = _wish(given)
-        if wish.algorithm not in asking.askable():
-            wish = TaskForm(asking.default())
+        if wish.algorithm not in task_form.askable():
+            wish = TaskForm(task_form.default())
         defaults = {
             "title": "",
             "description": "",
@@ -274,9 +274,9 @@ class Pages:
             wish=wish,
             given={**defaults, **given},
             partitions=presentation.algorithms_by_partition(),
-            summary=asking.summary_of(wish.algorithm),
-            vertical=asking.is_vertical(wish.algorithm),
-            settings=asking.fields_of(wish.algorithm),
+            summary=task_form.summary_of(wish.algorithm),
+            vertical=task_form.is_vertical(wish.algorithm),
+            settings=task_form.fields_of(wish.algorithm),
             sums=list(OWN_SUMS),
             dropout_sum=DROPOUT_SUM,
         )
@@ -341,7 +341,7 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
     return NewTask(
         title=form.get("title", "").strip(),
         description=form.get("description", "").strip(),
-        wish=_wish({"algorithm": asking.default(), **form}),
+        wish=_wish({"algorithm": task_form.default(), **form}),
         invited=invited,
         min_sites=int(_number(form, "min_sites", "minimum participants", str(len(invited)))),
         join_days=_number(form, "join_days", "days to join", "14"),

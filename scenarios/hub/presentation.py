@@ -11,11 +11,11 @@ from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.site.program import step_methods
 from fedsvm.scenarios.figures import percent
-from fedsvm.scenarios.hub import asking
+from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Participant, Task
 from fedsvm.scenarios.hub.tasks import scenario_text
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.result import RunResult
-from fedsvm.scenarios.run.terms import terms_of
 
 _SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
 """The shapes of arrays with which a step's docstring may begin, such as "(2, p + 1):"."""
@@ -93,11 +93,11 @@ def algorithms_by_partition() -> list[tuple[str, list[tuple[str, str]]]]:
 
     The first of each partition is the recommended one.
     """
-    named = [(name, asking.summary_of(name)) for name in asking.askable()]
+    named = [(name, task_form.summary_of(name)) for name in task_form.askable()]
     columns, rows = "Different columns of the same records", "The same columns of different records"
     return [
-        (columns, [each for each in named if asking.is_vertical(each[0])]),
-        (rows, [each for each in named if not asking.is_vertical(each[0])]),
+        (columns, [each for each in named if task_form.is_vertical(each[0])]),
+        (rows, [each for each in named if not task_form.is_vertical(each[0])]),
     ]
 
 

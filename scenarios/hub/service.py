@@ -21,14 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.hosts import certificates
-from fedsvm.scenarios.hub.conducting import TaskRunner
 from fedsvm.scenarios.hub.database import Database
-from fedsvm.scenarios.hub.desk import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, ParticipantApi
-from fedsvm.scenarios.hub.joining import WORDS
-from fedsvm.scenarios.hub.letters import StoredMessages
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.mails import MailSender, Outbox
 from fedsvm.scenarios.hub.metrics import free_bytes, metrics
+from fedsvm.scenarios.hub.participant_api import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, ParticipantApi
+from fedsvm.scenarios.hub.participation import WORDS
+from fedsvm.scenarios.hub.stored_messages import StoredMessages
+from fedsvm.scenarios.hub.task_runner import TaskRunner
 from fedsvm.scenarios.hub.tasks import Tasks, vault_of
 
 _LOGGER = logging.getLogger(__name__)

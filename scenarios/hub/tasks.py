@@ -19,14 +19,14 @@ from sqlalchemy.orm import Session
 from zmq.utils import z85
 
 from fedsvm.federation.columns import deviations
+from fedsvm.federation.offline.sealing import Vault, derived
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
-from fedsvm.federation.visits.sealing import Vault, derived
-from fedsvm.scenarios.hub import asking
-from fedsvm.scenarios.hub.asking import TaskForm
+from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Database, Participant, SignIn, Task, Visitor, day, digest, token
-from fedsvm.scenarios.hub.letters import StoredMessages
 from fedsvm.scenarios.hub.mails import Outbox
+from fedsvm.scenarios.hub.stored_messages import StoredMessages
+from fedsvm.scenarios.hub.task_form import TaskForm
 from fedsvm.scenarios.run.runner import FinishedRun
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -167,7 +167,7 @@ class Tasks:
             raise RequestRefused(" ".join(problems))
         sites = [each.site for each in new.invited]
         try:
-            scenario = asking.scenario_of(new.title, new.wish, sites, new.min_sites)
+            scenario = task_form.scenario_of(new.title, new.wish, sites, new.min_sites)
         except ScenarioError as error:
             raise RequestRefused(" ".join(error.problems)) from error
         now, number = time.time(), secrets.token_hex(8)
@@ -281,7 +281,7 @@ class Tasks:
     def _begin_if_due(self, session: Session, task: Task, now: float) -> None:
         waited_for = [each for each in task.participants if each.state == "invited"]
         is_late = now >= task.join_until
-        is_alike = not asking.is_vertical(scenario_text(task).algorithm.name)
+        is_alike = not task_form.is_vertical(scenario_text(task).algorithm.name)
         if is_alike and (is_late or not waited_for):
             waited_for += self._turn_away_deviating(session, task)
         if waited_for and not is_late:
@@ -294,7 +294,7 @@ class Tasks:
             self._end(session, task, "failed", f"{why} {_how_others_left(task)}".strip())
             return
         try:
-            scenario = asking.over(spec.validate(tomllib.loads(task.scenario)), joined)
+            scenario = task_form.over(spec.validate(tomllib.loads(task.scenario)), joined)
         except ScenarioError as error:
             self._end(session, task, "failed", " ".join(error.problems))
             return
@@ -440,7 +440,7 @@ def _problems(new: NewTask) -> list[str]:
         problems.append(f"Title: must have 1 to {_MAX_TITLE} characters.")
     if len(new.description) > _MAX_DESCRIPTION:
         problems.append(f"Description: must have at most {_MAX_DESCRIPTION} characters.")
-    least, most = asking.MIN_PARTICIPANTS, asking.MAX_PARTICIPANTS
+    least, most = task_form.MIN_PARTICIPANTS, task_form.MAX_PARTICIPANTS
     if not least <= len(new.invited) <= most:
         problems.append(f"Participants: must be {least} to {most}, one per line, got {len(new.invited)}.")
     for each in new.invited:

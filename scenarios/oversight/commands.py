@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.commands.exits import FAILED
+from fedsvm.scenarios.commands.exit_statuses import FAILED
 from fedsvm.scenarios.commands.options import Changes, Names, Scenario, Unset, names_of
 from fedsvm.scenarios.commands.outputs import write_new
 from fedsvm.scenarios.console import out
@@ -27,7 +27,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print the page as JSON.")] = False,
 ) -> None:
     """Show what would leave a site in a run: values, sizes, receivers, numbers of orders, and who could undo it."""
-    from fedsvm.scenarios.hosts.asked import read_asked
+    from fedsvm.scenarios.hosts.terms_preview import read_asked
     from fedsvm.scenarios.oversight import explanation
 
     page = explanation.explain(*read_asked(scenario, changes or [], names_of(names), unset or []))

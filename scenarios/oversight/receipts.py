@@ -57,7 +57,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Record:
+class SiteReceipt:
     """One site's receipt.
 
     Parameters
@@ -192,7 +192,7 @@ class Record:
         return "\n".join(lines) + "\n"
 
 
-def rendered(records: Sequence[Record], comparison: Comparison | None) -> str:
+def rendered(records: Sequence[SiteReceipt], comparison: Comparison | None) -> str:
     """Return receipts, and how they compare, as a page."""
     title = f"What left {', '.join(record.site for record in records)}"
     return render("receipt.html.j2", title, records=records, comparison=comparison, head=HEAD)
@@ -208,7 +208,7 @@ def find(path: Path) -> list[Path]:
     return found
 
 
-def read(path: Path, known: Mapping[str, bytes] | None = None) -> Record:
+def read(path: Path, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
     """Return what a receipt says.
 
     Parameters
@@ -245,7 +245,7 @@ def read(path: Path, known: Mapping[str, bytes] | None = None) -> Record:
         raise ScenarioError([f"{path}: is no receipt of this version of fedsvm."]) from error
 
 
-def chosen(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> list[Record]:
+def chosen(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> list[SiteReceipt]:
     """Return the receipts at a path, or that of one site among them. known: see `read`. Raises ScenarioError."""
     found = [read(each, known) for each in find(path)]
     if site is None:
@@ -255,7 +255,7 @@ def chosen(path: Path, site: str | None, known: Mapping[str, bytes] | None = Non
     return of_site
 
 
-def only(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> Record:
+def only(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
     """Return the one receipt at a path. known: see `read`. Raises ScenarioError if there are several."""
     found = chosen(path, site, known)
     if len(found) > 1:
@@ -263,7 +263,7 @@ def only(path: Path, site: str | None, known: Mapping[str, bytes] | None = None)
     return found[0]
 
 
-def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> Record:
+def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> SiteReceipt:
     by_kind: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         by_kind[line["what"]].append(line)
@@ -274,7 +274,7 @@ def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> Rec
     for line in lines:
         to_peers.update(line.get("sent", {}))
     refusals = [*by_kind[lines_of.DECLINED], *by_kind[lines_of.REFUSED]]
-    return Record(
+    return SiteReceipt(
         path=str(path),
         problems=tuple(problems),
         site=asked["site"],
@@ -401,7 +401,7 @@ class Comparison:
         return "\n".join([*lines, *(f"- note: {each}" for each in self.notes)]) + "\n"
 
 
-def compare(first: Record, second: Record) -> Comparison:
+def compare(first: SiteReceipt, second: SiteReceipt) -> Comparison:
     """Return how the receipts of two sites differ."""
     common = sorted(first.orders.keys() & second.orders.keys(), key=int)
     linked = sorted(first.links.keys() & second.links.keys(), key=int)
@@ -410,7 +410,7 @@ def compare(first: Record, second: Record) -> Comparison:
     return Comparison((first.site, second.site), len(common), chain, tuple(differences), tuple(_notes(first, second)))
 
 
-def _differences(first: Record, second: Record, common: Sequence[str]) -> Iterator[str]:
+def _differences(first: SiteReceipt, second: SiteReceipt, common: Sequence[str]) -> Iterator[str]:
     for record in (first, second):
         yield from (f"the receipt of {record.site}: {problem}" for problem in record.problems if problem != _NOT_CLOSED)
     if first.run != second.run:
@@ -431,7 +431,7 @@ def _differences(first: Record, second: Record, common: Sequence[str]) -> Iterat
             yield f"the chains of orders differ at round {number}{_proof(first, second, number)}"
 
 
-def _proof(first: Record, second: Record, number: str) -> str:
+def _proof(first: SiteReceipt, second: SiteReceipt, number: str) -> str:
     """Return a clause that says who signed the two orders of a round."""
     signed = [record for record in (first, second) if number in record.signed]
     lines = " and ".join(f"line {record.signed[number]} of {record.site}" for record in signed)
@@ -443,7 +443,7 @@ def _proof(first: Record, second: Record, number: str) -> str:
     return ""
 
 
-def _one_sided(record: Record, other: Record) -> Iterator[str]:
+def _one_sided(record: SiteReceipt, other: SiteReceipt) -> Iterator[str]:
     """Yield rounds that name both sites and that only one has, before the last one of the other."""
     last = max(map(int, other.orders), default=0)
     for number in record.with_site(other.site):
@@ -451,7 +451,7 @@ def _one_sided(record: Record, other: Record) -> Iterator[str]:
             yield f"round {number} was ordered of {other.site} too, and only {record.site} has it"
 
 
-def _notes(first: Record, second: Record) -> Iterator[str]:
+def _notes(first: SiteReceipt, second: SiteReceipt) -> Iterator[str]:
     for record, other in ((first, second), (second, first)):
         yield from _one_sided(record, other)
         if alone := len(record.orders.keys() - other.orders.keys()):

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedsvm.protocols.analysis.survey import CoalitionCount
-from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.figures import human_bytes, percent
 from fedsvm.scenarios.report import template
 

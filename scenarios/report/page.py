@@ -15,7 +15,7 @@ from fedsvm.algorithms.privacy.accountant import Release
 from fedsvm.federation.report import DisclosureReport, ProtocolCost
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.figures import area, human_bytes, percent, percent_range, plain_range
-from fedsvm.scenarios.report import exchange, template, whole_run
+from fedsvm.scenarios.report import message_flow, template, whole_run
 from fedsvm.scenarios.report.cards import cards, of_fewer
 from fedsvm.scenarios.report.run_plots import gap_curves, human_seconds, plots
 from fedsvm.scenarios.report.summary import dealt, fold_names, interval, lines, release_remarks, repeats
@@ -55,7 +55,7 @@ def render(folder: Path) -> str:
 def _described(folder: Path, result: RunResult) -> dict[str, Any]:
     """Return what the template shows of a run."""
     collusion, cost = result.collusion, result.cost
-    log, ledger = read_log(folder), exchange.read_ledger(folder / "ledger.parquet")
+    log, ledger = read_log(folder), message_flow.read_ledger(folder / "ledger.parquet")
     sites = [site.name for site in result.sites]
     scenario = _text(folder / "scenario.toml")
     run = {
@@ -70,8 +70,8 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "notes": [*result.warnings, *(collusion.remarks if collusion else ()), *release_remarks(result)],
         "summary": lines(result),
         "plots": plots(result, log, ledger),
-        "topology": exchange.topology(ledger, sites),
-        "rounds": _rounds(exchange.round_pictures(ledger, log, sites)),
+        "topology": message_flow.topology(ledger, sites),
+        "rounds": _rounds(message_flow.round_pictures(ledger, log, sites)),
         "links": _links(result),
         "phases": [[*_cost(name, spent), human_seconds(spent.seconds)] for name, spent in cost.by_phase.items()]
         if cost
@@ -180,7 +180,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
 # Tables.
 
 
-def _rounds(pictures: Sequence[exchange.RoundPicture]) -> list[dict[str, Any]]:
+def _rounds(pictures: Sequence[message_flow.RoundPicture]) -> list[dict[str, Any]]:
     """Return the rounds to draw; the one with the most bytes is shown first."""
     first = max(pictures, key=lambda each: each.payload_bytes, default=None)
     return [{"name": each.name, "chart": each.chart, "is_first": each is first} for each in pictures]
@@ -195,7 +195,7 @@ def _links(result: RunResult) -> dict[str, Any]:
     """Return the bytes between parties, with shades."""
     links = result.cost.by_link if result.cost else ()
     parties = [COORDINATOR, *(site.name for site in result.sites)] if links else []
-    names = parties[: exchange.MAX_PARTIES]
+    names = parties[: message_flow.MAX_PARTIES]
     sent = {(link.sender, link.receiver): link.predicted_wire_bytes for link in links}
     largest = max(sent.values(), default=0) or 1
 

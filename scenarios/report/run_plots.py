@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fedsvm.federation.ledger import CONTROL
+from fedsvm.federation.traffic_ledger import CONTROL
 from fedsvm.scenarios.figures import human_bytes
-from fedsvm.scenarios.report import exchange
+from fedsvm.scenarios.report import message_flow
 from fedsvm.scenarios.report.chart import (
     EXCHANGE,
     HUB,
@@ -59,7 +59,7 @@ def human_seconds(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
-def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.LedgerRow]) -> list[Chart]:
+def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[message_flow.LedgerRow]) -> list[Chart]:
     """Return all plots that apply to a run."""
     colours = palette(result, ledger)
     drawn = [
@@ -79,7 +79,7 @@ def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.Led
     return [chart for chart in drawn if chart is not None]
 
 
-def palette(result: RunResult, ledger: Sequence[exchange.LedgerRow]) -> dict[str, str]:
+def palette(result: RunResult, ledger: Sequence[message_flow.LedgerRow]) -> dict[str, str]:
     """Return a color for each phase and each protocol, the same in all plots."""
     phases = list(result.cost.by_phase) if result.cost else []
     protocols = [name for name in dict.fromkeys(row["protocol"] for row in ledger) if name not in (*phases, CONTROL)]
@@ -148,7 +148,7 @@ def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
 # What it cost.
 
 
-def _bytes(result: RunResult, ledger: Sequence[exchange.LedgerRow], colours: Mapping[str, str]) -> Chart | None:
+def _bytes(result: RunResult, ledger: Sequence[message_flow.LedgerRow], colours: Mapping[str, str]) -> Chart | None:
     spent: dict[str, dict[str, float]] = (
         {phase: defaultdict(float) for phase in result.cost.by_phase} if result.cost else {}
     )

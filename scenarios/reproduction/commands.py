@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedsvm.scenarios.commands.exits import FAILED, interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import FAILED, interrupted_as
 from fedsvm.scenarios.commands.options import Jobs
 from fedsvm.scenarios.console import print_table
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
@@ -34,7 +34,7 @@ def reproduce(
 
     Repeat the command to do missing runs. Exit status 3: a run failed, or a value differs that was not expected to.
     """
-    from fedsvm.scenarios.reproduction.chosen import EntrySelection
+    from fedsvm.scenarios.reproduction.entry_selection import EntrySelection
 
     terminate_as_interrupted()
     chosen = EntrySelection.of(ids or [], folder, full=full)

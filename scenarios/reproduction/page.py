@@ -12,7 +12,7 @@ from typing import Any
 
 from fedsvm.scenarios.report import template
 from fedsvm.scenarios.report.page import NAME as REPORT
-from fedsvm.scenarios.reproduction.judge import JudgedCell, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
+from fedsvm.scenarios.reproduction.judgment import JudgedCell, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
 from fedsvm.scenarios.reproduction.pictures import drawn
 from fedsvm.scenarios.reproduction.provenance import InputDigests
 from fedsvm.scenarios.run.result import environment, write_whole

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from fedsvm.scenarios.report.chart import Chart, ChartAxis, Series, Style, boxes, lines, style
-from fedsvm.scenarios.reproduction import judge, measures, plan
+from fedsvm.scenarios.reproduction import judgment, measures, plan
 from fedsvm.scenarios.reproduction.entries import Entry, Picture
-from fedsvm.scenarios.reproduction.judge import JudgedCell, JudgedEntry
+from fedsvm.scenarios.reproduction.judgment import JudgedCell, JudgedEntry
 
 _GRID = 21
 """Places along the false positive rate at which curves are averaged."""
@@ -41,7 +41,7 @@ def _whole(figure: Entry, table: JudgedEntry, out: Path) -> JudgedEntry:
         )
         for each in table.cells
     ]
-    return replace(table, entry=entry, cells=tuple(judge.judged(cell, out) for cell in cells))
+    return replace(table, entry=entry, cells=tuple(judgment.judged(cell, out) for cell in cells))
 
 
 def _charts(pictures: Sequence[Picture], judged: JudgedEntry, out: Path) -> list[Chart]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, CandidateScores, KnownRecords, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import AlignedRecords, Attack, CandidateScores, KnownRecords, Prior, RowClaim
 from fedsvm.algorithms.attacks.every_problem import on_every_problem
 from fedsvm.algorithms.attacks.model_file import HOLDER, file_view
 from fedsvm.algorithms.data.columns import LabeledRows

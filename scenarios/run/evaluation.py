@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedsvm.algorithms.algorithm import Model
 from fedsvm.algorithms.baselines import pooled_baselines
-from fedsvm.algorithms.contract import Model
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run import metrics

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedsvm.algorithms.contract import HorizontalAlgorithm, Model
+from fedsvm.algorithms.algorithm import HorizontalAlgorithm, Model
 from fedsvm.algorithms.data.columns import Columns, LabeledRows, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
@@ -17,7 +17,7 @@ from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.own_models import own_scores, phrase_of
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
-from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores, count_at_sites, score_at_sites
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
@@ -25,10 +25,10 @@ from fedsvm.scenarios.data.dataset import FederatedDataset, Rows
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.audit import GroundTruth
 from fedsvm.scenarios.run.evaluation import compare_with_pooled, pooled_order
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.outcome import ModelEvaluation, site_model
 from fedsvm.scenarios.run.own_models import OwnModels, compare_counts, compare_own
 from fedsvm.scenarios.run.selection import FoldSelection, fold_selection
-from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.run.training import Source, training_of
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -79,7 +79,9 @@ class RowSource(Source):
                 calibrated=data.calibration > 0,
                 conditions=_conditions(scenario),
                 tested_apart=data.folds is None,
-                plan=StatisticsPlan.of(terms_of(scenario)),
+                plan=StatisticsPlan.of(
+                    terms_of(scenario), by_class=scenario.algorithm.implementation.model_is_statistics
+                ),
             )
         rows = self.public_rows()
         columns = public_columns(self.schema, rows.numeric, rows.categorical, data.scale, data.ranges)

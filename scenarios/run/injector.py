@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import MembershipChange
-from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.processes.launcher_interface import SiteLauncher
 from fedsvm.federation.relays.client import LinkEffect, Relays
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.scenarios.schema.base import resolve

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.algorithms.algorithm import Algorithm, TrainingReport
 from fedsvm.algorithms.calibration import Calibration
-from fedsvm.algorithms.contract import Algorithm, TrainingReport
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.errors import FederationError

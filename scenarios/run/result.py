@@ -15,11 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedsvm.algorithms.contract import TrainingReport
+from fedsvm.algorithms.algorithm import TrainingReport
 from fedsvm.algorithms.origins import ArrayOrigin
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
-from fedsvm.federation.ledger import Accounts, RoundRecord, Traffic
 from fedsvm.federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
+from fedsvm.federation.traffic_ledger import Accounts, RoundRecord, Traffic
 from fedsvm.scenarios.run.audit import CollusionReport, PartyAudit
 from fedsvm.scenarios.run.injector import FaultReport
 from fedsvm.scenarios.run.metrics import MEASURES, BaselineMetrics, Metrics, PooledMetrics, SiteMetrics

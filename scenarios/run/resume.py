@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedsvm.federation.journal import Journal
+from fedsvm.federation.run_journal import Journal
 from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError

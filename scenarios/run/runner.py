@@ -14,33 +14,33 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedsvm.algorithms import SITE_MODULE
-from fedsvm.algorithms.attacks.contract import KnownRecords
+from fedsvm.algorithms.attacks.attack import KnownRecords
 from fedsvm.algorithms.origins import Mechanisms, origins
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.federation import report
-from fedsvm.federation.assemble import started
-from fedsvm.federation.channel.contract import Observer
+from fedsvm.federation.channel.interface import Observer
 from fedsvm.federation.channel.transcript import Transcript
+from fedsvm.federation.disclosed_round import DisclosedRound
 from fedsvm.federation.errors import FederationError, SiteFailed
 from fedsvm.federation.federation import Federation, RunObserver
-from fedsvm.federation.journal import Journal
 from fedsvm.federation.processes.cluster import ClusterLauncher
-from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.processes.launcher_cache import SPARE, spare_launcher
+from fedsvm.federation.processes.launcher_interface import SiteLauncher
 from fedsvm.federation.processes.limits import refused_tasks_explained
-from fedsvm.federation.processes.spare import SPARE, spare_launcher
-from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.run_journal import Journal
+from fedsvm.federation.startup import started
 from fedsvm.federation.transport.keys import COORDINATOR, Party
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun
 from fedsvm.scenarios.data.dataset import FederatedDataset, SiteSize, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, file_audits, findings
-from fedsvm.scenarios.run.cautions import cautions
 from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.log import RunLog
 from fedsvm.scenarios.run.metrics import Metrics
+from fedsvm.scenarios.run.model_warnings import cautions
 from fedsvm.scenarios.run.outcome import Fold, RunState
 from fedsvm.scenarios.run.own_models import mean_own_models
 from fedsvm.scenarios.run.result import (
@@ -117,7 +117,7 @@ class Run:
     journal: Journal | None = None
     began: float | None = None
     outcome: RunState = field(default_factory=RunState)
-    shown: list[ShownRound] = field(default_factory=list)
+    shown: list[DisclosedRound] = field(default_factory=list)
     federation: Federation | None = None
     injector: Injector | None = None
 
@@ -227,7 +227,7 @@ class _SimulationObserver(RunObserver):
     def round_begins(self, phase: str, phase_round: int) -> None:
         self._starter.injector.strike(phase, phase_round)
 
-    def round_completed(self, shown: ShownRound) -> None:
+    def round_completed(self, shown: DisclosedRound) -> None:
         if self._this.everybody or self._this.scenario.collusion is not None:
             self._this.shown.append(shown)
 
@@ -432,6 +432,7 @@ def _model_file(this: Run, fold: Fold, privacy: PrivacyReport | None) -> ModelFi
         scenario.data.statistics_privacy,
         remarks.get("landmarks", ""),
         "" if privacy is None else privacy.mechanism,
+        scenario.algorithm.implementation.model_is_statistics,
     )
     arrays = {**fold.arrays, **_of_run(this)}
     return ModelFile(mechanisms.summary(arrays), origins(arrays, mechanisms))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
 from fedsvm.federation.report import MembershipReport
-from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.spec import Scenario

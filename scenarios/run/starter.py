@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from fedsvm.federation.assemble import Deployment, SiteSetup
 from fedsvm.federation.channel.transcript import Transcript
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.membership import DropoutPolicy
-from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.processes.launcher_interface import SiteLauncher
 from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.startup import Deployment, SiteSetup
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.run.injector import Injector
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.outcome import SITE_MODELS
-from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.spec import Scenario
 

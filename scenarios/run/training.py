@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedsvm.algorithms.contract import Model, TrainingReport
+from fedsvm.algorithms.algorithm import Model, TrainingReport
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation

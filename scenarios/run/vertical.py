@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsvm.algorithms.contract import VerticalAlgorithm, VerticalModel
+from fedsvm.algorithms.algorithm import VerticalAlgorithm, VerticalModel
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.encoding import one_hot
 from fedsvm.algorithms.data.scaling import Scale

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, create_model
 
-from fedsvm.algorithms.contract import Algorithm
+from fedsvm.algorithms.algorithm import Algorithm
 from fedsvm.algorithms.leakage import NAMES_ROWS, limited_by_noise
 from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.algorithms.settings import Setting, settings
@@ -60,8 +60,10 @@ def whole_run(
     has_exact_scale = by_sums and scaled and not statistics_privacy
     if is_noisy:
         has_landmarks = getattr(settings, "features", None) == "landmarks"
-        clauses.append(limited_by_noise(statistics_privacy, has_landmarks=has_landmarks))
-    if algorithm.model_has_means or (has_exact_scale and (found is None or not found.rows_named)):
+        is_whole = algorithm.model_is_statistics
+        clauses.append(limited_by_noise(statistics_privacy, has_landmarks=has_landmarks, is_whole=is_whole))
+    has_exact_means = algorithm.model_is_statistics and not statistics_privacy
+    if has_exact_means or (has_exact_scale and (found is None or not found.rows_named)):
         clauses.append(NAMES_ROWS)
     return "; ".join(clauses)
 

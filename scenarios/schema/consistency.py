@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
+from fedsvm.algorithms.algorithm import Algorithm, HorizontalAlgorithm, Outline
 from fedsvm.algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
-from fedsvm.algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from fedsvm.algorithms.description import NAME as DESCRIBE
+from fedsvm.algorithms.column_description import NAME as DESCRIBE
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT, settings
 from fedsvm.federation.site.rules import MIN_SITES, SiteRules

@@ -10,8 +10,8 @@ from pydantic import Field, create_model, field_validator
 from fedsvm.algorithms.settings import parameters
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.terms import Routing
-from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import CAREFUL_SUMS, DEFAULT_SUM, OWN_SUMS, SUMS
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.schema.algorithm import fields
 from fedsvm.scenarios.schema.base import Part
 

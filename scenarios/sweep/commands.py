@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedsvm.scenarios.commands.exits import FAILED, interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import FAILED, interrupted_as
 from fedsvm.scenarios.commands.options import Changes, Jobs, Scenario, Unset
 from fedsvm.scenarios.console import complain, errors, print_table
 from fedsvm.scenarios.figures import TimeLeft

@@ -1,0 +1,84 @@
+"""The path of rows that are all in one place, as the interior point trains on them without a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
+from fedsvm.algorithms.optimization.interior_point import (
+    Extent,
+    NewtonRequest,
+    Opened,
+    Outcome,
+    RoundSums,
+    solve,
+)
+from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
+from fedsvm.federation.arrays import FloatArray
+
+
+class LocalPath:
+    """The rows of K problems, all here: what a federation of one site that nobody hides from would sum."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = problems
+        self.standings = [DualState.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
+
+    def extent(self) -> Extent:
+        """Return the bounds of these rows."""
+        return Extent(
+            rows=max(len(problem.labels) for problem in self.problems),
+            squares=max(float((p.features**2).sum()) + len(p.labels) * p.lever**2 for p in self.problems),
+            price=max(float(problem.prices.max(initial=0.0)) for problem in self.problems) or 1.0,
+            target=max(float(np.abs(problem.targets).max(initial=1.0)) for problem in self.problems),
+        )
+
+    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
+        """Run a round without rounding."""
+        return RoundSums([self.opened(iteration, each) for each in terms])
+
+    def opened(self, iteration: int, terms: NewtonRequest, *, regulariser: bool = True) -> Opened:
+        """Return the sums after a step of one problem, with or without the terms of 1/2 |w|^2."""
+        problem = self.problems[terms.problem]
+        before = self.standings[terms.problem]
+        standing = before.moved(problem, iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still)
+        self.standings[terms.problem] = standing
+        sums = RowSums.of(problem, standing)
+        return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser)
+
+    def best(self, outcome: Outcome, problem: int) -> Solution:
+        """Return the best point of a finished problem."""
+        standing, rows = self.standings[problem], self.problems[problem]
+        found = rows.weights(standing.v if outcome.keep else standing.best, outcome.constant)
+        return Solution(**vars(outcome.certificate), w=found[:-1], b=float(found[-1]))
+
+
+def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: bool) -> Opened:
+    """Return the sums over rows, with the terms of 1/2 |w|^2 if requested."""
+    weights = np.full(len(v), float(regulariser))
+    if intercept:
+        weights[-1] = 0.0
+    return Opened(
+        matrix=sums.matrix + np.diag(weights),
+        gradient=sums.gradient - weights * v,
+        objective=sums.loss + 0.5 * float(weights @ v**2),
+        alphas=sums.alphas,
+        vectors=sums.vectors,
+        rows=sums.rows,
+    )
+
+
+def solve_pooled(problems: Sequence[Problem], stopping: StoppingRule, step_noise: float = 0.0) -> list[Solution]:
+    """Solve problems whose rows are all here."""
+    path, first = LocalPath(problems), problems[0]
+    outcomes = solve(
+        path,
+        problems=len(problems),
+        dimensions=first.dimensions,
+        intercept=first.lever > 0,
+        stopping=stopping,
+        step_noise=step_noise,
+    )
+    return [path.best(outcome, k) for k, outcome in enumerate(outcomes)]

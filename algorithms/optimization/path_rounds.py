@@ -1,0 +1,267 @@
+"""A round of the interior point over a federation: the order, a site's part of its sum, and the sum read again.
+
+The problems of a round may have rows and features of their own. All parts of a site's vector are divided by public
+bounds on their sizes, so that one limb of 64 bits serves for all. If a site's part of the matrix exceeds the
+bound from the last round, the site omits the matrix, and the next round has two limbs and a bound that always holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
+from fedsvm.algorithms.optimization.interior_point import NewtonRequest, Opened, RoundSums
+from fedsvm.algorithms.optimization.local_path import opened_by
+from fedsvm.algorithms.optimization.masking import Mask
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
+
+WIDE_BOUND = 2.0**24
+"""A bound for which numbers have two limbs."""
+
+MASKED_SHOWS = (
+    "in each round the objective, of each class the number of rows and the sum of their dual variables, three inner "
+    "products of class vectors, the length of Newton's step, and what a secret matrix leaves of the system's spectrum"
+)
+OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The places of one problem's numbers in the sum: d of v, m of w, and g classes."""
+
+    dimensions: int
+    features: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> Self:
+        """Return the layout of a problem."""
+        return cls(problem.dimensions, problem.features.shape[1])
+
+    @property
+    def classes(self) -> int:
+        """g: two where there is an intercept."""
+        return 1 + self.dimensions - self.features
+
+    @property
+    def length(self) -> int:
+        """Of the vector: matrix (its upper triangle), gradient, objective, alphas, vectors, rows, and two flags."""
+        d = self.dimensions
+        return d * (d + 1) // 2 + d + 1 + self.classes * (2 + self.features) + 2
+
+    def pack(self, opened: Opened, scales: FloatArray, rows: int, *, keeper: bool) -> FloatArray:
+        """Return (length,) a site's numbers, each part over its scale; rows: the divisor of counts.
+
+        keeper: whether the site added what is not a row's. A matrix beyond its scale is left out, and the last number
+        says so.
+        """
+        matrix, gradient, objective, alphas, vectors = scales
+        upper = opened.matrix[np.triu_indices(self.dimensions)] / matrix
+        overflows = float(np.abs(upper).max(initial=0.0)) > 1.0
+        return np.concatenate(
+            [
+                np.zeros_like(upper) if overflows else upper,
+                opened.gradient / gradient,
+                [opened.objective / objective],
+                opened.alphas / alphas,
+                np.ravel(opened.vectors) / vectors,
+                opened.rows / rows,
+                [float(keeper), float(overflows)],
+            ]
+        )
+
+    def unpack(self, total: FloatArray, scales: FloatArray, rows: int) -> Opened | None:
+        """Return what a sum (length,) means; None if nobody added the regularizer, or a matrix was omitted."""
+        opened, keepers, overflows = self.parts(total, scales, rows)
+        return None if keepers != 1 or overflows else opened
+
+    def parts(self, total: FloatArray, scales: FloatArray, rows: int) -> tuple[Opened, int, int]:
+        """Return what a sum (length,) of any sites means, and how many added the regularizer, and omitted a matrix."""
+        d, g = self.dimensions, self.classes
+        sizes = [d * (d + 1) // 2, d, 1, g, g * self.features, g, 1, 1]
+        upper, gradient, objective, alphas, vectors, counts, keepers, overflows = np.split(total, np.cumsum(sizes)[:-1])
+        matrix = np.zeros((d, d))
+        matrix[np.triu_indices(d)] = upper
+        matrix += np.triu(matrix, 1).T
+        opened = Opened(
+            matrix=matrix * scales[0],
+            gradient=gradient * scales[1],
+            objective=float(objective[0] * scales[2]),
+            alphas=alphas * scales[3],
+            vectors=vectors.reshape(g, self.features) * scales[4],
+            rows=np.rint(counts * rows),
+        )
+        return opened, round(float(keepers[0])), round(float(overflows[0]))
+
+
+@dataclass(frozen=True)
+class PathOrder:
+    """The order of a round of k problems, without their steps.
+
+    problems (k,): their numbers. mus (k,): barrier parameters. keep (k,): 1 if the point before the step is the best so
+    far. still (k,): 1 if nothing moves. scales (k, 5): see `Scales`. rows: the number by which counts are divided.
+    """
+
+    iteration: int
+    problems: IntArray
+    mus: FloatArray
+    keep: FloatArray
+    still: FloatArray
+    scales: FloatArray
+    rows: int
+
+
+def told_of(terms: Sequence[NewtonRequest]) -> dict[str, Any]:
+    """Return the fields of a `PathOrder` that are of single problems."""
+    return {
+        "problems": np.array([each.problem for each in terms]),
+        "mus": np.array([each.mu for each in terms]),
+        "keep": np.array([float(each.keep) for each in terms]),
+        "still": np.array([float(each.still) for each in terms]),
+        "scales": np.array([each.scales.to_array() for each in terms]),
+    }
+
+
+@dataclass(frozen=True)
+class RoundOrder(PathOrder):
+    """The order of a round with a sum. steps: the steps in v of all problems, concatenated."""
+
+    steps: FloatArray
+
+    @classmethod
+    def of(cls, iteration: int, terms: Sequence[NewtonRequest], rows: int) -> Self:
+        """Pack what the solver asks of each problem."""
+        steps = np.concatenate([each.step for each in terms])
+        return cls(iteration, **told_of(terms), rows=rows, steps=steps)
+
+    def opened(
+        self, federation: Federation, step: str, layouts: Sequence[Layout], shape: Any, *, wide: bool, **params: Any
+    ) -> RoundSums:
+        """Order the round as a secure sum of `step`, and return Newton's system of each problem.
+
+        wide: whether numbers have two limbs.
+        """
+        bound = WIDE_BOUND if wide else 1.0
+        told = {"iteration": self.iteration, "steps": self.steps, **vars(self)}
+        total = federation.sum(step, shape=shape, bound=bound, **told, **params)
+        vectors = np.split(np.ravel(total), np.cumsum([layout.length for layout in layouts])[:-1])
+        parts = zip(layouts, vectors, self.scales, strict=True)
+        systems = [layout.unpack(vector, scale, self.rows) for layout, vector, scale in parts]
+        sites = len(federation.sites)
+        resolution = sites * 2.0 ** -(FixedPoint.for_bound(bound, sites).fraction_bits + 1)
+        return RoundSums(systems, resolution=resolution)
+
+
+DrawMasks = Callable[[Sequence[int], int, Sequence[tuple[int, int]]], Sequence[Mask | None]]
+"""Draws the masks of some problems in a round, given the dimensions of v and of w of each."""
+
+
+class RowPaths:
+    """The paths of a site's rows: the current point of each problem, and the masks of the last two rounds."""
+
+    def __init__(self, problems: Sequence[Problem], points: Sequence[DualState], draw: DrawMasks) -> None:
+        self.problems = tuple(problems)
+        self._standings = [[point] for point in points]
+        self._draw = draw
+        self._masks: dict[tuple[int, int], Mask | None] = {}
+        self._steps: dict[tuple[int, int], FloatArray] = {}
+
+    @property
+    def latest(self) -> list[DualState]:
+        """The last standing of each problem."""
+        return [standings[-1] for standings in self._standings]
+
+    def hand_over(self, points: Sequence[DualState]) -> None:
+        """Continue from these points, except for problems that are there already."""
+        for place, point in enumerate(points):
+            if self._standings[place][-1].iteration != point.iteration:
+                self._standings[place] = [point]
+
+    def sums(self, round_: RoundOrder, *, keeper: bool) -> list[FloatArray]:
+        """Take the steps of a round, and return this site's vector for each of its problems.
+
+        A repeated round starts from the same points as before. keeper: whether this site adds 1/2 |w|^2.
+        """
+        problems = round_.problems.tolist()
+        steps = np.split(np.ravel(round_.steps), np.cumsum([self.problems[k].dimensions for k in problems])[:-1])
+        self.draw_masks(problems, round_.iteration)
+        vectors = []
+        for place, (problem, towards) in enumerate(zip(problems, steps, strict=True)):
+            rows, before = self.problems[problem], self._before(problem, round_.iteration)
+            still = bool(round_.still[place])
+            mask = None if still else self._mask(problem, before.iteration)
+            step = towards if mask is None else mask.around.T @ towards
+            sums, standing = self.moved(round_, place, step)
+            opened = opened_by(sums, standing.v, intercept=rows.lever > 0, regulariser=keeper)
+            mask = self._mask(problem, round_.iteration)
+            shown = opened if mask is None else opened.masked(mask)
+            vectors.append(Layout.of(rows).pack(shown, round_.scales[place], round_.rows, keeper=keeper))
+        return vectors
+
+    def moved(self, round_: PathOrder, place: int, step: FloatArray) -> tuple[RowSums, DualState]:
+        """Take a step (d,) of the problem at a place of the order; return the sums over the rows, and their state."""
+        problem = int(round_.problems[place])
+        rows, before = self.problems[problem], self._before(problem, round_.iteration)
+        standing = before.moved(
+            rows,
+            round_.iteration,
+            step,
+            float(round_.mus[place]),
+            keep=bool(round_.keep[place]),
+            still=bool(round_.still[place]),
+        )
+        self._standings[problem] = [before, standing]
+        return RowSums.of(rows, standing), standing
+
+    def next_step(self, problem: int, iteration: int) -> FloatArray:
+        """Return the step (d,) that sites were told before a round; zeros where they were told none."""
+        told = self._steps.get((problem, self._before(problem, iteration).iteration))
+        return np.zeros(self.problems[problem].dimensions) if told is None else told
+
+    def tell(self, problem: int, iteration: int, step: FloatArray) -> None:
+        """Keep the step (d,) after a round, and forget those of all but the round before."""
+        self._steps = {known: each for known, each in self._steps.items() if known[1] >= iteration - 1}
+        self._steps[problem, iteration] = step
+
+    def draw_masks(self, problems: Sequence[int], iteration: int) -> None:
+        """Draw the masks of a round that are not drawn yet, and forget those of all but the round before."""
+        missing = [problem for problem in problems if (problem, iteration) not in self._masks]
+        if missing:
+            self._masks = {known: mask for known, mask in self._masks.items() if known[1] >= iteration - 1}
+            sizes = [(rows.dimensions, rows.features.shape[1]) for rows in map(self.problems.__getitem__, missing)]
+            drawn = zip(missing, self._draw(missing, iteration, sizes), strict=True)
+            self._masks |= {(problem, iteration): mask for problem, mask in drawn}
+
+    def best(self, keep: IntArray, constants: IntArray) -> list[FloatArray]:
+        """Return the best weights and intercept (m + 1,) of each problem.
+
+        keep (K,): whether the last point is the best. constants (K,): the intercept if the rows are of one class,
+        otherwise 0.
+        """
+        points = [at.v if last else at.best for at, last in zip(self.latest, keep.tolist(), strict=True)]
+        ends = zip(self.problems, points, constants.tolist(), strict=True)
+        return [problem.weights(point, constant) for problem, point, constant in ends]
+
+    def without(self, kept: IntArray, draw: DrawMasks) -> RowPaths:
+        """Return the paths of the same problems restricted to the `kept` columns; dual variables are unchanged."""
+        pairs = [_without(*pair, kept) for pair in zip(self.problems, self.latest, strict=True)]
+        return RowPaths([problem for problem, _ in pairs], [standing for _, standing in pairs], draw)
+
+    def _before(self, problem: int, iteration: int) -> DualState:
+        return next(each for each in reversed(self._standings[problem]) if each.iteration < iteration)
+
+    def _mask(self, problem: int, iteration: int) -> Mask | None:
+        self.draw_masks([problem], iteration)
+        return self._masks[problem, iteration]
+
+
+def _without(problem: Problem, standing: DualState, kept: IntArray) -> tuple[Problem, DualState]:
+    fewer = replace(problem, features=problem.features[:, kept])
+    v = standing.v[np.append(kept, problem.features.shape[1]) if problem.lever else kept]
+    still, residuals = np.zeros(len(standing.alpha)), fewer.targets - fewer.margins(v)
+    return fewer, replace(standing, v=v, best=v, residuals=residuals, slopes=still, lag=still, iteration=0)

@@ -1,0 +1,185 @@
+"""The contract of a channel: what a protocol function sees of the network, and how it fails.
+
+`fedsvm.federation.channel.socket` implements it over an endpoint and `fedsvm.federation.channel.memory` in memory. The
+same protocol function therefore runs in a site process and in a test without processes.
+`fedsvm.federation.channel.channel_conformance` checks that they agree.
+
+What can go wrong is the same on both:
+
+    a peer dropped            PeerDropped     the round runs again without it
+    a peer is late            PeerLate        the round runs again
+    a wrong shape or type     ProtocolError   a protocol's code is wrong; the run ends
+    the round ended           RoundAborted    another party could not go on; nothing is to be done here
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from numpy.typing import NDArray
+
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.agreement import SECRET_BYTES, keystream, seal, unseal
+from fedsvm.federation.errors import ProtocolError
+
+_MAX_SYSTEM_WORDS = 1 << 13
+
+Draw = Callable[[Sequence[int]], Residues]
+"""Gives residues that are uniform over the whole modulus, by shape."""
+
+
+class Channel(Protocol):
+    """One party's view of one round.
+
+    Attributes
+    ----------
+    me : str
+        This party.
+    sites : tuple of str
+        The sites of the round in ring order, the same at every party.
+    run_sites : int
+        The number of sites that the run began with, the same at every party.
+    min_sites : int
+        With fewer sites this party has no part in a sum.
+    """
+
+    me: str
+    sites: tuple[str, ...]
+    run_sites: int
+    min_sites: int
+
+    def send(self, peer: str, array: NDArray[Any]) -> None:
+        """Send `array` to `peer`, without waiting for it to be taken in.
+
+        A site connects to a peer when it first sends to it, or before, and waits for that: it raises PeerDropped where
+        it cannot reach the peer in the time of the round, and RoundAborted when the round ended meanwhile. The
+        coordinator sends by connections that sites made, and never raises: a site that is not there will be missed when
+        it is to answer.
+        """
+
+    def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
+        """Return the next array from `peer`.
+
+        Parameters
+        ----------
+        peer : str
+        shape : sequence of int
+            What it must have.
+        dtype : numpy dtype, default uint64
+            What it must be of.
+
+        Raises
+        ------
+        ProtocolError
+            It has another shape or type.
+        PeerDropped
+            It may never come: the peer dropped, or the connection to it broke. A site cannot tell of a peer that it
+            has not sent to; the coordinator can of all, and gives up when any site of the round dropped.
+        PeerLate
+            It did not come in the time of the round.
+        RoundAborted
+            The round ended elsewhere.
+        """
+
+    def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
+        """Return the next array from each of these peers, of these shapes. Omit peers that dropped or are late.
+
+        Each call has the whole time of a round for itself. Raises ProtocolError and RoundAborted as `receive` does.
+        """
+
+    def random(self, shape: Sequence[int]) -> Residues:
+        """Return residues uniform over the whole modulus, as `uniform_residues` draws them."""
+
+    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
+        """Return for each peer 256 bits that only it and this site can derive, fresh for this round and purpose."""
+
+    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """Seal for each peer a content that only it can open, 16 bytes longer; once per round, peer and purpose."""
+
+    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """Open what each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
+
+    def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
+        """Return the keystreams of 256-bit secrets as residues. They are uniform to everyone who does not know the
+        secrets.
+
+        Parameters
+        ----------
+        secrets : sequence of bytes
+        shape : sequence of int
+            Of each keystream.
+        part : int, default 0
+            A long vector is hidden part by part; each has a keystream of its own.
+
+        Returns
+        -------
+        Residues of shape (secrets, *shape)
+        """
+
+
+class Observer(Protocol):
+    """Something that watches one party's channel: a transcript, or a fault that waits for its moment."""
+
+    def sending(self, peer: str, array: NDArray[Any]) -> None:
+        """Observe an array before it is sent."""
+
+    def received(self, peer: str, array: NDArray[Any]) -> None:
+        """Observe an array that a protocol receives."""
+
+    def drew(self, residues: Residues, stream: str = "") -> None:
+        """Observe a random vector or a keystream; keystreams of one secret share a name."""
+
+
+def uniform_residues(shape: Sequence[int]) -> Residues:
+    """Return a uint64 array of `shape` from the operating system's generator; for long ones, from a cipher keyed by it.
+
+    The system takes ten times as long for a bit as the cipher does.
+    """
+    words = math.prod(shape)
+    if words > _MAX_SYSTEM_WORDS:
+        return keystream(os.urandom(SECRET_BYTES), shape)
+    return np.frombuffer(os.urandom(8 * words), dtype=np.uint64).reshape(shape)
+
+
+def checked(sender: str, receiver: str, array: NDArray[Any] | None, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+    """Return the array if it has this shape and type. Raises ProtocolError."""
+    if array is None or array.shape != tuple(shape) or array.dtype != np.dtype(dtype):
+        got = "no array" if array is None else f"{array.dtype} {array.shape}"
+        raise ProtocolError(sender, receiver, f"{np.dtype(dtype)} {tuple(shape)}", got)
+    return array
+
+
+class KeyedChannel(abc.ABC):
+    """The part of a channel that uses the keys its party shares with each other party in a round, see `round_keys`."""
+
+    me: str
+
+    @abc.abstractmethod
+    def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
+        """Return the keys shared with each of some peers. Raises StepRefused for a peer without keys."""
+
+    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
+        """Return for each peer 256 bits that only it and this site can derive, fresh for this round and purpose."""
+        return [keys[:SECRET_BYTES] for keys in self._keys_of(peers, purpose)]
+
+    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """Seal for each peer a content that only it can open; once per round, peer and purpose."""
+        keys = self._keys_of(contents, purpose)
+        return [seal(own, contents[peer], by_lower=self.me < peer) for peer, own in zip(contents, keys, strict=True)]
+
+    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """Open what each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
+        contents: list[bytes] = []
+        try:
+            for peer, own in zip(sealed, self._keys_of(sealed, purpose), strict=True):
+                contents.append(unseal(own, sealed[peer], by_lower=peer < self.me))
+        except InvalidTag:
+            sender = list(sealed)[len(contents)]
+            raise ProtocolError(sender, self.me, f"what it sealed for {self.me}", "bytes that it did not") from None
+        return contents

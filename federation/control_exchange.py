@@ -1,0 +1,227 @@
+"""Control messages out, answers in: what the coordinator says to sites, and what they say to that.
+
+A `Dispatcher` stands for the whole run: it numbers what is said, sends it, and tells valid answers from others. An
+`Exchange` is one thing that is said to some sites and the answers to it; a round is one with a protocol in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fedsvm.federation.channel.mailbox import Mailbox
+from fedsvm.federation.control import (
+    Abort,
+    Aborted,
+    ControlMessage,
+    FinalReport,
+    LogRecord,
+    Outcome,
+    RunOver,
+    StepFailure,
+    read_answer,
+)
+from fedsvm.federation.errors import Malformed, PeerDropped, SiteFailed
+from fedsvm.federation.membership import Membership
+from fedsvm.federation.traffic_ledger import LAUNCH, Accounts, RoundRecord
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.wire import Message
+
+LAST_WORDS_S = 1.0
+"""Maximum time for final answers of ended sites to arrive, if their host cannot announce the end."""
+
+
+class Dispatcher:
+    """The coordinator's side of the control messages.
+
+    Parameters
+    ----------
+    mailbox : Mailbox
+        The coordinator's.
+    membership : Membership
+        Is told of sites that answer, and says whose process ended.
+    on_log : callable, optional
+        Called with a site and what it logged.
+
+    Attributes
+    ----------
+    accounts : Accounts
+        What all parties report that they sent and received.
+    final_reports : dict of str to FinalReport
+        What sites said in the end.
+    record : RoundRecord
+        The round under way; before the first, the launch.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        membership: Membership,
+        on_log: Callable[[str, LogRecord], None] = lambda site, log: None,
+    ) -> None:
+        self.mailbox = mailbox
+        self.membership = membership
+        self._on_log = on_log
+        self.accounts = Accounts()
+        self.final_reports: dict[str, FinalReport] = {}
+        self.record = LAUNCH
+        self._told: set[tuple[type[Abort] | type[RunOver], str]] = set()
+
+    @property
+    def label(self) -> str:
+        """The round under way, in words."""
+        return f"round {self.record.round} ({self.record.phase}, step {self.record.step})"
+
+    def begin(self, record: RoundRecord) -> None:
+        """Assign the following messages to this round."""
+        self.record = record
+        self.accounts.rounds[record.round] = record
+        self._told.clear()
+        self.mailbox.enter(record.round)
+
+    def wired(self, message: ControlMessage) -> Message:
+        """Return a control message encoded for the current round."""
+        return message.to_message(self.mailbox.run, self.record.round)
+
+    def send(self, site: str, message: Message, deadline: Deadline) -> None:
+        """Send to a site. Raises PeerDropped if it cannot be reached in time, at once if its process ended.
+
+        Answers that come in meanwhile wait until somebody asks for them.
+        """
+
+        def check_process() -> None:
+            if self.membership.how_ended(site):
+                raise PeerDropped(f"{self.mailbox.endpoint.name} cannot reach {site}: its process ended.")
+
+        check_process()
+        self.mailbox.endpoint.send(site, message, deadline, check_process)
+
+    def tell(self, sites: Iterable[str], message: Abort | RunOver) -> set[str]:
+        """Send a message to every site that can be reached without waiting, at most once per round. Return the sites
+        reached."""
+        kind, told, wired = type(message), set(), self.wired(message)
+        for site in sorted(set(sites)):
+            if (kind, site) not in self._told:
+                try:
+                    self.send(site, wired, Deadline(0))
+                except PeerDropped:
+                    continue
+                self._told.add((kind, site))
+            told.add(site)
+        return told
+
+    def forget_told(self, site: str) -> None:
+        """Allow repeating the messages of this round to a site: they may be lost with its broken connection."""
+        self._told = {(kind, told) for kind, told in self._told if told != site}
+
+    def next_answer(self) -> tuple[str, Outcome] | None:
+        """Return the next answer in the current round, or None. Raises SiteFailed for a malformed one."""
+        while (received := self.mailbox.next_control()) is not None:
+            site, message, is_answer = received
+            if site not in self.membership or not is_answer:
+                self.mailbox.refused["answer from a stranger"] += 1
+                continue
+            try:
+                answer = read_answer(message)
+            except Malformed as error:
+                raise SiteFailed(site, self.label, f"its answer is malformed: {error}") from error
+            if answer is None:
+                self.mailbox.refused["order from a site"] += 1
+                continue
+            if isinstance(answer, LogRecord):
+                self._on_log(site, answer)
+                continue
+            self.accounts.enter(site, answer.ledger)
+            if isinstance(answer, FinalReport):
+                self.final_reports[site] = answer
+                continue
+            self.membership.note_answer(site)
+            if message.round == self.record.round:
+                return site, answer
+            self.mailbox.refused["stale"] += 1
+        return None
+
+    def close_books(self, *, whole: bool = False) -> None:
+        """Enter what the coordinator itself sent and received; see `Endpoint.measure`."""
+        endpoint = self.mailbox.endpoint
+        endpoint.measure(self.record.round, whole=whole)
+        self.accounts.enter(endpoint.name, endpoint.ledger.take())
+
+
+class Exchange:
+    """One thing that is said to some sites, and their answers; it knows nothing of what was said before.
+
+    Attributes
+    ----------
+    sites : tuple of str
+        Who is spoken to.
+    answers : dict of str to StepDone, Aborted or StepFailure
+        The first of each.
+    unreachable : dict of str
+        Why a site could not be told, or cannot go on.
+    """
+
+    can_be_aborted = False
+    """True if `Aborted` may answer this exchange. Otherwise it is a late answer to the round before."""
+
+    def __init__(self, dispatcher: Dispatcher, sites: tuple[str, ...]) -> None:
+        self.sites = sites
+        self.answers: dict[str, Outcome] = {}
+        self.unreachable: dict[str, str] = {}
+        self._dispatcher = dispatcher
+        self._silent = set(sites)
+        self._aborting = False
+
+    def say(self, message: ControlMessage, deadline: Deadline, to: tuple[str, ...] | None = None) -> None:
+        """Send one message to all of the sites, or to some. Note sites that cannot be reached."""
+        wired = self._dispatcher.wired(message)
+        for site in self.sites if to is None else to:
+            try:
+                self._dispatcher.send(site, wired, deadline)
+            except PeerDropped as error:
+                self.unreachable[site] = str(error).rstrip(".")
+
+    def unanswered(self) -> set[str]:
+        """Return the sites with a running process whose answer is still missing."""
+        return self._silent - self._dispatcher.membership.ended
+
+    def wait_until(self, condition: Callable[[], object], deadline: Deadline) -> None:
+        """Take in answers until a condition holds. Raises DeadlineExpired, and SiteFailed when a site failed."""
+        while not condition():
+            self._dispatcher.mailbox.wait(deadline)
+            self.notice()
+
+    def notice(self) -> None:
+        """Take in the answers that came. Raises SiteFailed when a site that takes part failed for good."""
+        while (came := self._dispatcher.next_answer()) is not None:
+            site, answer = came
+            if isinstance(answer, Aborted) and not self.can_be_aborted:
+                continue
+            self.answers.setdefault(site, answer)
+            self._silent.discard(site)
+            if isinstance(answer, StepFailure) and site in self._dispatcher.membership.sites and not self._aborting:
+                if not answer.cut_off:
+                    raise SiteFailed(site, self._dispatcher.label, answer.reason, answer.traceback)
+                self.unreachable[site] = answer.reason
+
+    def dropped(self, deadline: Deadline) -> dict[str, str]:
+        """Return the sites that dropped, with reasons: those that did not answer, and those whose process ended.
+
+        What these said last is taken in first. Raises SiteFailed when a site failed.
+        """
+        last = Deadline(LAST_WORDS_S)
+        for site in self._ended():
+            self._dispatcher.mailbox.endpoint.hear_out(site, last)
+            self.notice()
+        silent = dict.fromkeys(self.unanswered(), f"it did not answer within {deadline.seconds:g} s")
+        return {**silent, **self._ended()}
+
+    def _ended(self) -> dict[str, str]:
+        """Return the sites whose process ended, and how."""
+        membership = self._dispatcher.membership
+        gone = membership.ended.intersection(self.sites)
+        return {site: membership.how_ended(site) for site in (self.sites if gone else ()) if site in gone}
+
+    def waiting(self) -> dict[str, str]:
+        """Return for each site that answered the peer that it last waited for, in ring order."""
+        standings = {site: answer.standing for site, answer in self.answers.items() if answer.standing is not None}
+        return {site: standings[site].waiting for site in self.sites if site in standings and standings[site].waiting}

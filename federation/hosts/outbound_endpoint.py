@@ -1,0 +1,126 @@
+"""A site's endpoint where it connects to the coordinator, and the coordinator to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import zmq
+
+from fedsvm.federation.errors import Malformed, PeerDropped, SiteStopped
+from fedsvm.federation.hosts.messages import Hello, SiteRefused
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.connection import Dialler
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint, Received, decoded
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+
+OUTBOUND_ONLY = "inproc://outbound-only"
+"""The address of a site that no other site connects to."""
+
+_ORDERS = "orders of the coordinator"
+"""The connection for orders, among this site's own; no party can have this name."""
+
+_MAX_PEERS = 100
+"""As many other sites as a site across hosts has descriptors for."""
+
+
+class OutboundEndpoint(Endpoint):
+    """Everything a site across hosts sends and receives.
+
+    Parameters
+    ----------
+    name : str
+        This site's.
+    listen : str
+        A tcp address, or OUTBOUND_ONLY.
+    keys : KeyPair
+        This site's.
+    coordinator : Party
+        With the address that this site reaches it by.
+
+    Attributes
+    ----------
+    ticket : bytes
+        What the coordinator knows this site's connections by; empty until it has made an offer.
+    has_begun : bool
+        Whether the run has. From then on a coordinator that refuses this site ends it by Stopped.
+
+    Raises
+    ------
+    EndpointError
+        When the address cannot be had.
+    """
+
+    def __init__(self, name: str, listen: str, keys: KeyPair, coordinator: Party) -> None:
+        super().__init__(name, listen, keys, _MAX_PEERS)
+        self.ticket = b""
+        self.has_begun = False
+        self._coordinator = coordinator
+        self.admit(Roster([coordinator, Party(name, self.address, keys.public)]))
+        self.connect(_ORDERS)
+
+    @property
+    def orders(self) -> Dialler:
+        """The connection for orders."""
+        return self._diallers[_ORDERS]
+
+    def admit(self, roster: Roster) -> None:
+        """Admit exactly these parties, and keep the coordinator's address as configured."""
+        known = roster[COORDINATOR]
+        super().admit(roster.replaced(known._replace(address=self._coordinator.address)))
+
+    def admit_myself(self, agreement_key: bytes | None) -> None:
+        """Set the key by which others agree on secrets with this site."""
+        self.admit(self.roster.replaced(self.roster[self.name]._replace(agreement_key=agreement_key)))
+
+    def say(self, message: wire.Message, deadline: Deadline, check: Callable[[], None] = lambda: None) -> None:
+        """Send to the coordinator by the connection for orders, as soon as it stands.
+
+        check: called whenever something happened meanwhile; what it raises ends the wait. Raises PeerDropped.
+        """
+        while not self.orders.established:
+            check()
+            self.orders.check_reachable(deadline)
+            self._serve(deadline.remaining_ms())
+        self._send_orders(message)
+
+    def reply(self, peer: str, message: wire.Message) -> None:
+        """Answer the coordinator's orders. Raises PeerDropped if the connection is gone."""
+        if not self.orders.established:
+            raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone.")
+        self._send_orders(message)
+
+    def _send_orders(self, message: wire.Message) -> None:
+        self.orders.send(message)
+
+    def connect(self, peer: str) -> None:
+        """Begin to open the connection to `peer`, or the one for orders, unless it exists."""
+        if peer != _ORDERS:
+            super().connect(peer)
+        elif peer not in self._diallers:
+            self._dial(_ORDERS, self._coordinator, control=True)
+
+    def _greet(self, peer: str, dialler: Dialler) -> None:
+        """Declare which of this site's connections to the coordinator this is, if it has a ticket."""
+        if self.ticket and dialler.peer == COORDINATOR:
+            dialler.send(Hello(self.ticket, control=peer == _ORDERS).to_message(self.round))
+
+    def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
+        """Take in a message; what comes by the connection for orders is no answer."""
+        if peer != _ORDERS:
+            super()._take(peer, frame, routing_id)
+        elif (message := decoded(frame, self.refused)) is not None:
+            self._streams.opened[_ORDERS][-1].count(message, len(frame), sent=False)
+            if self.has_begun and message.kind == SiteRefused.kind:
+                self._leave(message)
+                return
+            self._pending.append(Received(COORDINATOR, message, answer=False))
+
+    def _leave(self, message: wire.Message) -> None:
+        """Raise Stopped with the reason why the coordinator no longer knows this site."""
+        try:
+            reason = SiteRefused.from_message(message).reason
+        except Malformed as error:
+            self.refused[f"malformed: {error}"] += 1
+            return
+        raise SiteStopped(f"the coordinator does not let this site take part any more: {reason}")

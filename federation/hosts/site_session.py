@@ -1,0 +1,385 @@
+"""A site on a host of its own: it joins, takes part on terms that it agrees to, and leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.errors import (
+    DeadlineExpired,
+    FederationError,
+    Malformed,
+    OrderRefused,
+    PeerDropped,
+    SiteStopped,
+    StepRefused,
+)
+from fedsvm.federation.hosts.certificates import KeyCertificate
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Join, Offer, Ready, SiteRefused
+from fedsvm.federation.hosts.outbound_endpoint import OUTBOUND_ONLY, OutboundEndpoint
+from fedsvm.federation.hosts.registration import HeldColumn
+from fedsvm.federation.hosts.reminders import Reminders
+from fedsvm.federation.site.faults import OwnFaults
+from fedsvm.federation.site.logs import SILENT
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.receipt import Receipt
+from fedsvm.federation.site.rules import ANYTHING, SiteRules
+from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.site_policy import SitePolicy
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.descriptors import descriptors_explained
+from fedsvm.federation.transport.endpoint import Received
+from fedsvm.federation.transport.keys import COORDINATOR, Party, voucher_content
+from fedsvm.federation.transport.signing import PARTY
+from fedsvm.federation.transport.wire import Message
+
+_MAX_FAILED_HANDSHAKES = 5
+"""After so many in a row the coordinator has another key than this site was told; fewer, and it may be starting."""
+
+_PARTING_S = 5.0
+"""Maximum time for a site to send the reason why it leaves."""
+
+
+@dataclass(frozen=True)
+class SiteLocation:
+    """The location of a site, and the coordinator that it joins.
+
+    Parameters
+    ----------
+    certificate : KeyCertificate
+        The site's own.
+    coordinator : str
+        The coordinator's address, as this site reaches it.
+    coordinator_key : bytes
+        Its public key.
+    listen : str, default ""
+        A tcp address for other sites; empty where they need not reach this one.
+    advertise : str, default ""
+        The address by which they do, where it is another than `listen`.
+    pins : mapping of str to bytes, optional
+        The public keys for signatures of other sites; None if the site was given none.
+    coordinator_signing_key : bytes, optional
+        The coordinator's public key for signatures; None in a file of an earlier version.
+    """
+
+    certificate: KeyCertificate
+    coordinator: str
+    coordinator_key: bytes
+    listen: str = ""
+    advertise: str = ""
+    pins: Mapping[str, bytes] | None = None
+    coordinator_signing_key: bytes | None = None
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """The data that a site contributes.
+
+    Parameters
+    ----------
+    rows : int
+        How many it has.
+    columns : tuple of HeldColumn
+    partition : callable
+        Makes its partition, given the names of the columns in the order that all sites have.
+    """
+
+    rows: int
+    columns: tuple[HeldColumn, ...]
+    partition: Callable[[Sequence[str]], Partition]
+
+
+@dataclass
+class Visit:
+    """One site's part in one run.
+
+    Parameters
+    ----------
+    place : SiteLocation
+    installation : Installation
+        What this site can be asked to do.
+    version : str
+        Of it.
+    hold : callable
+        What the site holds, read as the terms say. Raises StepRefused where it does not take part on these terms.
+    tell : callable
+        Told of whatever happens, in a sentence.
+    rules : SiteRules
+        What the site's own operator allows.
+    settings : mapping, default {}
+        Plain values for the program, in addition to the run's seed.
+    receipts : str, default ""
+        The folder of the site's receipts, see `site.receipt`; empty for none.
+    faults : sequence of dict, default ()
+        Those that the site does to itself, see `site.faults`.
+    wait_s : float
+        How long it tries to reach a coordinator, and then waits for the run to begin. If the run fails because sites
+        dropped, it waits as long for the run to be resumed.
+    patience_s : float
+        How long a coordinator may be silent in mid-run.
+    """
+
+    place: SiteLocation
+    installation: Installation
+    version: str
+    hold: Callable[[Terms], SiteData]
+    tell: Callable[[str], None]
+    rules: SiteRules = ANYTHING
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    receipts: str = ""
+    faults: Sequence[dict[str, Any]] = ()
+    wait_s: float = 3600.0
+    patience_s: float = 600.0
+
+    @property
+    def name(self) -> str:
+        "Name of the site."
+        return self.place.certificate.name
+
+    def take_part(self) -> None:
+        """Join, and carry out orders until the run is over.
+
+        Raises FederationError for a run that failed, and where it does not come to one: it says whether the coordinator
+        refused the site, or the site the coordinator's terms.
+        """
+        place = self.place
+        keys, coordinator = place.certificate.keys, Party(COORDINATOR, place.coordinator, place.coordinator_key)
+        with (
+            descriptors_explained(self.name),
+            OutboundEndpoint(self.name, place.listen or OUTBOUND_ONLY, keys, coordinator) as endpoint,
+            Reminders(self.tell) as reminders,
+        ):
+            self._join(endpoint, coordinator, reminders)
+
+    def _join(self, endpoint: OutboundEndpoint, coordinator: Party, reminders: Reminders) -> None:
+        deadline, tell, place = Deadline(self.wait_s), reminders.tell, self.place
+        reminders.activity = lambda: (
+            "waits for the coordinator's terms"
+            if endpoint.orders.established
+            else f"waits for the coordinator at {place.coordinator}, which does not answer"
+        )
+        offer = self._asked(endpoint, deadline)
+        terms = _read_terms(offer)
+        tell(f"{COORDINATOR} asks: {described(terms)}")
+        receipt = self._receipt(offer.run, terms)
+        endpoint.ticket = offer.ticket
+        via_coordinator = terms.routing == "via-coordinator"
+        agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
+        public = agreement.public if agreement is not None else None
+        reminders.activity = lambda: "reads its data"
+        try:
+            self.rules.check_terms(terms)
+            held = self.hold(terms)
+            self.rules.check_held(held.rows, [column.name for column in held.columns])
+        except StepRefused as error:
+            if receipt is not None:
+                receipt.declined(str(error))
+            self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
+            raise FederationError(f"{self.name} does not take part: {error}") from error
+        columns = [[column.name, column.categorical] for column in held.columns]
+        endpoint.say(Ready(columns, public, self._voucher(offer.run, public, terms)).to_message(), deadline)
+        tell(f"{self.name} is ready, and waits for the others")
+        reminders.activity = lambda: "waits for the run to begin, which needs the others"
+        begin = Begin.from_message(self._heard(endpoint, Begin.kind, deadline))
+        self._check_begin(begin, held)
+        partition = held.partition(begin.columns).as_read()
+        tell(f"the run begins, with {', '.join(begin.sites)}")
+        assignment = Assignment(
+            name=self.name,
+            run=offer.run,
+            listen=endpoint.address,
+            peers=len(begin.sites),
+            encrypted=True,
+            coordinator_address=coordinator.address,
+            coordinator_key=coordinator.public_key,
+            coordinator_signing_key=place.coordinator_signing_key,
+            program=terms.program,
+            partition_path="",
+            policy=SitePolicy(tuple(begin.sites), terms, self.rules, pins=place.pins),
+            settings={**self.settings, "seed": terms.seed},
+            needs_pairwise_keys=terms.needs_pairwise_keys,
+            via_coordinator=via_coordinator,
+            log_level=SILENT,
+            patience_s=self.patience_s,
+            resume_s=self.wait_s,
+        )
+        endpoint.admit_myself(public)
+        endpoint.has_begun = True
+        faults = OwnFaults(self.faults, _have_continued)
+        failures: list[str] = []
+
+        def note_pause(failure: str) -> None:
+            waits = f"{self.name} waits {self.wait_s:g} s for it to be resumed"
+            tell(f"the run failed: {_ended(failure)} {waits}" if failure else "the run is resumed")
+
+        site = Site(
+            assignment,
+            self.installation,
+            endpoint,
+            agreement,
+            faults,
+            failures.append,
+            on_pause=note_pause,
+            partition=partition,
+            receipt=receipt,
+        )
+        reminders.activity = lambda: site.activity
+        end = site.serve()
+        if failures:
+            raise FederationError(f"{self.name} ended the run: {failures[-1]}")
+        self._check_end(end)
+        tell("the run is completed")
+
+    def _voucher(self, run: bytes, agreement_key: bytes | None, terms: Terms) -> bytes | None:
+        """Return the site's signature of its keys and the terms; None without a signing key."""
+        keys, signing = self.place.certificate.keys, self.place.certificate.signing
+        if signing is None:
+            return None
+        me = Party(self.name, "", keys.public, agreement_key)
+        return signing.sign(PARTY, voucher_content(run, me, terms.content))
+
+    def _receipt(self, run: bytes, terms: Terms) -> Receipt | None:
+        """Return the receipt of a run, with what was asked for. Raises FederationError if it cannot be written."""
+        if not self.receipts:
+            return None
+        path = Path(self.receipts) / f"{self.name}-{run.hex()}.receipt"
+        place = self.place
+        receipt = Receipt(
+            str(path), self.version, key=place.certificate.signing, coordinator_key=place.coordinator_signing_key
+        )
+        receipt.asked(run, self.name, terms.to_fields(), asdict(self.rules))
+        return receipt
+
+    def _check_end(self, end: SiteStopped | None) -> None:
+        """Raise FederationError if the run failed or its coordinator fell silent."""
+        if end is None:
+            raise FederationError(
+                f"{self.name} heard nothing of the coordinator for {self.patience_s:g} s, and left; see whether it "
+                "still runs, or wait longer (--patience)."
+            )
+        if end.failure:
+            left = f" It was not resumed within {self.wait_s:g} s." if end.resumable else ""
+            raise FederationError(f"{self.name} left, since the run failed: {_ended(end.failure)}{left}")
+
+    def _asked(self, endpoint: OutboundEndpoint, deadline: Deadline) -> Offer:
+        """Ask to be let in, and return the coordinator's offer. Raises FederationError, which says who refused whom.
+
+        A coordinator that ended before its offer may be followed by another at the same address, which is asked anew.
+        """
+        place = self.place
+        address = place.advertise or (endpoint.address if place.listen else "")
+        asks = Join(PROTOCOL_VERSION, self.version, self.name, address)
+
+        def check() -> None:
+            if endpoint.orders.failed_handshakes >= _MAX_FAILED_HANDSHAKES:
+                raise FederationError(
+                    f"Whoever listens at {place.coordinator} has another key than the coordinator's that {self.name} "
+                    "was told; ask for its current public key (--coordinator-key), or check the address."
+                )
+
+        while True:
+            try:
+                endpoint.say(asks.to_message(), deadline, check)
+            except (PeerDropped, DeadlineExpired) as error:
+                raise FederationError(self._why_unreachable(endpoint)) from error
+            connection = endpoint.orders, endpoint.orders.losses
+            while connection == (endpoint.orders, endpoint.orders.losses):
+                if (received := endpoint.received()) is not None:
+                    return Offer.from_message(self._read(received, Offer.kind))
+                self._wait(endpoint, deadline)
+
+    def _why_unreachable(self, endpoint: OutboundEndpoint) -> str:
+        if endpoint.orders.rejected:
+            return (
+                f"The coordinator at {self.place.coordinator} does not admit the key of {self.name}; send its public "
+                f"key, {self.name}.key, to whoever coordinates, for the folder of sites."
+            )
+        return (
+            f"{self.name} could not reach the coordinator at {self.place.coordinator} within {self.wait_s:g} s; see "
+            "whether it runs, and whether a firewall lets this site connect to it."
+        )
+
+    def _heard(self, endpoint: OutboundEndpoint, kind: str, deadline: Deadline) -> Message:
+        """Return the coordinator's next message of joining, which must be of this kind. Raises FederationError."""
+        while (received := endpoint.received()) is None:
+            self._wait(endpoint, deadline)
+        return self._read(received, kind)
+
+    def _wait(self, endpoint: OutboundEndpoint, deadline: Deadline) -> None:
+        """Wait until something happens on the connections. Raises FederationError when the wait is over."""
+        try:
+            endpoint.wait(deadline)
+        except DeadlineExpired:
+            raise FederationError(
+                f"The run did not begin within {self.wait_s:g} s; ask whoever coordinates, or wait longer (--wait)."
+            ) from None
+        if endpoint.orders.rejected:
+            raise FederationError(self._why_unreachable(endpoint))
+
+    def _read(self, received: Received, kind: str) -> Message:
+        """Return the message if it is of this kind. Raises FederationError for another, with a refusal's reason."""
+        try:
+            if received.message.kind == SiteRefused.kind:
+                reason = SiteRefused.from_message(received.message).reason
+                raise FederationError(f"The coordinator does not let {self.name} take part: {reason}")
+            if received.message.kind != kind:
+                raise Malformed(f"{received.message.kind} where {kind} was due")
+        except Malformed as error:
+            raise FederationError(f"What {self.place.coordinator} says is not a coordinator's: {error}.") from error
+        return received.message
+
+    def _check_begin(self, begin: Begin, held: SiteData) -> None:
+        """Raise FederationError if the run would begin without this site, or with other columns than it has."""
+        mine = sorted(column.name for column in held.columns)
+        if not all(type(name) is str for name in [*begin.sites, *begin.columns]) or self.name not in begin.sites:
+            raise FederationError(f"The coordinator begins a run of which {self.name} is no part; ask who coordinates.")
+        if len(set(begin.sites)) < len(begin.sites) or sorted(begin.columns) != mine:
+            raise FederationError(
+                f"The coordinator begins a run with other columns than {self.name} has, or with a site twice; have it "
+                "install a version of the same protocol, and start fedsvm site again."
+            )
+
+    def _decline(self, endpoint: OutboundEndpoint, reason: str, *, by_policy: bool) -> None:
+        """Send the reason for declining, and leave when it was sent."""
+        try:
+            endpoint.say(Declined(reason, by_policy).to_message(), Deadline(_PARTING_S))
+        except (PeerDropped, DeadlineExpired):
+            self.tell("the coordinator could not be told why")
+
+
+def _ended(sentence: str) -> str:
+    return f"{sentence.rstrip('.')}."
+
+
+def _read_terms(offer: Offer) -> Terms:
+    try:
+        return Terms.from_fields(offer.terms)
+    except Malformed as error:
+        raise FederationError(f"The coordinator's terms cannot be read: {error}.") from error
+
+
+def described(terms: Terms) -> str:
+    """Return in words what a run asks of a site, for its operator."""
+    options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
+    settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())
+    release = "the coordinator gets the model" if terms.releases else "the sites alone keep the model"
+    return (
+        f"{terms.program} ({settings}); {terms.sum_name} sums{f' ({options})' if options else ''} of "
+        f"{terms.min_sites} sites or more; {release}"
+    )
+
+
+def _have_continued(report: Mapping[str, Any]) -> None:
+    """Arrange that this process continues some seconds after it stops itself."""
+    if report["for_s"] is not None:
+        waits = f"import os, signal, time; time.sleep({report['for_s']}); os.kill({os.getpid()}, signal.SIGCONT)"
+        subprocess.Popen([sys.executable, "-c", waits], start_new_session=True)

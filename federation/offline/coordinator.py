@@ -1,0 +1,94 @@
+"""A `Federation` as far as stored messages carry it: the same coordinator, run again whenever there is more.
+
+Verbs that are complete answer from the journal; the one that is under way begins anew and takes in what sites said of
+it, so that everything it says it says again, in the same places. What is said once more is known by its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.lifecycle import running_federation
+from fedsvm.federation.links import SiteLinks
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.offline.endpoint import Departure, StoredArrival, StoredEndpoint
+from fedsvm.federation.processes.launcher_interface import Ended
+from fedsvm.federation.run_journal import Journal
+from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.transport.keys import COORDINATOR, Roster
+from fedsvm.federation.transport.wire import Message
+
+Said = Callable[[str, int, int, Message], None]
+"""Stores what the coordinator says, given the site, the round, and its number among all that the site is told in it."""
+
+
+class VisitingSites:
+    """The processes of sites that come and go, as the coordinator knows them: left for good or not."""
+
+    def __init__(self, endpoint: StoredEndpoint) -> None:
+        self._endpoint = endpoint
+
+    def fileno(self) -> int:
+        """Return -1, since there is no descriptor: the endpoint reports when a site left."""
+        return -1
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Nothing is known of processes on other hosts."""
+        return MappingProxyType({})
+
+    def ended(self) -> list[Ended]:
+        """Return the sites that left since the last call."""
+        left = self._endpoint.left
+        return [Ended(gone.site, gone.how, well=True) for gone in (left.popleft() for _ in range(len(left)))]
+
+
+@contextmanager
+def visited(
+    roster: Roster,
+    run: bytes,
+    arrivals: Iterator[StoredArrival | Departure],
+    said: Said,
+    sum_protocol: SumProtocol,
+    policy: DropoutPolicy,
+    journal: Journal,
+) -> Iterator[Federation]:
+    """Return a federation of sites that are visitors; `federation.assemble()` introduces them to each other.
+
+    What is done within ends by NothingDue where it needs what no site has said yet. When the context ends otherwise,
+    the sites are told to stop.
+
+    Parameters
+    ----------
+    roster : Roster
+        The coordinator, and the sites with the keys by which they agree on secrets.
+    run : bytes
+        The run's 8 random bytes.
+    arrivals : iterator
+        What sites said in the round that is under way and before the first, in the order in which it came.
+    said : callable
+        See `Said`.
+    sum_protocol, policy, journal
+        See `Federation`.
+    """
+    places: Counter[tuple[str, int]] = Counter()
+
+    def store(site: str, message: Message) -> None:
+        said(site, message.round, places[site, message.round], message)
+        places[site, message.round] += 1
+
+    endpoint = StoredEndpoint(COORDINATOR, roster, arrivals, store)
+    links = SiteLinks(endpoint, roster, run, VisitingSites(endpoint), skipped_rounds=0)
+    with running_federation(links, sum_protocol, policy, _NO_TIMEOUT_S, journal=journal) as federation:
+        try:
+            yield federation
+        finally:
+            endpoint.is_closing = True
+
+
+_NO_TIMEOUT_S = 1e6
+"""Seconds that replace the round timeout: the hub, which waits for days, decides who is late."""

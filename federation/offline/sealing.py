@@ -1,0 +1,154 @@
+"""The keys that a party of a federation by visits derives from its own key: for requests to the hub, its store, and its
+draws.
+
+Every party has a key pair of Curve25519, in the file that `fedsvm keys new` makes. What a site and the hub say to each
+other is sealed with a secret that X25519 gives these two alone, a fresh one for every request (HKDF with a random
+number of the request), so that a nonce may be constant; the hub knows by it who speaks, and the site that it is the
+hub. What a site keeps is sealed under a key that follows from its secret half. A sealed request is
+
+    public key of the site (32) | number (16) | sealed content | tag (16)
+"""
+
+from __future__ import annotations
+
+import hmac
+import math
+import os
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.channel.envelope import NONCE_BYTES, TAG_BYTES
+from fedsvm.federation.channel.interface import Draw
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
+
+NUMBER_BYTES = 16
+HEAD_BYTES = KEY_BYTES + NUMBER_BYTES
+"""The length of the clear beginning of a sealed request."""
+_CONSTANT = bytes(NONCE_BYTES)
+
+
+def derived(secret: bytes, purpose: str) -> bytes:
+    """Return 256 bits derived from a secret for one purpose. They reveal nothing about those of another purpose."""
+    return hmac.digest(secret, f"fedsvm {purpose}".encode(), "sha256")
+
+
+class Draws:
+    """The random draws of a site in its rounds: the same whenever a round is repeated, and known to nobody else.
+
+    Parameters
+    ----------
+    secret : bytes
+        32 random bytes of the site's own, made for one run.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def of_round(self, number: int, link: bytes = b"") -> Draw:
+        """Return the function that draws the random vectors of a round in sequence: the keystream of ChaCha20 under its
+        key.
+
+        link: the round's in the chain of orders, so that no other order gets the same draws.
+        """
+        key = derived(self._secret, f"draws of round {number} {link.hex()}")
+        stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
+
+        def draw(shape: Sequence[int]) -> Residues:
+            return np.frombuffer(stream.update(bytes(8 * math.prod(shape))), dtype="<u8").reshape(shape)
+
+        return draw
+
+
+class Requests:
+    """Seals what a site asks of the hub, and opens what it is answered.
+
+    Parameters
+    ----------
+    keys : KeyPair
+        The site's.
+    hub_key : bytes
+        The hub's public half.
+    """
+
+    def __init__(self, keys: KeyPair, hub_key: bytes) -> None:
+        self._keys = keys
+        self._hub_key = hub_key
+        self._agreement = KeyAgreement(b"", keys.secret)
+
+    def seal(self, content: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
+        """Seal a request. Return it with the function that opens its answer, which raises Malformed if the hub did not
+        seal it."""
+        number = os.urandom(NUMBER_BYTES)
+        up, down = (self._agreement.secret(self._hub_key, _purpose(number, way)) for way in ("up", "down"))
+        head = self._keys.public + number
+        return head + ChaCha20Poly1305(up).encrypt(_CONSTANT, content, head), lambda answer: _opened(down, answer, head)
+
+
+class Answers:
+    """Opens what sites ask of the hub, and seals what they are answered.
+
+    Parameters
+    ----------
+    keys : KeyPair
+        The hub's.
+    """
+
+    def __init__(self, keys: KeyPair) -> None:
+        self._agreement = KeyAgreement(b"", keys.secret)
+
+    def open(self, request: bytes) -> tuple[bytes, bytes, Callable[[bytes], bytes]]:
+        """Return the sender's public key, the request, and the function that seals the answer. Raises Malformed."""
+        head = request[:HEAD_BYTES]
+        if len(request) < HEAD_BYTES + TAG_BYTES:
+            raise Malformed("a request that is cut short")
+        key, number = head[:KEY_BYTES], head[KEY_BYTES:]
+        try:
+            up, down = (self._agreement.secret(key, _purpose(number, way)) for way in ("up", "down"))
+        except ValueError as error:
+            raise Malformed("a request by a key that is none") from error
+        content = _opened(up, request[HEAD_BYTES:], head)
+        return key, content, lambda answer: ChaCha20Poly1305(down).encrypt(_CONSTANT, answer, head)
+
+
+class Vault:
+    """Seals what is kept where others might read it; each piece is bound to its place.
+
+    Parameters
+    ----------
+    secret : bytes
+        32 bytes.
+    """
+
+    def __init__(self, secret: bytes) -> None:
+        self._cipher = ChaCha20Poly1305(secret)
+
+    def seal(self, content: bytes, place: str) -> bytes:
+        """Return the sealed content after a random nonce."""
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._cipher.encrypt(nonce, content, place.encode())
+
+    def open(self, sealed: bytes, place: str) -> bytes:
+        """Open content that was sealed for this place. Raises Malformed for anything else."""
+        try:
+            return self._cipher.decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], place.encode())
+        except (InvalidTag, ValueError) as error:
+            raise Malformed("a piece that was not sealed with this key for this place") from error
+
+
+def _purpose(number: bytes, way: str) -> str:
+    return f"fedsvm visit {number.hex()} {way}"
+
+
+def _opened(secret: bytes, sealed: bytes, head: bytes) -> bytes:
+    try:
+        return ChaCha20Poly1305(secret).decrypt(_CONSTANT, sealed, head)
+    except (InvalidTag, ValueError) as error:
+        raise Malformed("a word that was not sealed by whom it names") from error

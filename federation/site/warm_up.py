@@ -1,0 +1,182 @@
+"""A site's life in small, lived in the process that sites are forked from.
+
+What Python does for the first time it writes down: in its classes, which of them has a method of that name; in the code
+itself, what an instruction came upon. Each site would write that to pages of its own. Written before the fork, sites
+share it, and are up sooner. So a site and a coordinator meet here, over sockets like any other and with keys
+that nobody else has; the site joins, takes part in a few rounds, and ends. All that they opened is closed before the
+first fork.
+
+Then what ran is laid side by side. To call a function is to write to it, since Python counts references, and the code
+of one that a site calls lies among that of others which it never does.
+"""
+
+from __future__ import annotations
+
+import gc
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+from types import CodeType, FrameType, FunctionType
+from typing import Any, cast
+
+import numpy as np
+import zmq
+
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.interface import Channel
+from fedsvm.federation.control import FinalReport, Order, RosterUpdate, RunOver, StepDone, SumTerms
+from fedsvm.federation.errors import DeadlineExpired, FederationError
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import Installation, SiteProgram, SumProtocol, step
+from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
+from fedsvm.federation.site.site import Assignment, run_site
+from fedsvm.federation.site.site_policy import SitePolicy
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.wire import RUN_ID_BYTES
+
+_SITE = "rehearsal"
+_LISTEN = "tcp://127.0.0.1:*"
+_ROUNDS = 3
+_SHAPE = (300,)
+_REPLACED: list[CodeType] = []
+"""Code that is run no more, and kept: a site would take memory from the gaps it leaves, and own a page for each."""
+
+_PATIENCE_S = 2.0
+"""After which it is over, where something does not come: a site that is started will say what is wrong."""
+
+
+class _MinimalSum:
+    """A minimal secure sum, which only sends numbers to the party that opens them."""
+
+    discloses = "sum"
+
+    def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
+        return (COORDINATOR,)
+
+    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+        return np.zeros(value.shape, dtype=np.uint64)
+
+    def contribute(self, channel: Channel, residues: Residues, receiver: str) -> None:
+        channel.send(receiver, residues + channel.random(residues.shape))
+
+
+_SUM = cast(Callable[..., SumProtocol], _MinimalSum)
+
+
+class _WarmUpSite(SiteProgram):
+    @classmethod
+    def script(cls, terms: Terms) -> Script:
+        """Return a script that has parts of every kind, so that sites share the code of all of them."""
+        name = cls.ones.__name__
+        return repeat(seq(stage(maybe(name), either(name, "other")), maybe("another")))
+
+    @step
+    def ones(self) -> FloatArray:
+        return np.ones(_SHAPE)
+
+
+def rehearse(workspace: Path, lifeline: int) -> None:
+    """Run once what sites will do, so that they share what Python caches. Leave nothing open.
+
+    What cannot be done here, as where nothing may listen, a site cannot do either, and says why.
+
+    Parameters
+    ----------
+    workspace : Path
+        A folder for the partition of the site.
+    lifeline : int
+        See `run_site`.
+    """
+    began = time.monotonic()
+    with _noted() as ran:
+        _live(workspace, lifeline)
+    if time.monotonic() - began < _PATIENCE_S:  # else this machine is too slow for it to be worth a second life
+        _lay_side_by_side(ran.values())
+        _live(workspace, lifeline)
+
+
+@contextmanager
+def _noted() -> Iterator[dict[int, CodeType]]:
+    """Collect the code of Python functions that this thread calls in the context."""
+    ran: dict[int, CodeType] = {}
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        ran[id(frame.f_code)] = frame.f_code
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield ran
+    finally:
+        sys.setprofile(before)
+
+
+def _lay_side_by_side(ran: Collection[CodeType]) -> None:
+    """Replace the code of these functions by copies, which are neighbors in memory, being made in sequence."""
+    codes = set(map(id, ran))
+    for function in gc.get_objects():
+        if isinstance(function, FunctionType) and id(function.__code__) in codes:
+            _REPLACED.append(function.__code__)
+            function.__code__ = function.__code__.replace()
+
+
+def _live(workspace: Path, lifeline: int) -> None:
+    path, receipt = workspace / f"{_SITE}.partition", workspace / f"{_SITE}.receipt"
+    run, keys, reports = secrets.token_bytes(RUN_ID_BYTES), KeyPair.generate(), SimpleQueue[dict[str, Any]]()
+    with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
+        Partition({"rows": np.zeros((1, 1))}).write(str(path))
+        with Endpoint(COORDINATOR, _LISTEN, keys, peers=1) as endpoint:
+            me = Party(COORDINATOR, endpoint.address, keys.public)
+            coordinator = threading.Thread(target=_coordinate, args=(endpoint, me, run, reports), daemon=True)
+            coordinator.start()
+            assignment = Assignment(
+                name=_SITE,
+                run=run,
+                listen=_LISTEN,
+                peers=1,
+                encrypted=True,
+                coordinator_address=me.address,
+                coordinator_key=me.public_key,
+                program=_SITE,
+                partition_path=str(path),
+                policy=SitePolicy((_SITE,), Terms(_SITE, {}, _SITE, {}, 1)),
+                patience_s=_PATIENCE_S,
+                receipt_path=str(receipt),
+            )
+            try:
+                run_site(assignment, Installation({_SITE: _WarmUpSite}, {_SITE: _SUM}), reports.put, lifeline)
+            finally:
+                reports.put({})  # it may never have been up
+                coordinator.join()
+    path.unlink(missing_ok=True)
+    receipt.unlink(missing_ok=True)
+
+
+def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[dict[str, Any]]) -> None:
+    """Run the coordinator's part until the site has ended or is late."""
+    deadline = Deadline(_PATIENCE_S)
+    if "party" not in (report := reports.get()):
+        return
+    roster = Roster([me, report["party"]])
+    first = Order(
+        _WarmUpSite.ones.__name__, _SITE, SumTerms(_SHAPE, 1.0, {}, COORDINATOR), sites=(_SITE,), timeout_s=_PATIENCE_S
+    )
+    orders = [replace(first, after=completed) for completed in range(_ROUNDS)]
+    said: list[RosterUpdate | Order | RunOver] = [RosterUpdate(roster), *orders, RunOver()]
+    with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
+        endpoint.admit(roster)
+        for number, message in enumerate(said):
+            endpoint.send(_SITE, message.to_message(run, number), deadline)
+            answered = FinalReport.kind if isinstance(message, RunOver) else StepDone.kind
+            while (received := endpoint.received()) is None or received.message.kind != answered:
+                if received is None:
+                    endpoint.wait(deadline)

@@ -1,0 +1,210 @@
+"""Counting: messages, payload bytes and wire bytes of every link in every round, as sent and as received.
+
+Each process keeps a `Ledger` of what it sent and received itself. The coordinator puts them together in the
+`Accounts` of the run, where every link of every round has two witnesses: its sender and its receiver.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+
+class DirectedLink(NamedTuple):
+    """One direction between two parties in one round. `control` marks orders and answers, apart from protocols."""
+
+    round: int
+    control: bool
+    sender: str
+    receiver: str
+
+
+@dataclass(slots=True)
+class Traffic:
+    """The traffic of a link. `wire_bytes` is the kernel's count, None if the kernel has none."""
+
+    messages: int = 0
+    payload_bytes: int = 0
+    predicted_wire_bytes: int = 0
+    wire_bytes: int | None = 0
+
+    def to_row(self) -> list[int | None]:
+        """Return the four counts, in this order."""
+        return [self.messages, self.payload_bytes, self.predicted_wire_bytes, self.wire_bytes]
+
+    def add(self, other: Traffic) -> None:
+        """Add `other` to this; an unknown count makes the sum unknown."""
+        self.messages += other.messages
+        self.payload_bytes += other.payload_bytes
+        self.predicted_wire_bytes += other.predicted_wire_bytes
+        known = self.wire_bytes is not None and other.wire_bytes is not None
+        self.wire_bytes = (self.wire_bytes or 0) + (other.wire_bytes or 0) if known else None
+
+
+class Ledger:
+    """The messages that one party sent and received, by link and round."""
+
+    def __init__(self) -> None:
+        self._traffic: dict[tuple[int, bool, str, str], Traffic] = {}
+
+    def traffic(self, round_number: int, control: bool, sender: str, receiver: str) -> Traffic:
+        """Return the traffic of a link in a round since the last `take`, for the caller to add to."""
+        link = (round_number, control, sender, receiver)
+        if (known := self._traffic.get(link)) is None:
+            known = self._traffic[link] = Traffic()
+        return known
+
+    def take(self) -> list[list[Any]]:
+        """Return all entries since the last call as plain values for a message."""
+        rows = [[*link, *traffic.to_row()] for link, traffic in self._traffic.items()]
+        self._traffic = {}
+        return rows
+
+
+@dataclass
+class RoundRecord:
+    """One order of the coordinator, as it was carried out by the sites that took part.
+
+    A round that was aborted counts too: it was paid for. What runs it again is a round of its own.
+
+    Attributes
+    ----------
+    round : int
+        Number in the run, from 1.
+    phase : str
+    verb : {"run", "gather", "sum", "sum-at"}
+    step : str
+    protocol : str
+        What its messages are counted under.
+    phase_round : int
+        Number within the phase, from 1.
+    sites : int
+        How many took part.
+    hops : int
+        The longest chain of messages each of which had to wait for the one before.
+    seconds : float
+    aborted : bool
+    missing : dict of str to int
+        The sites that it went on without, each with the number of its messages that the coordinator had taken in.
+    """
+
+    round: int
+    phase: str
+    verb: str
+    step: str
+    protocol: str
+    phase_round: int = 0
+    sites: int = 0
+    hops: int = 0
+    seconds: float = 0.0
+    aborted: bool = False
+    missing: dict[str, int] = field(default_factory=dict)
+
+
+CONTROL = "control"
+"""The name under which orders and answers are counted."""
+
+LAUNCH = RoundRecord(0, "launch", "run", "join", "roster")
+
+
+@dataclass(slots=True)
+class WitnessedLink:
+    """A link in a round with its two witnesses."""
+
+    sent: Traffic | None = None
+    received: Traffic | None = None
+
+    @property
+    def agreed(self) -> Traffic:
+        """The receiver's count; the sender's where the receiver could not report (it was killed, or keeps none)."""
+        witness = self.received if self.received is not None else self.sent
+        return witness if witness is not None else Traffic()
+
+
+class Accounts:
+    """The ledgers of all parties, and the rounds they belong to.
+
+    What comes in is put together when somebody asks for it, and not in the round that it came in.
+
+    Attributes
+    ----------
+    rounds : dict of int to RoundRecord
+    on_entered : callable
+        Told of all that parties report, as they do.
+    """
+
+    def __init__(self) -> None:
+        self.rounds: dict[int, RoundRecord] = {}
+        self.on_entered: Callable[[str, list[list[Any]]], None] | None = None
+        self._reported: list[tuple[str, list[list[Any]]]] = []
+        self._entries: dict[DirectedLink, WitnessedLink] = {}
+        self._payload_bytes = 0
+
+    @property
+    def entries(self) -> Mapping[DirectedLink, WitnessedLink]:
+        """Every link in every round, in the order in which they were first reported."""
+        self._put_together()
+        return self._entries
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes that protocols carried so far."""
+        self._put_together()
+        return self._payload_bytes
+
+    def enter(self, witness: str, rows: list[list[Any]]) -> None:
+        """Add what `witness` reports. Rows about links it has no part in are not its to report."""
+        if self.on_entered is not None:
+            self.on_entered(witness, rows)
+        self._reported.append((witness, rows))
+
+    def _put_together(self) -> None:
+        reported, self._reported = self._reported, []
+        for witness, rows in reported:
+            for row in rows:
+                link, traffic = DirectedLink(*row[:4]), Traffic(*row[4:])
+                if (entry := self._entries.get(link)) is None:
+                    entry = self._entries[link] = WitnessedLink()
+                if witness == link.receiver:
+                    entry.received = _sum(entry.received, traffic)
+                    self._payload_bytes += 0 if link.control else traffic.payload_bytes
+                elif witness == link.sender:
+                    entry.sent = _sum(entry.sent, traffic)
+
+    def select(self, *, control: bool) -> Iterator[tuple[DirectedLink, Traffic]]:
+        """Yield every link of protocols, or of control, with its agreed traffic."""
+        return ((link, entry.agreed) for link, entry in self.entries.items() if link.control == control)
+
+    def record_of(self, link: DirectedLink) -> RoundRecord:
+        """Return the round of a link; before the first round, the launch."""
+        return self.rounds.get(link.round, LAUNCH)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the ledger as a table: one row per round and link, as counted by both ends."""
+        return [self._row(link, entry) for link, entry in sorted(self.entries.items(), key=operator.itemgetter(0))]
+
+    def _row(self, link: DirectedLink, entry: WitnessedLink) -> dict[str, Any]:
+        record = self.record_of(link)
+        place = {
+            "round": link.round,
+            "aborted": record.aborted,
+            "phase": record.phase,
+            "step": record.step,
+            "protocol": CONTROL if link.control else record.protocol,
+            "from": link.sender,
+            "to": link.receiver,
+        }
+        return place | asdict(entry.agreed) | _prefixed("sent", entry.sent) | _prefixed("received", entry.received)
+
+
+def _sum(known: Traffic | None, more: Traffic) -> Traffic:
+    if known is None:
+        return more
+    known.add(more)
+    return known
+
+
+def _prefixed(witness: str, traffic: Traffic | None) -> dict[str, int | None]:
+    return {f"{witness}_{item.name}": getattr(traffic, item.name, None) for item in fields(Traffic)}

@@ -1,0 +1,269 @@
+"""The requirements for every secure sum, checked in memory: correct result, stated cost, stated secrecy.
+
+`check_sum` is for sums of this project and of others; the tests run it over all of ours.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.interface import Channel, uniform_residues
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.errors import BoundExceeded, RoundAborted, Transient
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.coalitions import AnalysedSum, smallest_breaking_coalition
+from fedsvm.protocols.analysis.execution import Execution, execute, site_names
+from fedsvm.protocols.arithmetic.fixed_point import add
+from fedsvm.protocols.sums.secure_sum import SecureSum
+
+MAX_SITES = 8
+_SHAPES = [(1, 0), (1, 1), (2, 3), (1, 70_000)]
+"""Of residues: none, one, of two limbs, and more than a message of a ring carries."""
+
+_ATTACKED = range(4, 7)
+_BOUND = 100.0
+
+
+class ConformanceError(AssertionError):
+    """A sum does not keep what it must; the message says what."""
+
+
+def check_sum(protocol: SecureSum) -> Iterator[str]:
+    """Check one property after the other: correctness, cost, faults, secrecy.
+
+    Sums are exact and cost what the formula says, over all numbers of sites up to 8; so does a sum that one site opens;
+    values that do not fit are refused; no party is left waiting when another dies or fails; and as many colluders as
+    stated learn a site's input, and no fewer, by the algebra of the messages and by the numbers in them. Whether masks
+    are uniform is the channel's part, so that a sum must draw all of them by `channel.random`.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+
+    Yields
+    ------
+    str
+        What was kept, in words.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    if protocol.discloses == "sum" and protocol.min_sites < 2:
+        raise ConformanceError(
+            f"{protocol.name}: min_sites must be 2 or more, got {protocol.min_sites}: over one site a sum is its input."
+        )
+    counts = range(max(1, protocol.min_sites), max(MAX_SITES, protocol.min_sites) + 1)
+    for count, shape in itertools.product(counts, _SHAPES):
+        check_exact(protocol, count, shape)
+    yield f"sums over {counts[0]} to {counts[-1]} sites are exact and cost what the formula says"
+    for count in counts:
+        check_for_one_site(protocol, count)
+    yield "a sum that one site opens is that site's alone, at the cost of the formula"
+    check_bound(protocol)
+    yield "values that do not fit the bound are refused before anything is sent"
+    for number, message in itertools.product(range(counts[-1]), range(1, 9)):
+        check_death(protocol, counts[-1], number, message)
+    for failing in (*site_names(counts[-1]), COORDINATOR):
+        check_failure(protocol, counts[-1], failing)
+    yield "a party that dies or fails leaves nobody waiting, and no wrong sum"
+    attacked = [count for count in _ATTACKED if count >= protocol.min_sites] or [protocol.min_sites]
+    for count in attacked:
+        check_coalitions(protocol, count)
+    yield f"it takes as many colluders as stated to learn an input, over {attacked[0]} to {attacked[-1]} sites"
+
+
+def check_exact(protocol: SecureSum, count: int, shape: tuple[int, int]) -> None:
+    """Check that the sum is that of the integers modulo 2^64 a limb, and costs what the formula says.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+    shape : (limbs, d)
+        Of the residues.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    inputs = _random_inputs(count, shape)
+    execution, stated = execute(protocol, inputs), protocol.cost_of(count, shape)
+    where = f"over {count} sites, of residues {shape}"
+    if execution.total is None:
+        raise ConformanceError(f"{protocol.name}: the coordinator's part returns nothing; it must return the sum.")
+    if not np.array_equal(execution.total, functools.reduce(add, inputs.values())):
+        raise ConformanceError(f"{protocol.name}: the sum {where} is not that of the inputs.")
+    if execution.cost != stated:
+        raise ConformanceError(f"{protocol.name}: a sum {where} costs {execution.cost}, and cost_of says {stated}.")
+
+
+def check_for_one_site(protocol: SecureSum, count: int) -> None:
+    """Check that what the coordinator forwards to the site that opens the sum is uniform, for one message more.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    opener, shape = site_names(count)[-1], (2, 3)
+    values = [np.arange(6.0).reshape(shape) * (number + 1) / 32 for number in range(count)]
+    network = InMemoryNetwork(site_names(count))
+    residues = [protocol.encoded(value, _BOUND, count) for value in values]
+    inputs = dict(zip(network.sites, residues, strict=True))
+
+    def contribute(channel: MemoryChannel) -> Residues | None:
+        return protocol.contribute(channel, inputs[channel.me], opener)
+
+    parties: dict[str, Callable[[MemoryChannel], Residues | None]] = dict.fromkeys(inputs, contribute)
+    parties[COORDINATOR] = lambda channel: protocol.forward(channel, (residues[0].shape[0], 6), opener)
+    results = network.run(parties)
+    opened = results[opener]
+    total = None if opened is None else protocol.decoded(opened, shape, _BOUND, count)
+    if results[COORDINATOR] is not None or total is None or not np.array_equal(total, np.sum(values, axis=0)):
+        raise ConformanceError(f"{protocol.name}: a sum of {count} sites for the eyes of {opener} is not theirs.")
+    forwarded = next(m.array for m in reversed(network.sent) if (m.sender, m.receiver) == (COORDINATOR, opener))
+    if np.array_equal(forwarded, protocol.encoded(np.sum(values, axis=0), _BOUND, count)):
+        raise ConformanceError(f"{protocol.name}: the coordinator can read the sum that it forwards to {opener}.")
+    cost = Execution({}, forwarded, network).cost
+    if cost != (stated := protocol.cost_at_site(count, shape, _BOUND)):
+        raise ConformanceError(f"{protocol.name}: a sum for one site costs {cost}, and the formula says {stated}.")
+
+
+def check_bound(protocol: SecureSum) -> None:
+    """Check that a value that is not finite, or beyond the bound, is refused.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+
+    Raises
+    ------
+    ConformanceError
+    """
+    for value in (math.nan, math.inf, 1.1):
+        try:
+            protocol.encoded(np.array([value]), 1.0, 5)
+        except BoundExceeded:
+            continue
+        raise ConformanceError(f"{protocol.name}: {value} is taken for a value within 1.")
+
+
+def check_death(protocol: SecureSum, count: int, number: int, message: int) -> None:
+    """Check that with a site that dies the sum is that of all or of the others, or there is none.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+    number : int
+        Which of them dies, from 0.
+    message : int
+        Before which of its messages, from 1.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    inputs = _random_inputs(count, (1, 3))
+    dying = site_names(count)[number]
+    survivors = [vector for site, vector in inputs.items() if site != dying]
+    of_survivors = functools.reduce(add, survivors, np.zeros((1, 3), dtype=np.uint64))
+    try:
+        execution = execute(protocol, inputs, InMemoryNetwork(tuple(inputs), deaths={dying: message}))
+    except (RoundAborted, Transient):
+        return
+    if not any(np.array_equal(execution.total, right) for right in (of_survivors, add(of_survivors, inputs[dying]))):  # type: ignore[arg-type]
+        raise ConformanceError(f"{protocol.name}: the sum is neither with nor without {dying}, which died in it.")
+
+
+def check_failure(protocol: SecureSum, count: int, failing: str) -> None:
+    """Check that a party that fails ends the round for all, so that none is left waiting.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+    failing : str
+        The party: a site, or the coordinator.
+
+    Raises
+    ------
+    ConformanceError
+    """
+
+    def contribute(channel: Channel, vector: Residues) -> None:
+        if channel.me == failing:
+            raise _PartyFailure
+        protocol.contribute_residues(channel, vector)
+
+    def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
+        if channel.me == failing:
+            raise _PartyFailure
+        return protocol.reveal_residues(channel, shape)
+
+    with_failure = replace(protocol, contribute_residues=contribute, reveal_residues=reveal)
+    try:
+        execute(with_failure, _random_inputs(count, (1, 3)))
+    except (_PartyFailure, RoundAborted, Transient):
+        return
+    raise ConformanceError(f"{protocol.name}: nobody notices that {failing} failed.")
+
+
+class _PartyFailure(Exception):
+    """The exception by which a party is made to fail."""
+
+
+def check_coalitions(protocol: SecureSum, count: int) -> None:
+    """Check that it takes `smallest_coalition` sites, with the coordinator, to learn another's input.
+
+    All others always do, from the sum itself. Checks `discloses` too, and that no site learns an input by itself.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    stated = min(protocol.smallest_coalition(count), count - 1)
+    computed = smallest_breaking_coalition(protocol, count)
+    if protocol.discloses != (told := "sum" if computed else "value"):
+        raise ConformanceError(
+            f"{protocol.name}: discloses must be {told!r}, got {protocol.discloses!r}: the coordinator alone "
+            f"{'learns no' if computed else 'learns the'} input."
+        )
+    analysed = AnalysedSum.of(protocol, count)
+    for site in analysed.sites if count > 2 else ():
+        if victims := analysed.leaks((site,), coordinator=False):
+            raise ConformanceError(
+                f"{protocol.name}: {site} alone learns the input of {', '.join(sorted(victims))}, and nothing in a "
+                "result would say so; a sum may show inputs to the coordinator at most."
+            )
+    if computed != stated:
+        raise ConformanceError(
+            f"{protocol.name}: {computed} of {count} sites and the coordinator learn the input of another, and "
+            f"smallest_coalition says {stated}."
+        )
+
+
+def _random_inputs(count: int, shape: tuple[int, int]) -> dict[str, Residues]:
+    return {site: uniform_residues(shape) for site in site_names(count)}

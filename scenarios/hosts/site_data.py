@@ -1,0 +1,150 @@
+"""The data that a site reads from its own file, on the terms that the coordinator offers."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from fedsvm.algorithms.data.partition import NO_FOLD, site_partition
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.hosts.registration import HeldColumn
+from fedsvm.federation.hosts.site_session import SiteData
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.terms import Terms
+from fedsvm.scenarios.data import categories, file_join, sources, splits
+from fedsvm.scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
+from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.schema.data import ALL, DataSpec
+from fedsvm.scenarios.schema.errors import ScenarioError
+
+
+def hold(name: str, file: str, terms: Terms) -> SiteData:
+    """Return the rows of a file, or its columns if sites hold columns of the same records.
+
+    It is read as a simulation reads one that `data.sources` names.
+
+    Parameters
+    ----------
+    name : str
+        The site's.
+    file : str
+        A .csv, .csv.gz, .svm or .parquet file, or the name of one in the folder of FEDSVM_DATA.
+    terms : Terms
+        The coordinator's.
+
+    Raises
+    ------
+    StepRefused
+        The file cannot be read, or has not what the terms name; the message says what to change.
+    """
+    is_vertical = terms.reading.get("partition") == "vertical"
+    own = {"source": file} if is_vertical else {"sources": {name: file}}
+    try:
+        said = {key: value for key, value in terms.reading.items() if key != "compare_sites"}
+        settings = DataSpec.model_validate({**said, **own})
+        return (_columns_held if is_vertical else _held)(settings, name, terms.seed)
+    except ScenarioError as error:
+        raise StepRefused(" ".join(error.problems)) from error
+    except ValidationError as error:
+        keys = sorted({".".join(map(str, each["loc"])) or "data" for each in error.errors()})
+        raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
+
+
+def _held(settings: DataSpec, name: str, seed: int) -> SiteData:
+    table = file_join.read_table(settings, Path())
+    data = sources.choose(
+        table,
+        label=settings.label,
+        weight=settings.weight,
+        ignore=[column for column in settings.ignore if column in table.columns],
+        missing=settings.missing,
+        unlabeled=settings.unlabeled,
+        classes=settings.classes,
+        min_classes=1,
+    )
+    categories.require_few(data, settings.categories, agreed=True)
+    require_declared(data, settings.classes)
+    columns = tuple(HeldColumn(each.name, each.categorical) for each in data.features)
+    labels = labels_of(data, declared_classes(settings))
+    folds = own_folds_of(settings, labels, name, seed)
+    classes = len(declared_classes(settings))
+    return SiteData(data.rows, columns, lambda order: _partition(data, labels, folds, order, classes))
+
+
+def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequence[str], classes: int) -> Partition:
+    """Return the rows with their columns in an order that all sites share."""
+    features = sorted(data.features, key=lambda feature: order.index(feature.name))
+    rows = rows_of(features, labels)
+    return site_partition(
+        rows.numeric,
+        rows.labels,
+        names=[each.name for each in features if not each.categorical],
+        categorical=rows.categorical,
+        categorical_names=[each.name for each in features if each.categorical],
+        folds=folds,
+        weights=data.weights if len(data.weights) else None,
+        classes=classes,
+    )
+
+
+# Columns of the same records.
+
+
+def _columns_held(settings: DataSpec, name: str, seed: int) -> SiteData:
+    table, labelled = file_join.read_table(settings, Path()), settings.label_site in (name, ALL)
+    if not labelled:
+        nobodys = np.full(table.rows, settings.positive or settings.classes[0])
+        table = replace(table, columns={**table.columns, settings.label: nobodys})
+    data = sources.choose(
+        table,
+        label=settings.label,
+        identifier=settings.identifier,
+        ignore=[name for name in settings.ignore if name in table.columns],
+        missing=settings.missing,
+        unlabeled=settings.unlabeled,
+        classes=settings.classes,
+        min_classes=1,
+    )
+    if data.rows < table.rows and settings.align == "position":
+        raise StepRefused(
+            f"{table.rows - data.rows} of its {table.rows} rows are incomplete, and leaving them out would move the "
+            "others, which are told apart by their position; fill the gaps"
+        )
+    if labelled:
+        require_declared(data, settings.classes)
+    columns = tuple(HeldColumn(each.name, each.categorical) for each in data.features)
+    return SiteData(data.rows, columns, lambda order: _columns_partition(settings, data, seed, labelled=labelled))
+
+
+def _columns_partition(settings: DataSpec, data: Dataset, seed: int, *, labelled: bool) -> Partition:
+    """Return the columns. All sites hold out the same records: by identifier, or by position."""
+    folds = np.full(data.rows, NO_FOLD)
+    if settings.align == "identifier":
+        folds[_lots(data.identifiers, seed) < settings.test_fraction] = 0
+    elif settings.test_fraction:
+        folds[splits.blind_test_split(data.rows, settings.test_fraction, seed)[1]] = 0
+    labels = labels_of(data, declared_classes(settings))
+    rows = rows_of(data.features, labels)
+    return site_partition(
+        rows.numeric,
+        labels if labelled else None,
+        names=[each.name for each in data.features if not each.categorical],
+        categorical=rows.categorical,
+        categorical_names=[each.name for each in data.features if each.categorical],
+        folds=folds,
+        identifiers=data.identifiers.tolist() if settings.align == "identifier" else None,
+        classes=len(declared_classes(settings)),
+    )
+
+
+def _lots(identifiers: NDArray[np.str_], seed: int) -> FloatArray:
+    """Return (n,) a number in [0, 1) for each identifier, the same at every site."""
+    digests = [hashlib.sha256(f"{seed} {identifier}".encode()).digest() for identifier in identifiers.tolist()]
+    return np.array([int.from_bytes(digest[:8], "big") / 2.0**64 for digest in digests])

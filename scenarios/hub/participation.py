@@ -1,0 +1,353 @@
+"""A participant's visit: join a task by its link, do what is due, and go.
+
+A visit needs the participant's data and the folder of its earlier visits, and nothing that a site of a run across hosts
+has not: no part of the hub is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgpack
+from zmq.utils import z85
+
+from fedsvm.algorithms.site_process import INSTALLATION
+from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, StepRefused
+from fedsvm.federation.hosts import certificates
+from fedsvm.federation.hosts.site_session import SiteData, described
+from fedsvm.federation.offline.offline_site import OfflineSite, agreement_of
+from fedsvm.federation.offline.sealing import Requests, derived
+from fedsvm.federation.offline.site_store import OVER, SECRET_BYTES, SiteStore
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.receipt import Receipt
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.text import visible
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
+from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
+from fedsvm.scenarios.hosts.site_data import hold
+from fedsvm.scenarios.schema.errors import ScenarioError
+
+WORDS = "/api/words"
+_KEY, _DIARY, _MODEL, _RECEIPT = "visitor", "diary", "model.npz", "task.receipt"
+_ANSWER_S = 300.0
+_AGAIN_S = 0.3
+_MAY_PASS = (429, 502, 503, 504)
+"""Answers of a hub that is asked too often, and of a server in front of one that is starting again."""
+_MAX_ANSWER_BYTES = 1 << 29
+
+
+@dataclass(frozen=True)
+class InvitationLink:
+    """The link of an invitation: the hub's address, the token, and the key by which the hub is known."""
+
+    hub: str
+    token: str
+    hub_key: bytes
+
+    @classmethod
+    def read(cls, text: str) -> InvitationLink:
+        """Return what a link says. Raises ScenarioError for text that is not a whole link."""
+        none = ScenarioError(
+            [f"link: must be the whole link of the invitation mail, in single quotes, got {text[:80]!r}."]
+        )
+        try:
+            parts = urlsplit(text)
+            key = z85.decode(unquote(parts.fragment))
+        except (ValueError, KeyError):
+            raise none from None
+        where, _, token = parts.path.rpartition("/join/")
+        if parts.scheme not in ("http", "https") or not parts.netloc or not token or len(key) != KEY_BYTES:
+            raise none
+        return cls(f"{parts.scheme}://{parts.netloc}{where}", token, key)
+
+    @property
+    def folder(self) -> str:
+        """A name for what is kept of this invitation."""
+        return hashlib.sha256(self.token.encode()).hexdigest()[:12]
+
+
+class HubClient:
+    """The hub as a visitor calls it.
+
+    Parameters
+    ----------
+    link : InvitationLink
+    requests : Requests
+        Seals and opens.
+    wait_s : float
+        How long a hub that cannot be reached is tried.
+    """
+
+    def __init__(self, link: InvitationLink, requests: Requests, wait_s: float) -> None:
+        self._link = link
+        self._requests = requests
+        self._wait_s = wait_s
+
+    def ask(self, verb: str, **word: Any) -> Mapping[str, Any]:
+        """Return the hub's answer. Raises FederationError if it cannot be reached, is another hub, or refuses."""
+        request, opened = self._requests.seal(msgpack.packb({"verb": verb, **word}))
+        try:
+            answer = msgpack.unpackb(opened(self._post(request)))
+        except (Malformed, ValueError, msgpack.exceptions.UnpackException) as error:
+            raise FederationError(
+                f"The answer of {self._link.hub} is not sealed by the hub of this invitation; check that the link is "
+                "complete and the address is the hub's."
+            ) from error
+        if not isinstance(answer, dict):
+            raise FederationError(f"The answer of {self._link.hub} is not one of a hub; check the address.")
+        if "refused" in answer:
+            raise FederationError(visible(str(answer["refused"])))
+        return answer
+
+    def _post(self, request: bytes) -> bytes:
+        deadline = Deadline(self._wait_s)
+        while True:
+            try:
+                return self._post_once(request)
+            except urllib.error.HTTPError as error:
+                with error:
+                    said = error.read(1000).decode(errors="replace")
+                if error.code not in _MAY_PASS or deadline.expired:
+                    raise FederationError(f"{self._link.hub} refuses: {visible(said) or error.reason}") from error
+            except (OSError, http.client.HTTPException) as error:
+                if deadline.expired:
+                    why = getattr(error, "reason", None) or error
+                    raise FederationError(
+                        f"{self._link.hub} cannot be reached ({why}); check the address and the firewall, then run "
+                        "this command again. Nothing is lost."
+                    ) from error
+            time.sleep(_AGAIN_S)  # it may be starting again
+
+    def _post_once(self, request: bytes) -> bytes:
+        kind = {"Content-Type": "application/octet-stream"}
+        asked = urllib.request.Request(self._link.hub + WORDS, request, kind)  # noqa: S310 - http(s), see InvitationLink
+        with urllib.request.urlopen(asked, timeout=_ANSWER_S) as answered:  # noqa: S310
+            content: bytes = answered.read(_MAX_ANSWER_BYTES)
+            if answered.length and len(content) < _MAX_ANSWER_BYTES:  # of a hub that ended as it answered
+                raise http.client.IncompleteRead(content, answered.length)
+            return content
+
+
+@dataclass
+class TaskParticipation:
+    """One participant's part in one task.
+
+    Parameters
+    ----------
+    link : InvitationLink
+    data : str
+        What it brings: a file.
+    rules : SiteRules
+        What its own operator allows.
+    folder : Path
+        What it keeps between visits.
+    tell : callable
+        Told of whatever happens, in a sentence.
+    watches : bool, default False
+        Whether it stays until the task is over.
+    wait_s : float, default 60.0
+        How long a hub that cannot be reached is tried.
+    """
+
+    link: InvitationLink
+    data: str
+    rules: SiteRules
+    folder: Path
+    tell: Callable[[str], None]
+    watches: bool = False
+    wait_s: float = 60.0
+    _hub: HubClient = field(init=False)
+
+    def visit(self) -> bool:
+        """Do what is due; whether the task is over.
+
+        Raises FederationError where the hub refuses, cannot be reached, or asks for what this site does not do.
+        """
+        keys = self._introduce()
+        with self._diary(keys) as diary:
+            if OVER in diary.facts:
+                self._tell_over()
+                return True
+            task = self._joined(diary)
+            terms = _terms(diary.facts["terms"])
+            held = self._held(str(task["site"]), bytes(task["run"]), terms)
+            if "secret" not in diary.facts:
+                diary.note({"secret": secrets.token_bytes(SECRET_BYTES)})
+            agreement = agreement_of(diary.facts["secret"], diary.facts["run"])
+            self._hub.ask(
+                "ready", columns=[[c.name, c.categorical] for c in held.columns], agreement_key=agreement.public
+            )
+            visitor = OfflineSite(
+                diary.facts["site"],
+                keys.public,
+                INSTALLATION,
+                diary,
+                terms,
+                self.rules,
+                {"model_path": str((self.folder / _MODEL).resolve())},
+                str(self.folder / _RECEIPT),
+                version("fedsvm"),
+            )
+            try:
+                return self._carry_on(diary, visitor, held)
+            finally:
+                with suppress(FederationError):  # what went wrong before is to be read, and a hub finds out by itself
+                    HubClient(self.link, Requests(keys, self.link.hub_key), 0.0).ask("leave")
+
+    def decline(self, reason: str) -> None:
+        """Take no part, or no longer. Raises FederationError where the hub refuses, or cannot be reached."""
+        with self._diary(self._introduce()) as diary:
+            self._ask_to_join()
+            self._hub.ask("decline", reason=reason)
+            diary.close_for_good({})
+        self.tell("you have declined, and the hub knows")
+
+    def _introduce(self) -> KeyPair:
+        """Return the keys by which the hub knows this site, created at the first visit."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.folder / f"{_KEY}{certificates.SECRET}"
+        if not path.exists():
+            certificates.create(self.folder, _KEY)
+        keys = certificates.read_secret(path).keys
+        self._hub = HubClient(self.link, Requests(keys, self.link.hub_key), self.wait_s)
+        return keys
+
+    def _diary(self, keys: KeyPair) -> SiteStore:
+        return SiteStore(self.folder / _DIARY, derived(keys.secret, "diary"))
+
+    def _ask_to_join(self) -> Mapping[str, Any]:
+        return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
+
+    def _joined(self, diary: SiteStore) -> Mapping[str, Any]:
+        """Return the task, which must not have changed since the first visit. Raises FederationError."""
+        task = self._ask_to_join()
+        said = {name: task[name] for name in ("site", "run", "terms")}
+        if len(said["run"]) != RUN_ID_BYTES:
+            raise FederationError(f"What {self.link.hub} says of the task is no hub's.")
+        if not diary.facts:
+            terms = _terms(said["terms"])
+            self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {described(terms)}"))
+            diary.note(said)
+        elif any(diary.facts[name] != value for name, value in said.items()):
+            raise FederationError(
+                "The hub has changed the task since the first visit, so this site sends nothing more; ask the "
+                "creator of the task."
+            )
+        return task
+
+    def _held(self, name: str, run: bytes, terms: Terms) -> SiteData:
+        """Return this site's data. Raises FederationError if it does not take part; declines what its policy
+        forbids."""
+        try:
+            self.rules.check_terms(terms)
+            held = hold(name, self.data, terms)
+            self.rules.check_held(held.rows, [column.name for column in held.columns])
+        except OrderRefused as error:
+            self._note_declined(name, run, terms, str(error))
+            self._hub.ask("decline", reason=str(error))
+            raise FederationError(f"{name} does not take part: {error}") from error
+        except StepRefused as error:
+            raise FederationError(f"{name} cannot take part: {error}") from error
+        return held
+
+    def _note_declined(self, name: str, run: bytes, terms: Terms, reason: str) -> None:
+        """Record in the receipt what was asked for, and why this site takes no part."""
+        receipt = Receipt(str(self.folder / _RECEIPT), version("fedsvm"), repeats=True)
+        receipt.asked(run, name, terms.to_fields(), asdict(self.rules))
+        receipt.declined(reason)
+        receipt.release()
+
+    def _carry_on(self, diary: SiteStore, visitor: OfflineSite, held: SiteData) -> bool:
+        standing = self._take(diary)
+        while standing["state"] == "inviting" and self.watches:
+            standing = self._take(diary)
+        state, reason = standing["state"], visible(str(standing["reason"]))
+        if state == "inviting":
+            self.tell("you have joined; a mail will tell you when to run this command again")
+            return False
+        if state in ("declined", "withdrawn", "missed", "cancelled") or not standing["sites"]:
+            diary.close_for_good({})
+            raise FederationError(f"You no longer take part in this task ({state}). {reason}".rstrip())
+        if "sites" not in diary.facts:
+            partition = held.partition(standing["columns"])
+            diary.note({"sites": standing["sites"], "columns": standing["columns"], "held": _digest(partition)})
+        partition = held.partition(diary.facts["columns"])
+        if diary.facts["held"] != _digest(partition):
+            raise FederationError(
+                f"{self.data} has changed since the first visit, and the task has begun; use the original file."
+            )
+        if int(standing["said"]) > len(diary.said):
+            raise FederationError(
+                f"{self.folder} is an older copy of this site's folder; use the folder of the last visit, or withdraw "
+                "with --decline."
+            )
+        for number in range(int(standing["said"]), len(diary.said)):
+            self._say(number, diary.said[number])
+        before = len(diary.received)
+        is_over = visitor.carry_on(diary.facts["sites"], partition, lambda: self._more(diary, standing), self._say)
+        if is_over:
+            diary.close_for_good({OVER: True})
+            self._tell_over()
+        else:
+            came = len(diary.received) - before
+            self.tell(f"{came} messages processed; a mail will tell you when to run this command again")
+        return is_over
+
+    def _tell_over(self) -> None:
+        model = self.folder / _MODEL
+        self.tell(f"the task is over{f'; your part of the model is in {model}' if model.exists() else ''}")
+
+    def _more(self, diary: SiteStore, standing: Mapping[str, Any]) -> Iterator[Message]:
+        """Yield further messages."""
+        while True:
+            letters = list(standing["letters"])
+            for letter in letters:
+                yield _message(letter)
+            is_due = letters or (self.watches and standing["state"] in ("inviting", "running"))
+            if not is_due:
+                return
+            standing = self._take(diary, acted=True)
+
+    def _take(self, diary: SiteStore, *, acted: bool = False) -> Mapping[str, Any]:
+        """Return the state of the task, and new messages. acted: all earlier messages were processed."""
+        return self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
+
+    def _say(self, number: int, message: Message) -> None:
+        self._hub.ask("say", number=number, message=message.frame)
+
+
+def _terms(fields: Any) -> Terms:
+    try:
+        return Terms.from_fields(fields)
+    except (Malformed, AttributeError) as error:
+        raise FederationError(f"The terms of the task cannot be read: {error}.") from error
+
+
+def _message(letter: Any) -> Message:
+    try:
+        return wire.decode(letter)
+    except (Malformed, TypeError) as error:
+        raise FederationError(f"The hub handed on what is no message: {error}.") from error
+
+
+def _digest(partition: Partition) -> bytes:
+    """Return a digest of a site's data."""
+    found = hashlib.sha256(msgpack.packb(dict(partition.values)))
+    for name, array in sorted(partition.arrays.items()):
+        found.update(msgpack.packb([name, array.dtype.str, list(array.shape)]) + array.tobytes())
+    return found.digest()

@@ -1,0 +1,153 @@
+"""The scenario of a task, from what its form says."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedsvm.algorithms.algorithm import VerticalAlgorithm
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import Setting, settings
+from fedsvm.protocols.sums.registry import DROPOUT_SUM
+from fedsvm.scenarios.hosts import host_scenario as across_hosts
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
+
+MIN_PARTICIPANTS, MAX_PARTICIPANTS = 2, 50
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class TaskForm:
+    """The request of a task's creator, as text from a form.
+
+    Parameters
+    ----------
+    algorithm : str
+        Its name.
+    settings : mapping of str to str
+        Those that were written, by name; others are as the algorithm has them.
+    label : str
+        The column of labels.
+    positive, negative : str
+        Its values.
+    sum : str
+        The secure sum.
+    test_fraction : str
+        Of the rows that are not trained on.
+    label_site : str
+        Of columns that are at different participants, who holds the labels.
+    identifier : str
+        The column by which their records are aligned in secret; without one they come in the same order.
+    """
+
+    algorithm: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    label: str = "label"
+    positive: str = ""
+    negative: str = ""
+    sum: str = DROPOUT_SUM
+    test_fraction: str = "0.2"
+    label_site: str = ""
+    identifier: str = ""
+
+
+def askable() -> list[str]:
+    """Return the algorithms that tasks can use."""
+    return [name for name, found in ALGORITHMS.loadable() if _is_askable(found)]
+
+
+def default() -> str:
+    """Return the default algorithm of a form: the first for columns of the same rows, as in the paper of the
+    service."""
+    return next(filter(is_vertical, askable()))
+
+
+def is_vertical(name: str) -> bool:
+    """Return whether participants hold columns of the same rows."""
+    return isinstance(ALGORITHMS[name], VerticalAlgorithm)
+
+
+def summary_of(name: str) -> str:
+    """Return what an algorithm is, in a sentence."""
+    return ALGORITHMS[name].summary
+
+
+def fields_of(name: str) -> list[Setting]:
+    """Return the settings of an algorithm, from which its form is made."""
+    return settings(ALGORITHMS[name].Settings)
+
+
+def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int) -> Scenario:
+    """Return the scenario of a task. Raises ScenarioError with all mistakes."""
+    if wish.algorithm not in ALGORITHMS or not _is_askable(ALGORITHMS[wish.algorithm]):
+        raise ScenarioError([f"algorithm.name: must be one of {', '.join(askable())}, got {wish.algorithm!r}."])
+    if problems := _unsaid(wish):
+        raise ScenarioError(problems)
+    classes = [wish.negative, wish.positive]
+    data: dict[str, Any] = {
+        "label": wish.label,
+        "positive": wish.positive,
+        "classes": classes,
+        "test_fraction": spec.value_of(wish.test_fraction),
+    }
+    if is_vertical(wish.algorithm):
+        data |= {"source": across_hosts.HELD_BY_SITE, "partition": "vertical"}
+        data |= {"label_site": wish.label_site or sites[0], "align": "identifier" if wish.identifier else "position"}
+        data |= {"identifier": wish.identifier} if wish.identifier else {}
+    else:
+        data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE), "tested_by": "sites"}
+    given = {
+        "name": run_name(name),
+        "federation": {"names": list(sites), "min_sites": min_sites},
+        "data": data,
+        "algorithm": {
+            **{key: spec.value_of(text) for key, text in wish.settings.items() if text.strip()},
+            "name": wish.algorithm,
+        },
+        "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
+        "compare": {"centralised": False, "baselines": False},
+    }
+    try:
+        return spec.validate(given)
+    except ScenarioError as error:
+        raise ScenarioError([across_hosts.in_words_of_hosts(problem, sites) for problem in error.problems]) from None
+
+
+def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
+    """Return the same scenario over the sites that joined. Raises ScenarioError."""
+    given = tomllib.loads(resolved_toml(scenario))
+    given["federation"] |= {"names": list(sites), "sites": len(sites)}
+    if given["data"].get("sources"):
+        given["data"]["sources"] = dict.fromkeys(sites, across_hosts.HELD_BY_SITE)
+    return spec.validate(given)
+
+
+def fewest(scenario: Scenario) -> int:
+    """Return the number of sites that sums of a task may begin with, which is the same however many join."""
+    allowed = scenario.federation.min_sites
+    return max(allowed, scenario.protocol.min_sites(allowed))
+
+
+def run_name(title: str) -> str:
+    """Return a name for the run of a task, made from its title."""
+    return _NOT_A_NAME.sub("-", title).strip("-._")[:60] or "task"
+
+
+def _unsaid(wish: TaskForm) -> list[str]:
+    said = {"label": wish.label, "positive": wish.positive, "negative": wish.negative}
+    why = "is missing; the task must name it, because no participant sees all labels."
+    problems = [f"data.{key}: {why}" for key in said if not said[key]]
+    if wish.positive and wish.positive == wish.negative:
+        problems.append("data.negative: must be another value than data.positive.")
+    return problems
+
+
+def _is_askable(algorithm: Any) -> bool:
+    vertical = isinstance(algorithm, VerticalAlgorithm)
+    rows = not vertical and getattr(algorithm, "scaling", "") == "secure-sums"
+    return (vertical or rows) and bool(algorithm.Site.is_replayable)

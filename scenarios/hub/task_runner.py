@@ -1,0 +1,259 @@
+"""The coordinator of a task, run as far as it comes: in a thread of its own, which rests when nothing more is due."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shlex
+import threading
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sql
+
+from fedsvm.federation.errors import NothingDue
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.hosts.registration import HeldColumn, JoinedSite
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.offline.coordinator import visited
+from fedsvm.federation.offline.endpoint import Departure, StoredArrival
+from fedsvm.federation.run_journal import Journal
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.wire import Message
+from fedsvm.scenarios.hosts.coordination import dataset_of
+from fedsvm.scenarios.hosts.sources import SourceAtHosts
+from fedsvm.scenarios.hub.database import Database, Participant, Task
+from fedsvm.scenarios.hub.stored_messages import StoredMessages
+from fedsvm.scenarios.report import page
+from fedsvm.scenarios.run.runner import FinishedRun, Run, recorded
+from fedsvm.scenarios.run.starter import JOURNAL
+from fedsvm.scenarios.run.training import train
+from fedsvm.scenarios.schema import spec
+
+_LOGGER = logging.getLogger(__name__)
+LINGER_S = 10.0
+"""Time that an idle coordinator waits before it ends; the next message runs it from the start again."""
+
+_COORDINATORS = "coordinator.journal"
+
+
+@dataclass
+class _TaskThread:
+    """The thread that runs one coordinator, whether it rests, was told that there is more, or broke off."""
+
+    thread: threading.Thread | None = None
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    is_resting: bool = False
+    is_nudged: bool = False
+    is_over: bool = False
+    broke_off: bool = False
+
+
+class TaskRunner:
+    """Runs the coordinators of tasks.
+
+    Parameters
+    ----------
+    database : Database
+    letters : StoredMessages
+    folder : Path
+        Where the runs of tasks are, each in a folder of its own.
+    on_over : callable
+        Told of a run that is over, by the number of its task, and how it ended.
+
+    Attributes
+    ----------
+    on_said : callable
+        Told of a task in which the coordinator said something.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        letters: StoredMessages,
+        folder: Path,
+        on_over: Callable[[str, FinishedRun], None],
+    ) -> None:
+        self._database = database
+        self._letters = letters
+        self._folder = folder
+        self._on_over = on_over
+        self.on_said: Callable[[str], None] = lambda task_id: None
+        self._lock = threading.Lock()
+        self._conducted: dict[str, _TaskThread] = {}
+        self._closing = threading.Event()
+
+    def folder_of(self, task_id: str) -> Path:
+        """Return the folder of a task's run."""
+        return self._folder / task_id
+
+    def never_ran(self, task_id: str) -> bool:
+        """Return whether this process has not run the coordinator of a task, or it lost the database."""
+        with self._lock:
+            known = self._conducted.get(task_id)
+            return known is None or (known.is_over and known.broke_off)
+
+    def nudge(self, task_id: str) -> None:
+        """Notify the coordinator of a task that there may be messages."""
+        with self._lock:
+            known = self._conducted.get(task_id)
+            if known is not None and not known.is_over:
+                with known.changed:
+                    if not known.is_over:
+                        known.is_nudged, known.is_resting = True, False
+                        known.changed.notify_all()
+                        return
+            begun = self._conducted[task_id] = _TaskThread()
+            words = (task_id, begun, known.thread if known is not None else None)
+            begun.thread = threading.Thread(target=self._conduct, args=words, name=f"task {task_id}")
+            begun.thread.start()
+
+    def settle(self, task_id: str, within_s: float) -> None:
+        """Wait until the coordinator of a task rests or has ended, but no longer than that."""
+        with self._lock:
+            known = self._conducted.get(task_id)
+        if known is not None:
+            with known.changed:
+                known.changed.wait_for(lambda: known.is_resting or known.is_over, within_s)
+
+    def close(self) -> None:
+        """End all threads, where they rest."""
+        self._closing.set()
+        with self._lock:
+            conducted = list(self._conducted.values())
+        for each in conducted:
+            with each.changed:
+                each.changed.notify_all()
+            if each.thread is not None:
+                each.thread.join()
+
+    def _conduct(self, task_id: str, conducted: _TaskThread, before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()  # it is about to let go of the journal
+        try:
+            with suppress(NothingDue), _else_later(conducted):
+                self._run(task_id, conducted)
+        finally:
+            with conducted.changed:
+                conducted.is_over = True
+                conducted.changed.notify_all()
+
+    def _run(self, task_id: str, conducted: _TaskThread) -> None:
+        with self._database.reading() as session:
+            task = session.get_one(Task, task_id)
+            if task.state != "running":
+                return
+            sites = [each for each in task.participants if each.agreement_key is not None and each.columns is not None]
+        scenario = spec.validate(tomllib.loads(task.scenario))
+        sites = [each for each in sites if each.site in scenario.federation.site_names]
+        folder = self.folder_of(task_id)
+        (folder / JOURNAL).mkdir(mode=0o700, parents=True, exist_ok=True)
+        source = dataset_of(scenario)
+        source.describe([_guest(each) for each in sites])
+        this = Run(scenario, source, folder, shlex.join(["fedsvm", "hub"]))
+        with suppress(NothingDue), Journal(folder / JOURNAL / _COORDINATORS) as journal:
+            if not journal.header:
+                journal.begin({"scenario": task.scenario, "base": ""})
+            finished = recorded(this, lambda: self._carry_out(this, source, task, sites, journal, conducted))
+            page.write_report(folder)
+            self._on_over(task_id, finished)
+
+    def _carry_out(
+        self,
+        this: Run,
+        source: SourceAtHosts,
+        task: Task,
+        sites: list[Participant],
+        journal: Journal,
+        conducted: _TaskThread,
+    ) -> None:
+        scenario = this.scenario
+        roster = Roster(
+            [Party(COORDINATOR, "", None), *(Party(s.site, "", s.public_key, s.agreement_key) for s in sites)]
+        )
+        said: list[tuple[str, int, int, Message]] = []
+
+        def keep(federation: Federation | None = None) -> None:
+            """Store what was said, and how far it is."""
+            with _else_later(conducted), self._database.session() as session:
+                whom = {each.site: session.get_one(Participant, each.id) for each in sites}
+                new = [
+                    whom[site]
+                    for site, number, place, message in said
+                    if self._letters.tell(session, whom[site], number, place, message)
+                ]
+                for each in new:
+                    each.due_since = each.due_since or time.time()
+                if federation is not None:
+                    now = federation.progress
+                    session.get_one(Task, task.id).progress = {
+                        "phase": now.phase,
+                        "round": now.round,
+                        "figures": {name: value for name, value in now.figures.items() if math.isfinite(value)},
+                    }
+            said.clear()
+            if new:
+                self.on_said(task.id)
+
+        def arrivals() -> Iterator[StoredArrival | Departure]:
+            after, last = 0, journal.last_round
+            while True:
+                with _else_later(conducted), self._database.reading() as session:
+                    came = list(self._letters.arrivals(session, {each.id: each for each in sites}, last, after))
+                for after, arrived in came:  # noqa: B007 - where it stopped is where it goes on
+                    yield arrived
+                if came:
+                    continue
+                keep(this.federation)
+                if not self._rest(conducted):
+                    return
+
+        policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)
+        try:
+            with visited(
+                roster,
+                task.run,
+                arrivals(),
+                lambda *words: said.append(words),
+                scenario.protocol.secure_sum,
+                policy,
+                journal,
+            ) as federation:
+                this.federation = federation
+                federation.assemble(need_all=False)
+                train(source, federation, this.outcome)
+        finally:
+            keep(this.federation)  # the sites are told to stop
+
+    def _rest(self, conducted: _TaskThread) -> bool:
+        """Wait for more, for some seconds; whether there may be."""
+        with conducted.changed:
+            if not conducted.is_nudged:
+                conducted.is_resting = True
+                conducted.changed.notify_all()
+                conducted.changed.wait_for(lambda: conducted.is_nudged or self._closing.is_set(), LINGER_S)
+            goes_on, conducted.is_nudged, conducted.is_resting = conducted.is_nudged, False, False
+            if not goes_on:
+                conducted.is_over = True
+            return goes_on and not self._closing.is_set()
+
+
+@contextmanager
+def _else_later(conducted: _TaskThread) -> Iterator[None]:
+    """Turn a lost database into NothingDue: the coordinator stops and is run again, and the task has not failed."""
+    try:
+        yield
+    except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError) as error:
+        conducted.broke_off = True
+        _LOGGER.warning("a coordinator has no database, and is run again: %s", error)
+        raise NothingDue from error
+
+
+def _guest(who: Participant) -> JoinedSite:
+    """Return a participant as a coordinator across hosts represents one."""
+    party = Party(who.site, "", who.public_key, who.agreement_key)
+    return JoinedSite(party, tuple(HeldColumn(str(name), bool(categorical)) for name, categorical in who.columns or ()))
