@@ -33,12 +33,12 @@ from typing import Annotated
 
 import numpy as np
 from annotated_types import doc
-from fedsvm.protocols.passing_on import pass_on
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate, add
+from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 CHUNK = 1 << 16
