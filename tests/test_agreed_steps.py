@@ -440,6 +440,20 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         summed("score_counts", (6009,), model=ONE, bins=1000, threshold=0.0, kept=False, classes=3),
         "classes must be 2, as in the labels of this site, got 3",
     ),
+    "a threshold": (
+        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
+        STRICT,
+        fit("pan-svm", fold=0, **PAN),
+        summed("score_counts", (2004,), model=ONE, bins=1000, threshold=0.5, kept=False),
+        "threshold must be 0, got 0.5",
+    ),
+    "edges around single values": (
+        terms("decision-tree", max_depth=2),
+        SiteRules(),
+        after(prepared, summed("column_moments", (2 * COLUMNS + 2,))),
+        ran("receive_edges", edges=np.cumsum(np.tile([1.0, 1e-6], (COLUMNS, 16)), axis=1)[:, :31]),
+        "edges must be 31 for each of 4 columns, equally far apart",
+    ),
     "fewer columns": (
         terms("pan-svm", **PAN),
         STRICT,

@@ -152,16 +152,14 @@ class Evaluation(SitePart):
                 "a file of the agreed kind of model; with protocol.verify, of the weights that sites opened",
                 "counts of the held-out rows by a model of its choice, which can name them",
             ),
-            "bins": CHECKED,
-            "threshold": free("any number", "the number of held-out rows above one more value"),
-            "kept, classes": CHECKED,
+            "bins, threshold, kept, classes": CHECKED,
         }
     )
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
         """Return the (4 + 2 bins,), or for more classes more, counts of the held-out rows, as a model scores them.
 
-        See `score_counts`. Raises OrderRefused for another number of bins or classes than the site's own, and
-        where `kept` differs from the agreed release.
+        See `score_counts`. Raises OrderRefused for another number of bins or classes than the site's own, for a
+        threshold, since none is found by rows that sites hold out, and where `kept` differs from the agreed release.
 
         model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
         """
@@ -171,6 +169,8 @@ class Evaluation(SitePart):
         held = max(2, len(labels))
         if bins != MAX_BINS:
             raise OrderRefused(f"bins must be {MAX_BINS}, got {bins!r}")
+        if threshold != 0:
+            raise OrderRefused(f"threshold must be 0, got {threshold!r}")
         if classes != held:
             raise OrderRefused(f"classes must be {held}, as in the labels of this site, got {classes!r}")
         if not labels.size:
