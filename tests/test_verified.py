@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms.pan_svm import PanModel
+from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.site_scores import score_at_sites
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import uniform_residues
