@@ -22,7 +22,7 @@ from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
-from fedsvm.algorithms.optimization import interior_point
+from fedsvm.algorithms.optimization import interior_point, path_rounds
 from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums, on_the_curve
 from fedsvm.algorithms.optimization.blind_path import BlindNewton, BlindPath
 from fedsvm.algorithms.optimization.interior_point import (
@@ -772,6 +772,19 @@ def test_a_round_that_is_run_again_comes_to_the_same() -> None:
     program.channel.sites = ("site-1", "site-2")
     np.testing.assert_array_equal(program.path.newton(**params), once)
     assert (as_keeper[0, -2], once[0, -2]) == (1.0, 0.0)
+
+
+def test_masks_that_take_too_much_memory_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = game(0.03, 10.0, 40)
+    easy = np.where(problem.features[:, 0] > np.median(problem.features[:, 0]), 1.0, -1.0)
+    labels = np.stack([problem.labels, easy, -easy])
+    calm = train(problem, labels=labels)
+    monkeypatch.setattr(path_rounds, "_KEPT", problem.dimensions**2)
+    found = train(problem, labels=labels)
+    for lean, ample in zip(found.outcomes, calm.outcomes, strict=True):
+        assert lean.certificate.converged
+        assert lean.certificate.iterations <= ample.certificate.iterations + 3
+        assert lean.certificate.objective == pytest.approx(ample.certificate.objective, rel=1e-4)
 
 
 def test_problems_that_were_done_go_on_when_rows_leave() -> None:

@@ -17,7 +17,7 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimization.interior_point import NewtonRequest, Opened, RoundSums
 from fedsvm.algorithms.optimization.local_path import opened_by
 from fedsvm.algorithms.optimization.masking import Mask
-from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
 
@@ -177,8 +177,8 @@ class RoundOrder(PathOrder):
 DrawMasks = Callable[[Sequence[int], int], Iterable[Mask | None]]
 """Draws the masks of some problems in a round. A problem's mask in a round is always the same."""
 
-_AHEAD = 1 << 21
-"""Numbers that masks drawn ahead may have."""
+_KEPT = 1 << 20
+"""Numbers of masks that a site keeps for the next step, and as many that it draws ahead. Others are drawn again."""
 
 
 class RowPaths:
@@ -214,14 +214,16 @@ class RowPaths:
         steps = np.split(np.ravel(round_.steps), np.cumsum([layout.dimensions for layout in layouts])[:-1])
         total = np.empty(sum(layout.length for layout in layouts))
         places = np.split(total, np.cumsum([layout.length for layout in layouts])[:-1])
-        masks = self._masks(problems, iteration)
-        for place, (problem, mask) in enumerate(zip(problems, masks, strict=True)):
+        masks, kept = self._masks(problems, iteration), self._kept(problems)
+        unmasked = self._unmasked(problems, iteration, steps, np.asarray(round_.still, dtype=bool))
+        for place, (problem, step, mask) in enumerate(zip(problems, unmasked, masks, strict=True)):
             intercept = self.problems[problem].lever > 0
-            step = steps[place] if round_.still[place] else self._unmasked(problem, iteration, steps[place])
             sums, standing = self.moved(round_, place, step)
             opened = opened_by(sums, standing.v, intercept=intercept, regulariser=keeper, mask=mask)
             layouts[place].pack_into(places[place], opened, round_.scales[place], round_.rows, keeper=keeper)
-            self._last[problem] = iteration, None if mask is None else mask.spent()
+            if problem in kept:
+                self._last[problem] = iteration, None if mask is None else mask.spent()
+        self._last = {problem: self._last[problem] for problem in kept}
         return total
 
     def moved(self, round_: PathOrder, place: int, step: FloatArray) -> tuple[RowSums, DualState]:
@@ -251,8 +253,7 @@ class RowPaths:
 
     def draw_ahead(self, problems: Sequence[int], iteration: int) -> None:
         """Draw masks of the next round, of as many of its problems as memory allows."""
-        numbers = np.cumsum([2 * self.problems[problem].dimensions ** 2 for problem in problems])
-        chosen = problems[: int((numbers <= _AHEAD).sum())]
+        chosen = self._kept(problems)
         drawn = zip(chosen, self._draw(chosen, iteration), strict=True)
         self._ahead = {(problem, iteration): mask for problem, mask in drawn}
 
@@ -274,6 +275,11 @@ class RowPaths:
     def _before(self, problem: int, iteration: int) -> DualState:
         return next(each for each in reversed(self._standings[problem]) if each.iteration < iteration)
 
+    def _kept(self, problems: Sequence[int]) -> Sequence[int]:
+        """Return the first problems, one at least, whose masks together are not too large to keep."""
+        numbers = np.cumsum([self.problems[problem].dimensions ** 2 for problem in problems])
+        return problems[: max(1, int((numbers <= _KEPT).sum()))]
+
     def _masks(self, problems: Sequence[int], iteration: int) -> Iterator[Mask | None]:
         """Yield the masks of a round, each drawn when it is needed unless it was drawn ahead."""
         ahead, self._ahead = self._ahead, {}
@@ -281,13 +287,25 @@ class RowPaths:
         for problem in problems:
             yield ahead.pop((problem, iteration)) if (problem, iteration) in ahead else next(fresh)
 
-    def _unmasked(self, problem: int, iteration: int, step: FloatArray) -> FloatArray:
-        """Return the step (d,) of a round, which the coordinator computed behind the mask of the round before."""
-        before = self._before(problem, iteration).iteration
-        known, mask = self._last.get(problem, (None, None))
-        if known != before:
-            (mask,) = self._draw([problem], before)
-        return step if mask is None else mask.transposed_times(step)
+    def _unmasked(
+        self, problems: Sequence[int], iteration: int, steps: Sequence[FloatArray], still: BoolArray
+    ) -> Iterator[FloatArray]:
+        """Yield the steps (d,) of a round, which the coordinator computed behind the masks of the round before.
+
+        A problem that stands `still` has none to unmask. Masks that are not kept are drawn again.
+        """
+        before = [self._before(problem, iteration).iteration for problem in problems]
+        known = [self._last.get(problem, (None,))[0] == at for problem, at in zip(problems, before, strict=True)]
+        lost = [place for place in range(len(problems)) if not known[place] and not still[place]]
+        drawn = {
+            at: iter(self._draw([problems[place] for place in lost if before[place] == at], at))
+            for at in {before[place] for place in lost}
+        }
+        for place, (problem, step) in enumerate(zip(problems, steps, strict=True)):
+            mask = None
+            if not still[place]:
+                mask = self._last[problem][1] if known[place] else next(drawn[before[place]])
+            yield step if mask is None else mask.transposed_times(step)
 
 
 def _without(problem: Problem, standing: DualState, kept: IntArray) -> tuple[Problem, DualState]:

@@ -182,4 +182,5 @@ class OfflineSite:
             via_coordinator=True,
             log_level=SILENT,
             coordinator_signing_key=signing_key,
+            shares_errors=False,
         )
