@@ -48,7 +48,7 @@ from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import opened_exactly
 from fedsvm.algorithms.settings import Count, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import FederationError
+from fedsvm.federation.errors import FederationError, OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, repeat, stage
@@ -152,6 +152,12 @@ def cross_tables(
     return tables
 
 
+def _are_even(edges: FloatArray) -> bool:
+    """Return whether edges (p, B - 1) rise by equal steps in each column, apart from rounding."""
+    steps, rounding = np.diff(edges), 1e-9 * np.abs(edges).max(initial=1.0)
+    return bool((steps >= 0).all() and np.allclose(steps, steps[:, :1], rtol=1e-6, atol=rounding))
+
+
 class TreeSite(HorizontalSite):
     """The site half."""
 
@@ -176,11 +182,14 @@ class TreeSite(HorizontalSite):
 
     @step(
         told={
-            "edges": free("any numbers", "bins that hold few rows"),
+            "edges": free("as many as agreed, equally far apart in a column", "bins that hold few rows"),
         }
     )
     def receive_edges(self, edges: FloatArray) -> None:
-        """Put this site's rows into bins."""
+        """Put this site's rows into bins. Raises OrderRefused for other edges than those of equally wide bins."""
+        shape = self.rows.shape[1], self.terms.settings["bins"] - 1
+        if edges.shape != shape or not _are_even(edges):
+            raise OrderRefused(f"edges must be {shape[1]} for each of {shape[0]} columns, equally far apart")
         self.bins, self.binned = edges.shape[1] + 1, binned(self.rows, edges)
 
     @step(

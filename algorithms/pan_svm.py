@@ -112,6 +112,14 @@ class PanSite(MappedSite):
         mapped = stage(preparation(terms), mapping(terms))
         return each_model(terms, mapped, training(terms), calibration(terms))
 
+    def require_released(self, model: PanModel) -> None:
+        """Raise OrderRefused for other weights than this site opened, in a run whose released sums the sites verify."""
+        if not self.terms.sum_options.get("verify") or model.w is None or model.b is None:
+            return
+        told = np.column_stack([np.atleast_2d(model.w), np.atleast_1d(model.b), np.ones(np.size(model.b))])
+        if not np.array_equal(getattr(self, "opened", None), told):  # type: ignore[arg-type]
+            raise OrderRefused("the model must have the weights that the sites opened, and has others")
+
     def _check_problem(self, prior: FloatArray, price: float) -> None:
         """Raise OrderRefused for another penalty than was agreed on, or for a prior.
 

@@ -179,7 +179,14 @@ class Federation:
 
     @overload
     def sum(
-        self, step: str, *, shape: Sequence[int], bound: float, over_others: Revision | None = None, **params: Any
+        self,
+        step: str,
+        *,
+        shape: Sequence[int],
+        bound: float,
+        over_others: Revision | None = None,
+        public: bool = False,
+        **params: Any,
     ) -> FloatArray: ...
 
     def sum(
@@ -190,6 +197,7 @@ class Federation:
         shape: Sequence[int],
         bound: float,
         over_others: Revision | None = None,
+        public: bool = False,
         **params: Any,
     ) -> FloatArray | None:
         """Return the sum over all live sites of what `step` returns there.
@@ -209,6 +217,8 @@ class Federation:
             Outside of stages. Called before the sum is run again where sites left or joined, and gives the arguments
             that change then. A site may have seen the sum that was not revealed: this is where a second one is charged,
             or refused; what it draws goes through `drawn`.
+        public : bool, default False
+            Whether the step is declared as public; the sites open its sum too, if the secure sum verifies.
         **params
             Arguments of the step.
 
@@ -225,6 +235,8 @@ class Federation:
         protocol = self._protocol
         if receiver == COORDINATOR:
             self._disclosures.add(COORDINATOR, step, protocol.discloses, shape)
+            if public and protocol.verifies:
+                self._disclosures.add("sites", step, "sum", shape)
         else:
             self._disclosures.add(receiver, step, "sum", shape)
             if self.shows_inputs:
@@ -232,7 +244,7 @@ class Federation:
                 self._disclosures.add(COORDINATOR, step, "value", shape, detail=others)
 
         def reveal(channel: SocketChannel) -> FloatArray | None:
-            return protocol.reveal(channel, shape, bound, receiver)
+            return protocol.reveal(channel, shape, bound, receiver, public=public)
 
         terms = SumTerms(tuple(shape), bound, protocol.options, receiver)
         while True:

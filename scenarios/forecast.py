@@ -196,6 +196,9 @@ def _carried_on(
         return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, 0.0)
     nothing, one = (secure_sum.cost_of(last.sites, (1, length)).payload_bytes for length in (0, 1))
     length = round((known.payload_bytes - nothing) / (one - nothing))
+    if secure_sum.verifies and known.messages != secure_sum.cost_of(last.sites, (1, length)).messages:
+        hops, messages, payload, wire = map(continued, ("hops", "messages", "payload_bytes", "wire_bytes"))
+        return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, 0.0)
     cost = secure_sum.cost_of(sites, (1, length))
     around = (known.wire_bytes - known.payload_bytes) / known.messages
     wire = cost.payload_bytes + around * cost.messages

@@ -13,7 +13,7 @@ from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.sums.registry import OWN_SUMS
-from fedsvm.protocols.sums.ring import RING
+from fedsvm.protocols.sums.ring import RING, ring
 from fedsvm.protocols.sums.secure_sum import SecureSum
 
 
@@ -43,8 +43,9 @@ LONG_TO_COORDINATOR = _broken("long-to-coordinator", "site-1", COORDINATOR, np.z
 
 ALL_SUMS: dict[str, Callable[..., SecureSum]] = {
     **OWN_SUMS,
+    "verified-ring": lambda: ring(verify=True),
     "long-to-site": lambda: LONG_TO_SITE,
     "float-to-site": lambda: FLOAT_TO_SITE,
     "long-to-coordinator": lambda: LONG_TO_COORDINATOR,
 }
-"""Ours, and the broken ones."""
+"""Ours, the one that sites verify, and the broken ones."""

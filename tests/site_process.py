@@ -40,6 +40,10 @@ class Drill(SiteProgram):
     def total(self, factor: float = 1.0) -> FloatArray:
         return factor * np.asarray(self.partition.arrays["rows"].sum(axis=0))
 
+    @step(public=True)
+    def model(self) -> FloatArray:
+        return self.total()
+
     @step
     def echo(self, vector: FloatArray) -> FloatArray:
         return vector

@@ -27,6 +27,7 @@ from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import _by_interior_point
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.errors import LaunchError, OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
@@ -38,6 +39,7 @@ from fedsvm.federation.site_messages import StepFailure
 from fedsvm.federation.startup import Deployment, SiteSetup, started
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.run.offered_terms import terms_of
 from tests import frozen
 from tests.conftest import drill
@@ -65,14 +67,20 @@ def terms(program: str, reading: Mapping[str, Any] | None = None, **settings: An
 
 
 @contextmanager
-def sites(agreed: Terms, rules: SiteRules = STRICT, module: str = SITE_MODULE) -> Iterator[Federation]:
-    """Three sites with 20 rows each, that agreed to these terms. module: their installation."""
+def sites(
+    agreed: Terms,
+    rules: SiteRules = STRICT,
+    module: str = SITE_MODULE,
+    protocol: SecureSum = RING,
+    folds: IntArray | None = None,
+) -> Iterator[Federation]:
+    """Three sites with 20 rows each, that agreed to these terms. module: their installation. folds: of their rows."""
 
     def setup(site: str) -> SiteSetup:
-        held = site_partition(ROWS[site], LABELS, names=[f"x{j}" for j in range(COLUMNS)])
+        held = site_partition(ROWS[site], LABELS, names=[f"x{j}" for j in range(COLUMNS)], folds=folds)
         return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, rules=rules)
 
-    deployment = Deployment(SITES, agreed, RING, setup, 20.0, DropoutPolicy(3, "abort"))
+    deployment = Deployment(SITES, agreed, protocol, setup, 20.0, DropoutPolicy(3, "abort"))
     with spare_launcher(module) as launcher, started(launcher, deployment) as federation:
         federation.assemble()
         yield federation
@@ -431,6 +439,20 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (6009,), model=ONE, bins=1000, threshold=0.0, kept=False, classes=3),
         "classes must be 2, as in the labels of this site, got 3",
+    ),
+    "a threshold": (
+        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
+        STRICT,
+        fit("pan-svm", fold=0, **PAN),
+        summed("score_counts", (2004,), model=ONE, bins=1000, threshold=0.5, kept=False),
+        "threshold must be 0, got 0.5",
+    ),
+    "edges around single values": (
+        terms("decision-tree", max_depth=2),
+        SiteRules(),
+        after(prepared, summed("column_moments", (2 * COLUMNS + 2,))),
+        ran("receive_edges", edges=np.cumsum(np.tile([1.0, 1e-6], (COLUMNS, 16)), axis=1)[:, :31]),
+        "edges must be 31 for each of 4 columns, equally far apart",
     ),
     "fewer columns": (
         terms("pan-svm", **PAN),

@@ -236,7 +236,7 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(sites=0), "sites must be a whole number from 1 to 1000000000, got 0"),
         (
             PanSVC(sum="ring", sum_options={"segments": 2}),
-            "sum_options must be left out, as a ring sum has none, got .*segments",
+            "sum_options must be a dict of verify, got .*segments",
         ),
         (PanSVC(release="sites"), 'release: must be "everyone" here, since the sites of an estimator keep no files'),
         (PanSVC(release="sites", masking="none"), 'release: "sites" needs a masking other than "none"'),
@@ -261,7 +261,7 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(C=float("inf")), "C must be a number from 1e-12 to 1e12, got inf"),
         (PanSVC(C=True), "C must be a number from 1e-12 to 1e12, got True"),
         (PanSVC(C=10**400), "C must be a number from 1e-12 to 1e12, got a number of 401 digits"),
-        (PanSVC(sum_options=5), "sum_options must be left out, as a ring sum has none, got 5"),  # type: ignore[arg-type]
+        (PanSVC(sum="plain", sum_options=5), "sum_options must be left out, as a plain sum has none, got 5"),  # type: ignore[arg-type]
         (PanSVC(sum="k-secure", sum_options={"k": 3}), "sum_options must be a dict of segments, got {'k': 3}"),
         (PanSVC(degree=2.5), "degree must be a whole number from 1 to 100, got 2.5"),  # type: ignore[arg-type]
         (PanSVC(coef0=float("nan")), "coef0 must be a number from -1e12 to 1e12, got nan"),

@@ -150,30 +150,15 @@ def models_that_sites_keep(federation: Federation) -> bool:
     return bool((np.abs(model.models[:, :-1] - own.coef_[0]).max(axis=1) < 1e-2).any())
 
 
-def bins_around(candidates: FloatArray) -> FloatArray:
-    """Return (p, B - 1) edges with every second bin around one candidate alone, other ones in each column."""
-    edges = np.empty((COLUMNS, BINS_OF_TREE - 1))
-    for column in range(COLUMNS):
-        ends = np.sort(np.concatenate([candidates[column] - CLOSE, candidates[column] + CLOSE]))
-        edges[column] = np.append(ends, np.inf)
-    return edges
-
-
 def labels_in_bins(federation: Federation, rows: FloatArray) -> bool:
-    """Have 60 candidates decided by one table, each of which has a bin of its own."""
-    of_columns = rows.reshape(COLUMNS, 15, COLUMNS)
-    candidates = np.array([of_columns[column, :, column] for column in range(COLUMNS)])
-    federation.run("receive_edges", edges=bins_around(candidates))
+    """Have a candidate of each column decided by one table, in which it has a bin of its own."""
+    candidates = np.diag(rows[:COLUMNS])
+    places = np.arange(BINS_OF_TREE - 1) - BINS_OF_TREE / 2 + 1.5
+    federation.run("receive_edges", edges=candidates[:, None] + CLOSE * places)
     root: dict[str, Any] = {"column": np.array([-1]), "bin": ONE, "children": np.array([[0, 0]]), "nodes": ONE}
     table = federation.sum("cross_tables", shape=(1, COLUMNS, BINS_OF_TREE, 2), bound=1e6, **root)
-    found = [np.rint(table[0, column, 1:30:2]) for column in range(COLUMNS)]
-    labels = ALL_LABELS.reshape(COLUMNS, 15)
-    right = [
-        found[column][place, int(labels[column, number] > 0)] == 1
-        for column in range(COLUMNS)
-        for place, number in enumerate(np.argsort(candidates[column]))
-    ]
-    return all(right)
+    found = np.rint(table[0, :, BINS_OF_TREE // 2 - 1])
+    return np.array_equal(found, np.stack([ALL_LABELS[:COLUMNS] < 0, ALL_LABELS[:COLUMNS] > 0], axis=1))
 
 
 def second_tree(federation: Federation) -> bool:

@@ -24,14 +24,17 @@ from fedsvm.federation.offline.site_store import OVER, SiteStore
 from fedsvm.federation.run_journal import Journal
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.rules import ANYTHING
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import Message
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
 
 RUN = b"visits!!"
+SIGNING = SigningKey(bytes(32))
 SITES = ("clinic", "north", "south")
 VISITS = 9
 """Of each site: two for a sum, one for whatever else all sites do; whoever came last in one begins the next."""
@@ -48,6 +51,7 @@ class Store:
     told: dict[str, dict[tuple[int, int], bytes]] = field(default_factory=lambda: {site: {} for site in SITES})
     visits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SITES, 0))
     model: DppModel | None = None
+    signing: SigningKey = SIGNING
     protocol: SecureSum = SUM
 
     def secret(self, site: str) -> bytes:
@@ -57,6 +61,12 @@ class Store:
     def roster(self) -> Roster:
         keys = {site: agreement_of(self.secret(site), RUN).public for site in SITES}
         return Roster([Party(COORDINATOR, "", None), *(Party(s, "", s.encode().ljust(32), keys[s]) for s in SITES)])
+
+    @property
+    def terms(self) -> Terms:
+        settings = asdict(DppSettings(kernel="linear", C=2.0))
+        protocol, options = self.protocol.name, dict(self.protocol.options)
+        return Terms("dpp-svm", settings, protocol, options, 2, needs_pairwise_keys=True)
 
     def advance(self) -> None:
         """Run the coordinator from its start, as far as it comes."""
@@ -76,9 +86,9 @@ class Store:
                 known = self.told[site].setdefault((number, place), message.frame)
                 assert known == message.frame
 
-            policy = DropoutPolicy(min_sites=2)
+            policy, signer = DropoutPolicy(min_sites=2), OrderSigner(self.signing, RUN, SITES, self.terms)
             try:
-                with visited(self.roster, RUN, arrivals(), store, self.protocol, policy, journal) as federation:
+                with visited(self.roster, RUN, arrivals(), store, self.protocol, policy, journal, signer) as federation:
                     federation.assemble()
                     align(federation, "position")
                     task = VerticalTask("standard", seed=1)
@@ -91,18 +101,15 @@ class Store:
         self.visits[site] += 1
         with SiteStore(self.folder / f"{site}.diary", b"k" * 32) as diary:
             if not diary.facts:
-                diary.note({"secret": self.secret(site), "run": RUN})
+                diary.note({"secret": self.secret(site), "run": RUN, "signing_key": SIGNING.public})
             for number in range(self.counts[site], len(diary.said)):
                 self.hear(site, number, diary.said[number])
-            settings = asdict(DppSettings(kernel="linear", C=2.0))
-            protocol, options = self.protocol.name, dict(self.protocol.options)
-            terms = Terms("dpp-svm", settings, protocol, options, 2, needs_pairwise_keys=True)
             visitor = OfflineSite(
                 site,
                 site.encode().ljust(32),
                 INSTALLATION,
                 diary,
-                terms,
+                self.terms,
                 ANYTHING,
                 {},
                 str(self.folder / f"{site}.receipt"),
@@ -211,3 +218,13 @@ def test_a_diary_is_read_by_its_key_alone_and_by_one_visit_at_a_time(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["a.diary"]
     with SiteStore(tmp_path / "a.diary", keys.secret) as diary:
         assert diary.facts == {OVER: True}
+
+
+def test_sites_refuse_orders_that_their_hub_did_not_sign(tmp_path: Path) -> None:
+    parts, _, _ = made()
+    store = Store(tmp_path, signing=SigningKey())
+    with pytest.raises(FederationError, match=r"must have the coordinator's signature, .* and has another one"):
+        for _ in range(3):
+            store.advance()
+            for site in SITES:
+                store.visit(site, parts[site])

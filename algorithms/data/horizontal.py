@@ -149,19 +149,17 @@ class Evaluation(SitePart):
     @step(
         told={
             "model": free(
-                "a file of the agreed kind of model",
+                "a file of the agreed kind of model; with protocol.verify, of the weights that sites opened",
                 "counts of the held-out rows by a model of its choice, which can name them",
             ),
-            "bins": CHECKED,
-            "threshold": free("any number", "the number of held-out rows above one more value"),
-            "kept, classes": CHECKED,
+            "bins, threshold, kept, classes": CHECKED,
         }
     )
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
         """Return the (4 + 2 bins,), or for more classes more, counts of the held-out rows, as a model scores them.
 
-        See `score_counts`. Raises OrderRefused for another number of bins or classes than the site's own, and
-        where `kept` differs from the agreed release.
+        See `score_counts`. Raises OrderRefused for another number of bins or classes than the site's own, for a
+        threshold, since none is found by rows that sites hold out, and where `kept` differs from the agreed release.
 
         model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
         """
@@ -171,6 +169,8 @@ class Evaluation(SitePart):
         held = max(2, len(labels))
         if bins != MAX_BINS:
             raise OrderRefused(f"bins must be {MAX_BINS}, got {bins!r}")
+        if threshold != 0:
+            raise OrderRefused(f"threshold must be 0, got {threshold!r}")
         if classes != held:
             raise OrderRefused(f"classes must be {held}, as in the labels of this site, got {classes!r}")
         if not labels.size:
@@ -181,7 +181,7 @@ class Evaluation(SitePart):
         bound=math.inf,
         told={
             "model": free(
-                "a file of the agreed kind of model",
+                "a file of the agreed kind of model; with protocol.verify, of the weights that sites opened",
                 "ten sums over the held-out rows by a model of its choice, beside the site's own",
             ),
             "kept": CHECKED,
@@ -223,7 +223,9 @@ class Evaluation(SitePart):
         if kept:
             with np.load(self._site.settings["model_path"]) as file:
                 parts.append(dict(file))
-        return self._site.model_type.from_arrays(arrays, parts).decision_function(self._site.rows_tested)
+        scorer = self._site.model_type.from_arrays(arrays, parts)
+        self._site.require_released(scorer)
+        return scorer.decision_function(self._site.rows_tested)
 
 
 class HorizontalSite(SiteProgram):
@@ -274,6 +276,10 @@ class HorizontalSite(SiteProgram):
         """
         own = steps_of(cls) - steps_of(HorizontalSite) | {"agree_secret", "row_count"}
         return each_model(terms, stage(stage(preparation(terms)), any_order(own)))
+
+    def require_released(self, model: Any) -> None:
+        """Raise OrderRefused for a model to test that is not the trained one, as far as this site can tell; here it
+        cannot."""
 
     def held(self) -> tuple[int, list[str]]:
         """Return the number of rows, and the columns of the source."""

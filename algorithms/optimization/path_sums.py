@@ -211,6 +211,7 @@ class NewtonPath(SitePart):
 
     @step(
         bound=math.inf,
+        public=True,
         told={
             "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
             "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
@@ -348,7 +349,7 @@ class FederatedPath:
         shape = (self._problems, self._layout.features + 2)
         holder = next(site for site in self._federation.sites if site in self._told)
         found = self._federation.sum(
-            "released", shape=shape, bound=math.inf, keep=keep, constants=constants, holder=holder
+            "released", shape=shape, bound=math.inf, public=True, keep=keep, constants=constants, holder=holder
         )
         self.weights = found[:, :-1]
         return self._note_changes()

@@ -19,6 +19,7 @@ from fedsvm.federation.offline.endpoint import Departure, StoredArrival, StoredE
 from fedsvm.federation.processes.launcher_interface import Ended
 from fedsvm.federation.run_journal import Journal
 from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
 from fedsvm.federation.transport.wire import Message
 
@@ -56,6 +57,7 @@ def visited(
     sum_protocol: SumProtocol,
     policy: DropoutPolicy,
     journal: Journal,
+    signer: OrderSigner | None = None,
 ) -> Iterator[Federation]:
     """Return a federation of sites that are visitors; `federation.assemble()` introduces them to each other.
 
@@ -74,6 +76,8 @@ def visited(
         See `Said`.
     sum_protocol, policy, journal
         See `Federation`.
+    signer : OrderSigner, optional
+        Signs the orders.
     """
     places: Counter[tuple[str, int]] = Counter()
 
@@ -82,7 +86,7 @@ def visited(
         places[site, message.round] += 1
 
     endpoint = StoredEndpoint(COORDINATOR, roster, arrivals, store)
-    links = SiteLinks(endpoint, roster, run, VisitingSites(endpoint), skipped_rounds=0)
+    links = SiteLinks(endpoint, roster, run, VisitingSites(endpoint), skipped_rounds=0, signer=signer)
     with running_federation(links, sum_protocol, policy, _NO_TIMEOUT_S, journal=journal) as federation:
         try:
             yield federation

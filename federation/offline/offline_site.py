@@ -54,7 +54,7 @@ class OfflineSite:
     installation : Installation
         What it can be asked to do.
     diary : SiteStore
-        What it keeps; its facts have `secret` and `run`.
+        What it keeps; its facts have `secret`, `run`, and `signing_key`, the key by which the hub signs its orders.
     terms : Terms
         What the run asks for, as the site agreed to it at its first visit.
     rules : SiteRules
@@ -134,11 +134,12 @@ class OfflineSite:
         run, failures = bytes(diary.facts["run"]), list[str]()
         agreement = agreement_of(bytes(diary.facts["secret"]), run)
         me = Party(self._name, "", self._public_key, agreement.public)
-        receipt = Receipt(self._receipt, self._version, repeats=True)
+        signing_key = bytes(diary.facts["signing_key"])
+        receipt = Receipt(self._receipt, self._version, coordinator_key=signing_key, repeats=True)
         receipt.asked(run, self._name, self._terms.to_fields(), asdict(self._rules))
         endpoint = StoredEndpoint(self._name, Roster([Party(COORDINATOR, "", None), me]), arrivals(), say)
         site = Site(
-            self._assignment(sites, run),
+            self._assignment(sites, run, signing_key),
             self._installation,
             endpoint,
             agreement,
@@ -163,7 +164,7 @@ class OfflineSite:
             raise FederationError(f"{self._name} ended the run: {failures[-1]}")
         return is_over
 
-    def _assignment(self, sites: Sequence[str], run: bytes) -> Assignment:
+    def _assignment(self, sites: Sequence[str], run: bytes, signing_key: bytes) -> Assignment:
         terms = self._terms
         return Assignment(
             name=self._name,
@@ -180,5 +181,6 @@ class OfflineSite:
             needs_pairwise_keys=True,
             via_coordinator=True,
             log_level=SILENT,
+            coordinator_signing_key=signing_key,
             shares_errors=False,
         )

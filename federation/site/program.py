@@ -65,6 +65,7 @@ class StepMark:
     bound: None where an order says it. remembered: whether a site that joins late is ordered it alone. receiver: who
     opens its sums. noisy: whether the value carries the noise that the agreed epsilon needs. told: how each argument is
     bound, by name; None where the step does not say. shown: what a protocol inside the step opens to the coordinator.
+    public: whether everybody may have its sums, as those of a released model.
     """
 
     opens: Opens = "sum"
@@ -74,6 +75,7 @@ class StepMark:
     noisy: bool = False
     told: Mapping[str, Told] | None = None
     shown: str = ""
+    public: bool = False
 
 
 @overload
@@ -90,6 +92,7 @@ def step(
     noisy: bool = False,
     told: Mapping[str, Told] | None = None,
     shown: str = "",
+    public: bool = False,
 ) -> Callable[[Method], Method]: ...
 
 
@@ -103,6 +106,7 @@ def step(
     noisy: bool = False,
     told: Mapping[str, Told] | None = None,
     shown: str = "",
+    public: bool = False,
 ) -> Method | Callable[[Method], Method]:
     """Mark a method of a site program as one that the coordinator may name.
 
@@ -129,6 +133,9 @@ def step(
         "w, b". A site refuses an order with an argument that is not among them, or with an agreed one that differs.
     shown : str, default ""
         What a protocol inside the step opens to the coordinator, as a list of nouns.
+    public : bool, default False
+        Whether everybody may have its sums, as the weights of a released model. The sites then open them too, if the
+        agreed sum verifies what the coordinator says.
     """
 
     declared = None
@@ -136,7 +143,7 @@ def step(
         declared = {name: how for names, how in told.items() for name in names.split(", ")}
 
     def mark(marked: Method) -> Method:
-        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver, noisy, declared, shown))
+        setattr(marked, _MARK, StepMark(opens, bound, remembered, receiver, noisy, declared, shown, public))
         return marked
 
     return mark if method is None else mark(method)
@@ -336,6 +343,10 @@ class SumProtocol(Protocol):
         """The kind of value that the coordinator sees: the sum, or each site's own value."""
 
     @property
+    def verifies(self) -> bool:
+        """True if sites open public sums too, and compare them with the coordinator's."""
+
+    @property
     def min_remaining(self) -> Callable[[int], int]:
         """Of the sites that a run begins with, how many must remain, by their number."""
 
@@ -351,11 +362,16 @@ class SumProtocol(Protocol):
     def contribute(self, channel: Channel, residues: Residues, receiver: str) -> Residues | None:
         """Run a site's part with an input. Return the sum at the site that receives it."""
 
+    def verify(self, channel: Channel, residues: Residues) -> Residues | None:
+        """Open a public sum at this site too, and compare it with the coordinator's; None if that is not agreed."""
+
     def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
         """Decode the sum over this number of sites."""
 
-    def reveal(self, channel: Channel, shape: Sequence[int], bound: float, receiver: str) -> FloatArray | None:
-        """Run the coordinator's part. Return the sum if the coordinator receives it."""
+    def reveal(
+        self, channel: Channel, shape: Sequence[int], bound: float, receiver: str, *, public: bool = False
+    ) -> FloatArray | None:
+        """Run the coordinator's part. Return the sum if the coordinator receives it. public: see `StepMark`."""
 
 
 @dataclass(frozen=True)

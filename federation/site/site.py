@@ -480,6 +480,8 @@ class Site:
             total = protocol.contribute(channel, residues, terms.receiver)
             if terms.receiver == COORDINATOR:
                 self._place.note_opened()
+                if mark_of(step).public:
+                    total = protocol.verify(channel, residues)
             if total is not None:
                 program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
                 if self._journal is not None:

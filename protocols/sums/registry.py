@@ -17,7 +17,7 @@ from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
 from fedsvm.protocols.sums.k_secure import k_secure
 from fedsvm.protocols.sums.masked import masked
 from fedsvm.protocols.sums.plain import PLAIN
-from fedsvm.protocols.sums.ring import RING
+from fedsvm.protocols.sums.ring import ring
 from fedsvm.protocols.sums.secure_sum import SecureSum
 
 GROUP = "fedsvm.sums"
@@ -25,7 +25,7 @@ GROUP = "fedsvm.sums"
 OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
     {
         "plain": lambda: PLAIN,
-        "ring": lambda: RING,
+        "ring": ring,
         "k-secure": k_secure,
         "changing-neighbours": changing_neighbours,
         "masked": masked,

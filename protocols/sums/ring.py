@@ -9,6 +9,11 @@ sites may be revealed instead.
 
 Cost: n messages a chunk and one for the sum, n + 1 hops, (n + 1) * d residues.
 
+With `verify`, a sum that is public, such as a model's weights, goes round once more. The second site is the initiator
+then, and passes the sum on to all. Each site compares it with the digest of what the coordinator opened, which takes no
+part in this pass. Further cost: n messages a chunk and n - 1 for the sum, (2 n - 1) * d residues, and of each site
+an empty message and a digest.
+
 Security. Against semi-honest parties, everything a single site sees is uniform whatever the inputs are. The two ring
 neighbours of a site learn its vector together, by subtraction, and nothing smaller does; the initiator is no
 exception, for its neighbours hold R + v1 and R + S, and S is public. With two sites the initiator would learn the
@@ -23,13 +28,17 @@ SIGKDD Explorations 4 (2), 2002, section 3.1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
+from annotated_types import doc
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate, add
+from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 CHUNK = 1 << 16
@@ -137,6 +146,46 @@ def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
     )
 
 
+def ring_open(channel: Channel, vector: Residues) -> Residues:
+    """Run a site's part of opening the sum at all sites: the second site is the initiator, and passes the sum on.
+
+    Each site has the neighbours that it has in `ring_contribute`.
+
+    Parameters
+    ----------
+    channel : Channel
+    vector : Residues of shape (limbs, d)
+        The site's own.
+
+    Returns
+    -------
+    Residues of shape (limbs, d)
+        The sum over the sites.
+    """
+    first, *others = channel.sites
+    ring = (*others, first)
+    return pass_on(channel, ring[0], round_the_rings(channel, [ring], [chunks(vector)], vector.shape), vector.shape)
+
+
+def ring_open_cost(sites: int, shape: tuple[int, int]) -> Cost:
+    """Return the cost of `ring_open`, with the hops until the last site has the sum, those of the sum before included.
+
+    Parameters
+    ----------
+    sites : int
+    shape : (limbs, d)
+        Of the vectors.
+
+    Returns
+    -------
+    Cost
+    """
+    limbs, length = shape
+    count = chunk_count(length)
+    messages, residues = sites * count + sites - 1, (2 * sites - 1) * limbs * length
+    return Cost(messages, 2 * sites, residues * RESIDUE_BYTES)
+
+
 def chunk_count(length: int) -> int:
     """Return the number of chunks of a vector.
 
@@ -214,3 +263,28 @@ RING = SecureSum(
     min_sites=3,
     sends_to=ring_sends_to,
 )
+
+Verify = Annotated[bool, doc("For ring: let all sites open a released model's weights too, and compare digests.")]
+
+
+def ring(verify: Verify = False) -> SecureSum:
+    """Return the protocol, which needs three sites.
+
+    Parameters
+    ----------
+    verify : bool, default False
+        Whether all sites open a public sum too, and compare it with the coordinator's.
+
+    Returns
+    -------
+    SecureSum
+
+    Raises
+    ------
+    ValueError
+    """
+    if verify not in (False, True):
+        raise ValueError(f"verify must be true or false, got {verify!r}")
+    if not verify:
+        return RING
+    return replace(RING, options={"verify": 1}, open_at_sites=ring_open, cost_at_sites=ring_open_cost)

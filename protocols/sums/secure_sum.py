@@ -6,17 +6,23 @@ they promise. Here they are joined with the fixed-point encoding to what the fed
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.interface import Channel
+from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add, subtract
 
 RESIDUE_BYTES = 8
+
+_DIGEST_BYTES = 32
 
 MAX_PARTS = 10_000
 """Segments of a vector, or rings: as many as a federation has sites."""
@@ -70,6 +76,11 @@ class SecureSum:
     sends_to : callable, default nobody
         The parties that a site sends to, given its name and all sites. It connects to them before it has anything to
         send, and to others when it first does.
+    open_at_sites : callable, optional
+        The site's part of opening the same sum at all sites, without the coordinator, given its channel and its
+        Residues; returns the sum of the residues. Of a sum whose public values the sites verify.
+    cost_at_sites : callable, optional
+        The `Cost` of that, as in `cost_of`.
     """
 
     name: str
@@ -83,12 +94,19 @@ class SecureSum:
     options: Mapping[str, float] = field(default_factory=dict)
     min_remaining: Callable[[int], int] = lambda sites: 1
     sends_to: Callable[[str, tuple[str, ...]], tuple[str, ...]] = lambda me, sites: ()
+    open_at_sites: Callable[[Channel, Residues], Residues] | None = None
+    cost_at_sites: Callable[[int, tuple[int, int]], Cost] | None = None
 
     @property
     def described(self) -> str:
         """The name, with the options in brackets where there are any."""
         options = ", ".join(f"{name} = {value}" for name, value in self.options.items())
         return f"{self.name} ({options})" if options else self.name
+
+    @property
+    def verifies(self) -> bool:
+        """True if sites open public sums too, and compare them with the coordinator's."""
+        return self.open_at_sites is not None
 
     def isolating(self, sites: int) -> int:
         """Return the minimum number of sites that, with the coordinator, may learn another site's input.
@@ -198,8 +216,60 @@ class SecureSum:
         channel.send(receiver, self.reveal_residues(channel, shape))
         return None
 
+    def verify(self, channel: Channel, residues: Residues) -> Residues | None:
+        """Run the site's part of verifying a sum that the coordinator opened: open it again, and compare digests.
+
+        Each site says that it has the sum before the coordinator sends the digest.
+
+        Parameters
+        ----------
+        channel : Channel
+        residues : Residues of shape (limbs, d)
+            What the site put in.
+
+        Returns
+        -------
+        Residues of shape (limbs, d), or None
+            The sum; None where the protocol verifies nothing.
+
+        Raises
+        ------
+        StepRefused
+            The coordinator says that it opened another sum.
+        """
+        if self.open_at_sites is None:
+            return None
+        total, first = self.open_at_sites(channel, residues), channel.sites[0]
+        channel.send(COORDINATOR, total[:, :0])
+        if not np.array_equal(channel.receive(COORDINATOR, _digest(total).shape), _digest(total)):
+            raise StepRefused(
+                f"{COORDINATOR} opened another sum than {channel.me}: {COORDINATOR} changed it, or {first}, which gave "
+                "it the sum; compare the model at all sites before anybody uses it"
+            )
+        return total
+
+    def confirm(self, channel: Channel, total: Residues) -> None:
+        """Run the coordinator's part of verifying: wait until all sites have the sum, and tell each the digest.
+
+        Parameters
+        ----------
+        channel : Channel
+        total : Residues of shape (limbs, d)
+            The sum.
+        """
+        for site in channel.sites:
+            channel.receive(site, (len(total), 0))
+        for site in channel.sites:
+            channel.send(site, _digest(total))
+
     def reveal(
-        self, channel: Channel, shape: Sequence[int], bound: float, receiver: str = COORDINATOR
+        self,
+        channel: Channel,
+        shape: Sequence[int],
+        bound: float,
+        receiver: str = COORDINATOR,
+        *,
+        public: bool = False,
     ) -> FloatArray | None:
         """Run the coordinator's part.
 
@@ -212,6 +282,8 @@ class SecureSum:
             As in `encoded`.
         receiver : str, default the coordinator
             As in `contribute`.
+        public : bool, default False
+            Whether everybody may have the sum, so that the sites verify it if the protocol can.
 
         Returns
         -------
@@ -220,6 +292,8 @@ class SecureSum:
         """
         sites = len(channel.sites)
         total = self.forward(channel, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)), receiver)
+        if public and total is not None and self.verifies:
+            self.confirm(channel, total)
         return None if total is None else self.decoded(total, shape, bound, sites)
 
     def cost_at_site(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
@@ -227,6 +301,16 @@ class SecureSum:
         cost, limbs = self.cost(sites, shape, bound), FixedPoint.for_bound(bound, sites).limbs
         payload = cost.payload_bytes + limbs * math.prod(shape) * RESIDUE_BYTES
         return Cost(cost.messages + 2, cost.hops + 1, payload)
+
+    def cost_verified(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
+        """Return the cost of a public sum: with `open_at_sites` also that, and of each site a word and a digest."""
+        cost = self.cost(sites, shape, bound)
+        if self.cost_at_sites is None:
+            return cost
+        again = self.cost_at_sites(sites, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)))
+        messages = cost.messages + again.messages + 2 * sites
+        payload = cost.payload_bytes + again.payload_bytes + sites * _DIGEST_BYTES
+        return Cost(messages, again.hops + 2, payload)
 
     def cost(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
         """Return the cost of a sum, by the protocol's formula.
@@ -244,3 +328,9 @@ class SecureSum:
         Cost
         """
         return self.cost_of(sites, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)))
+
+
+def _digest(total: Residues) -> Residues:
+    """Return (1, 4) the digest of a sum."""
+    found = hashlib.blake2b(np.ascontiguousarray(total).data, digest_size=_DIGEST_BYTES).digest()
+    return np.frombuffer(found, dtype=np.uint64)[None, :]

@@ -5,7 +5,7 @@ where it comes to nothing.
 
 | verb | with | answer |
 |---|---|---|
-| join | token, version | title, description, site, run, terms: pins the key, if the invitation has none |
+| join | token, version | title, description, site, run, terms, signing_key: pins the key, if the invitation has none |
 | ready | columns, agreement_key | nothing: it takes part |
 | decline | reason | nothing |
 | take | after, acted, watches | state, reason, sites, columns, said, letters: what it was told from a number on |
@@ -21,7 +21,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -36,7 +36,6 @@ from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Participant, digest
 from fedsvm.scenarios.hub.tasks import RequestRefused, Tasks, scenario_text
-from fedsvm.scenarios.run.offered_terms import terms_of
 
 MAX_WORD_BYTES = 1 << 28
 MAX_STRANGERS_WORD_BYTES = 1 << 14
@@ -69,9 +68,12 @@ class ParticipantApi:
     conductor : TaskRunner
     keys : KeyPair
         The hub's.
+    signing_key : bytes
+        The public key by which it signs its orders.
     """
 
-    def __init__(self, tasks: Tasks, conductor: Coordinators, keys: KeyPair) -> None:
+    def __init__(self, tasks: Tasks, conductor: Coordinators, keys: KeyPair, signing_key: bytes) -> None:
+        self._signing_key = signing_key
         self._tasks = tasks
         self._conductor = conductor
         self._answers = Answers(keys)
@@ -134,14 +136,14 @@ class ParticipantApi:
                 )
             task = who.task
             scenario = scenario_text(task)
-            terms = replace(terms_of(scenario), min_sites=task_form.fewest(scenario))
             return {
                 "title": task.title,
                 "description": task.description,
                 "creator": task.creator,
                 "site": who.site,
                 "run": task.run,
-                "terms": asdict(terms),
+                "terms": asdict(task_form.terms(scenario)),
+                "signing_key": self._signing_key,
             }
 
     def _ready(self, key: bytes, word: Word) -> Word:

@@ -240,8 +240,8 @@ class TaskParticipation:
     def _joined(self, diary: SiteStore) -> Mapping[str, Any]:
         """Return the task, which must not have changed since the first visit. Raises FederationError."""
         task = self._ask_to_join()
-        said = {name: task[name] for name in ("site", "run", "terms")}
-        if len(said["run"]) != RUN_ID_BYTES:
+        said = {name: task[name] for name in ("site", "run", "terms", "signing_key")}
+        if len(said["run"]) != RUN_ID_BYTES or len(said["signing_key"]) != KEY_BYTES:
             raise FederationError(f"What {self.link.hub} says of the task is no hub's.")
         if not diary.facts:
             terms = _terms(said["terms"])

@@ -105,7 +105,10 @@ class Hub:
         secret = folder / f"{_KEY}{certificates.SECRET}"
         if not secret.exists():
             certificates.create(folder, _KEY)
-        self.keys = certificates.read_secret(secret).keys
+        certificate = certificates.read_secret(secret)
+        self.keys, signing = certificate.keys, certificate.signing
+        if signing is None:
+            raise FederationError(f"{secret} has no key for signatures; move it away, and start the hub again.")
         self.settings = settings
         self.carrier = carrier
         self.closing = asyncio.Event()
@@ -113,9 +116,9 @@ class Hub:
         letters = StoredMessages(vault_of(self.keys, "letters"))
         self.outbox = Outbox(self.database, vault_of(self.keys, "mails"), settings.sender)
         self.tasks = Tasks(self.database, self.keys, letters, self.outbox, settings.url)
-        self.conductor = TaskRunner(self.database, letters, folder / "tasks", self.tasks.note_over)
+        self.conductor = TaskRunner(self.database, letters, folder / "tasks", self.tasks.note_over, signing)
         self.tasks.nudge, self.tasks.never_ran = self.conductor.nudge, self.conductor.never_ran
-        self.desk = ParticipantApi(self.tasks, self.conductor, self.keys)
+        self.desk = ParticipantApi(self.tasks, self.conductor, self.keys, signing.public)
         self.conductor.on_said = self.desk.note_said
 
     def close(self) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedsvm.algorithms.algorithm import VerticalAlgorithm
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import Setting, settings
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.sums.registry import DROPOUT_SUM
 from fedsvm.scenarios.hosts import host_scenario as across_hosts
+from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
@@ -131,6 +133,11 @@ def fewest(scenario: Scenario) -> int:
     """Return the number of sites that sums of a task may begin with, which is the same however many join."""
     allowed = scenario.federation.min_sites
     return max(allowed, scenario.protocol.min_sites(allowed))
+
+
+def terms(scenario: Scenario) -> Terms:
+    """Return the terms of a task, which are the same however many join."""
+    return replace(terms_of(scenario), min_sites=fewest(scenario))
 
 
 def run_name(title: str) -> str:

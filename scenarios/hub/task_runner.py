@@ -10,7 +10,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import sqlalchemy as sql
@@ -22,10 +22,14 @@ from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.offline.coordinator import visited
 from fedsvm.federation.offline.endpoint import Departure, StoredArrival
 from fedsvm.federation.run_journal import Journal
+from fedsvm.federation.site.signed import OrderSigner
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import Message
 from fedsvm.scenarios.hosts.coordination import dataset_of
 from fedsvm.scenarios.hosts.sources import SourceAtHosts
+from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Database, Participant, Task
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.report import page
@@ -64,6 +68,8 @@ class TaskRunner:
         Where the runs of tasks are, each in a folder of its own.
     on_over : callable
         Told of a run that is over, by the number of its task, and how it ended.
+    signing : SigningKey
+        Signs the orders of all tasks.
 
     Attributes
     ----------
@@ -77,7 +83,9 @@ class TaskRunner:
         letters: StoredMessages,
         folder: Path,
         on_over: Callable[[str, FinishedRun], None],
+        signing: SigningKey,
     ) -> None:
+        self._signing = signing
         self._database = database
         self._letters = letters
         self._folder = folder
@@ -212,6 +220,8 @@ class TaskRunner:
                 if not self._rest(conducted):
                     return
 
+        names, terms = tuple(each.site for each in sites), task_form.terms(scenario)
+        signer = OrderSigner(self._signing, task.run, names, Terms.from_fields(asdict(terms)))
         policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)
         try:
             with visited(
@@ -222,6 +232,7 @@ class TaskRunner:
                 scenario.protocol.secure_sum,
                 policy,
                 journal,
+                signer,
             ) as federation:
                 this.federation = federation
                 federation.assemble(need_all=False)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from fedsvm.algorithms.algorithm import Algorithm, HorizontalAlgorithm, Outline
 from fedsvm.algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT
+from fedsvm.federation.site.program import mark_of, step_methods
+from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.schema.algorithm import AlgorithmTable
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL, DataSpec
 from fedsvm.scenarios.schema.federation import FederationSpec
 from fedsvm.scenarios.schema.policy import PolicySpec
-from fedsvm.scenarios.schema.protocol import ProtocolSpec, hiding_sum
+from fedsvm.scenarios.schema.protocol import ProtocolSpec, hiding_sum, sums_with
 from fedsvm.scenarios.schema.split import (
     BY_FEATURE,
     BY_VALUE,
@@ -71,6 +73,7 @@ def impossible(tables: Tables) -> Iterator[str]:
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
         yield from _own_models(algorithm, data) if tables.wants_own else ()
+        yield from _verified(algorithm, data, protocol) if protocol and protocol.wants_verified else ()
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
         named = ", ".join(f'"{name}"' for name in POOLED_BASELINES if name != OF_CHOSEN)
         yield f"compare.baselines: {algorithm.name} has none; name some, as [{named}], or remove it."
@@ -80,6 +83,19 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield "collusion.known_records: applies to vertical partitions, whose kernel matrices are attacked; remove it."
     if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
         yield "collusion.candidates: applies to horizontal partitions, whose sums over rows are attacked; remove it."
+
+
+def _verified(algorithm: AlgorithmTable, data: DataSpec, protocol: ProtocolSpec) -> Iterator[str]:
+    """Yield why no sum can be verified."""
+    if not protocol.secure_sum.verifies:
+        able = " or ".join(f'"{name}"' for name in sums_with("verify"))
+        yield f'protocol.verify: protocol.sum must be {able}, got "{protocol.sum}"; change it, or remove verify.'
+        return
+    settings, site = algorithm.settings, algorithm.implementation.Site
+    reading = data.model_dump(mode="json", exclude_none=True)
+    ordered = site.script(Terms(algorithm.name, asdict(settings), protocol.sum, {}, 1, reading=reading)).steps
+    if not any(mark_of(method).public for name, method in step_methods(site).items() if name in ordered):
+        yield f"protocol.verify: {algorithm.name} with these settings opens no model that sites can verify; remove it."
 
 
 def _own_models(algorithm: AlgorithmTable, data: DataSpec) -> Iterator[str]:

@@ -59,9 +59,19 @@ class ProtocolSpec(_SumTable):
         make = SUMS[self.sum]
         return make(**{name: getattr(self, name) for name in inspect.signature(make).parameters})
 
+    @property
+    def wants_verified(self) -> bool:
+        """True if the sites are to open a released model too, whether the named sum can or not."""
+        return bool(self.model_dump()["verify"])
+
     def min_sites(self, sites: int) -> int:
         """Return how many of `sites` sites must remain for the sums to go on."""
         return max(self.secure_sum.min_sites, self.secure_sum.min_remaining(sites))
+
+
+def sums_with(option: str) -> list[str]:
+    """Return the sums of this project that have an option."""
+    return [name for name, make in OWN_SUMS.items() if option in inspect.signature(make).parameters]
 
 
 def hiding_sum(sites: int) -> str:
