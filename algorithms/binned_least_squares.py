@@ -190,7 +190,7 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
                 shape, rows = (task.problems, grids.dimensions), float(prepared.rows)
                 right = federation.sum("label_sums", shape=shape, bound=rows)
                 gradients = _Gradients(right, settings.regularisation, settings.tolerance)
-                return grids, gradients, _minimised(federation, gradients, rows, settings.max_iterations)
+                return grids, gradients, _minimize(federation, gradients, rows, settings.max_iterations)
 
         grids, gradients, iterations = federation.until_stable(stage)
         federation.disclose("coordinator", "products", BIN_SUMS, gradients.right.shape)
@@ -231,7 +231,7 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
         return [BinSums()]
 
 
-def _minimised(federation: Federation, gradients: _Gradients, rows: float, most: int) -> int:
+def _minimize(federation: Federation, gradients: _Gradients, rows: float, most: int) -> int:
     """Iterate until all problems are solved, and return the number of rounds. Directions are sent with a largest entry
     of 1."""
     for iteration in range(most):

@@ -334,10 +334,10 @@ def describe(
         The minimum count of a category that is shown.
     """
     with federation.phase("describe"):
-        return federation.until_stable(lambda: _described(federation, plan, schema, classes, seed, min_cell))
+        return federation.until_stable(lambda: _describe(federation, plan, schema, classes, seed, min_cell))
 
 
-def _described(
+def _describe(
     federation: Federation, plan: StatisticsPlan, schema: Schema, classes: Sequence[str], seed: int, min_cell: int
 ) -> ColumnDescription:
     holders = _agreed_categories(federation, schema, seed)
@@ -363,7 +363,7 @@ def _described(
         plan.mu,
         min_cell,
         rows,
-        {name: _shown(count, few) for name, count in zip(classes, totals["classes"], strict=True)},
+        {name: _shown_count(count, few) for name, count in zip(classes, totals["classes"], strict=True)},
         tuple(
             _numeric(name, number, ends[:, number], windows[name], totals, noise, rows, alike[number])
             for number, name in enumerate(names)
@@ -458,7 +458,7 @@ def _categorical(
     for number, (name, values) in enumerate(holders.items()):
         gaps = float(np.clip(totals["gaps"][number], 0.0, rows))
         listed = [
-            Category(value, _shown(count, few), sites)
+            Category(value, _shown_count(count, few), sites)
             for (value, sites), count in zip(values.items(), counts[number], strict=True)
         ]
         listed.sort(key=lambda each: (-(each.rows or 0.0), each.value))
@@ -467,6 +467,6 @@ def _categorical(
     return found
 
 
-def _shown(count: float, few: float) -> float | None:
+def _shown_count(count: float, few: float) -> float | None:
     """Return a count; None if it is below the minimum, or noise hides it."""
     return float(count) if count >= few else None

@@ -325,7 +325,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
 
     def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
         """Return the minimizer of J on all private rows together, without noise."""
-        minimiser, objective = _minimised(model, settings, rows.train, len(rows.classes))
+        minimiser, objective = _minimize_locally(model, settings, rows.train, len(rows.classes))
         scores = scores_of(model.feature_map(rows.test.rows) @ minimiser.T, jointly=model.jointly)
         return Pooled(scores, objective)
 
@@ -333,12 +333,14 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         """Return the minimizer of J on the public rows."""
         if rows.public is None:
             return None
-        minimiser, _ = _minimised(model, settings, rows.public, len(rows.classes))
+        minimiser, _ = _minimize_locally(model, settings, rows.public, len(rows.classes))
         count, scores = len(rows.public.labels), model.feature_map(rows.test.rows) @ minimiser.T
         return Baseline("public", f"{count} public rows alone", scores_of(scores, jointly=model.jointly))
 
 
-def _minimised(model: ErmModel, settings: ErmSettings, rows: LabeledRows, classes: int) -> tuple[FloatArray, float]:
+def _minimize_locally(
+    model: ErmModel, settings: ErmSettings, rows: LabeledRows, classes: int
+) -> tuple[FloatArray, float]:
     """Return weights, (d,) or (K, d), and J of local rows, without noise, by L-BFGS; summed over several problems."""
     points, problems = model.feature_map(rows.rows), one_against_rest(rows.labels, classes)
     if model.jointly:
@@ -477,7 +479,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
                 perturbed(settings, feature_map.size, count, task.problems, draw=federation.drawn)
                 for _ in range(task.problems)
             ]
-            total = functools.partial(_summed, federation, settings.loss_function, count, task.problems)
+            total = functools.partial(_sum_at_points, federation, settings.loss_function, count, task.problems)
         before = federation.progress.round
         found = np.stack(minimised_together(total, plans, count))
         return count, plans, found.reshape(task.problems, -1)
@@ -486,7 +488,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     noise = _output_noise(settings, feature_map.size, count, task.problems)
     if settings.is_private:  # before there is anything to release
         task.accountant.spend(_release(settings, plans[0], noise), federation.drawn)
-    weights = f if noise is None else _released(federation, noise, f)
+    weights = f if noise is None else _release_weights(federation, noise, f)
     weights = weights[0] if task.classes == 2 else weights
     rounds = None if settings.is_private else federation.progress.round - before
     size = weights.size
@@ -506,7 +508,7 @@ class Plan:
     scale: float | None
 
 
-def _released(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray:
+def _release_weights(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray:
     """Return weights (K, d) with noise, which is drawn once: a resumed run releases the same."""
     released: FloatArray = federation.drawn("the released weights", lambda: noise.released(f.ravel()))
     return released.reshape(f.shape)
@@ -595,7 +597,7 @@ def _objective(total: FloatArray, plan: Plan, rows: int, f: FloatArray) -> tuple
     )
 
 
-def _summed(
+def _sum_at_points(
     federation: Federation, loss: Loss, rows: int, problems: int, active: list[int], f: FloatArray
 ) -> FloatArray:
     """Run one secure sum over all sites' rows, at points (k, d) of the unsolved problems."""

@@ -294,7 +294,7 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         with federation.phase("train"):
             model = train(federation, settings, records.labels, task.seed, task.classes)
         known = {field.name: getattr(model, field.name) for field in fields(DppModel)}
-        known["training"] = _reported(model.training, len(selected), columns.count, rounds)
+        known["training"] = _report_selection(model.training, len(selected), columns.count, rounds)
         return ChosenDppModel(**known, selected=selected, ranking=ranking)
 
     def score(self, federation: Federation, model: ChosenDppModel, rows: int) -> FloatArray:
@@ -352,7 +352,7 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         return DppSvm().attacks(settings)
 
 
-def _reported(training: TrainingReport | None, count: int, of: int, rounds: int) -> TrainingReport:
+def _report_selection(training: TrainingReport | None, count: int, of: int, rounds: int) -> TrainingReport:
     """Return the training report, with the number of columns."""
     if training is None:
         raise AssertionError("a model that was trained says nothing of it")

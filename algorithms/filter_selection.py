@@ -118,7 +118,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
 
         def stage() -> tuple[ClassMoments, ScoredColumns]:
             moments = class_moments(federation, columns, selecting.classes)
-            return moments, _scored(federation, moments, settings)
+            return moments, _score(federation, moments, settings)
 
         moments, scored = federation.until_stable(stage)
         size, rule = None, ""
@@ -165,7 +165,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
         return _by_score(moments, settings, bins, lambda column: rows.train.rows[:, column] @ rows.train.rows).order
 
 
-def _scored(federation: Federation, moments: ClassMoments, settings: FilterSettings) -> ScoredColumns:
+def _score(federation: Federation, moments: ClassMoments, settings: FilterSettings) -> ScoredColumns:
     """Score columns by the sums of the sites' rows."""
     columns, rows = moments.sums.shape[1], float(moments.counts.sum())
 

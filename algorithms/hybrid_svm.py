@@ -200,7 +200,7 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
 
 
 def _training(terms: Terms) -> Script:
-    """Return the script of `_trained`."""
+    """Return the script of `_train`."""
     settings = terms.settings
     if settings["variant"] == "one-shot":
         return once("train_alone")
@@ -609,7 +609,7 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     def stage() -> tuple[int, _Trained]:
         count = sum(count_rows(federation).values())  # the number of private rows is public
         federation.run("receive_frequencies", remember=True, rho=frequencies.rho)
-        return count, _trained(federation, settings, prior, count)
+        return count, _train(federation, settings, prior, count)
 
     count, trained = federation.until_stable(stage)
     noise = _noise(settings, prior, count, task.noise_shares)
@@ -657,7 +657,7 @@ class _Trained:
     weights: FloatArray | None
 
 
-def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
+def _train(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
     """Return the minimizer over all rows. Raises FederationError if it is not reached."""
     if settings.variant == "one-shot":
         terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}

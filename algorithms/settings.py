@@ -138,19 +138,19 @@ class Setting:
         if isinstance(plain, Mapping):
             plain = {str(key): each.item() if isinstance(each, np.generic) else each for key, each in plain.items()}
         if not _fits(self.annotation, plain):
-            if isinstance(plain, str) and (new := self._renamed.get(plain)):
+            if isinstance(plain, str) and (new := self._renamed_values.get(plain)):
                 raise ValueError(f'must be {self.requirement}; "{plain}" is now "{new}"')
             raise ValueError(f"must be {self.requirement}, got {shown(plain)}")
         if isinstance(plain, dict):
-            return {name: self._measured(each) for name, each in plain.items()}
-        return self._measured(plain)
+            return {name: self._as_float(each) for name, each in plain.items()}
+        return self._as_float(plain)
 
     @property
-    def _renamed(self) -> Mapping[str, str]:
+    def _renamed_values(self) -> Mapping[str, str]:
         notes = get_args(self.annotation)[1:] if get_origin(self.annotation) is Annotated else ()
         return next((note.values for note in notes if isinstance(note, Renamed)), {})
 
-    def _measured(self, value: Any) -> Any:
+    def _as_float(self, value: Any) -> Any:
         """Return a whole number as float if only floats are allowed, anything else unchanged."""
         is_measure = isinstance(value, int) and not isinstance(value, bool) and not _knows(self.annotation, int)
         return float(value) if is_measure else value

@@ -141,7 +141,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
             told_of = functools.partial(_lists, svm.columns, solution, training, support, settings.criteria)
             lists = federation.until_stable(told_of)
             count = removed_count(settings.remove, len(svm.columns))
-            places, decided_by = _removed(lists, count, svm, training)
+            places, decided_by = _choose_removals(lists, count, svm, training)
             scores[svm.columns] = next(iter(lists.scores.values()))
             gone = svm.columns[places]
             told, rounds = tuple(names[column] for column in gone), federation.progress.round - before
@@ -201,7 +201,7 @@ def _lists(
     return CriterionScores(found)
 
 
-def _removed(
+def _choose_removals(
     lists: CriterionScores, count: int, svm: ShrinkingSvm, training: SubsetTraining
 ) -> tuple[IntArray, DecidedBy]:
     """Return the places to remove, and what decided."""

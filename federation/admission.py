@@ -190,7 +190,7 @@ class Admission:
         deadline = Deadline(self._round_timeout_s)
         if not isinstance(self._introduce((site,), deadline).answers.get(site), StepDone):
             return False
-        if not all(self._tell(site, missed, deadline) for missed in self._missed()):
+        if not all(self._tell(site, missed, deadline) for missed in self._missed_orders()):
             return False
         for remembered in self._public_state.values():
             order = replace(remembered, sites=(site,), phase="", phase_round=0, everyone=False)
@@ -199,7 +199,7 @@ class Admission:
                 return False
         return True
 
-    def _missed(self) -> Iterator[MissedOrders]:
+    def _missed_orders(self) -> Iterator[MissedOrders]:
         """Yield the orders of all complete rounds, in messages of bounded length; one, at least."""
         part: list[tuple[int, Order]] = []
         length = 0

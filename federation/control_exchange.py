@@ -209,13 +209,13 @@ class Exchange:
         What these said last is taken in first. Raises SiteFailed when a site failed.
         """
         last = Deadline(LAST_WORDS_S)
-        for site in self._ended():
+        for site in self._ended_sites():
             self._dispatcher.mailbox.endpoint.hear_out(site, last)
             self.notice()
         silent = dict.fromkeys(self.unanswered(), f"it did not answer within {deadline.seconds:g} s")
-        return {**silent, **self._ended()}
+        return {**silent, **self._ended_sites()}
 
-    def _ended(self) -> dict[str, str]:
+    def _ended_sites(self) -> dict[str, str]:
         """Return the sites whose process ended, and how."""
         membership = self._dispatcher.membership
         gone = membership.ended.intersection(self.sites)

@@ -114,7 +114,7 @@ class Round(Exchange):
         The channel calls this after every wait, so that a protocol which waits for a site that failed ends with it.
         """
         super().notice()
-        self.unreachable |= self._ended()
+        self.unreachable |= self._ended_sites()
         self._tell_channel()
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:

@@ -12,7 +12,7 @@ def visible(text: str, keep: str = "") -> str:
     """Return the text with unprintable characters escaped as in Python, except the letters in `keep`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in keep else _escaped(each) for each in text)
+    return "".join(each if each.isprintable() or each in keep else _escape(each) for each in text)
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
@@ -26,5 +26,5 @@ def quoted(names: Sequence[str]) -> str:
     return listed(list(map(repr, names)))
 
 
-def _escaped(letter: str) -> str:
+def _escape(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")

@@ -341,10 +341,10 @@ def _drawn_mask(channel: Channel, system: BlindSystem, widest: float) -> OwnMask
     rest = uniform(channel, d + k)
     q, r = np.linalg.qr(drawn)
     around = q * np.copysign(1.0, np.diagonal(r)) * STRETCH ** (2 * rest[:d] - 1)
-    return OwnMask(_rounded(around), _rounded(widest ** (2 * rest[d:] - 1)))
+    return OwnMask(_round(around), _round(widest ** (2 * rest[d:] - 1)))
 
 
-def _rounded(values: FloatArray) -> FloatArray:
+def _round(values: FloatArray) -> FloatArray:
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, MASK_BITS)), -MASK_BITS))
 
 

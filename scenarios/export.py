@@ -70,8 +70,8 @@ def pipeline(folder: Path) -> Any:
         steps = saved.model.sklearn_steps(saved.classes)
     except NotExportable as reason:
         raise ScenarioError([f"The model in {folder} cannot be exported: {reason}."]) from None
-    drawn = pd.DataFrame(_drawn(saved))
-    made = Pipeline([*_prepared(saved, drawn), *steps])
+    drawn = pd.DataFrame(_draw(saved))
+    made = Pipeline([*_prepare(saved, drawn), *steps])
     _compare(saved, made, drawn, folder)
     return made
 
@@ -84,7 +84,7 @@ def _origins(saved: SavedModel) -> tuple[list[str], dict[str, list[str]]]:
     return numeric, categories
 
 
-def _drawn(saved: SavedModel) -> dict[str, NDArray[Any]]:
+def _draw(saved: SavedModel) -> dict[str, NDArray[Any]]:
     """Return random rows that look like training rows on the model's scale, by column."""
     random = np.random.default_rng(0)
     numeric, categories = _origins(saved)
@@ -100,7 +100,7 @@ def _drawn(saved: SavedModel) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _prepared(saved: SavedModel, drawn: Any) -> list[tuple[str, Any]]:
+def _prepare(saved: SavedModel, drawn: Any) -> list[tuple[str, Any]]:
     """Return the steps that turn a DataFrame into scaled rows."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import MissingIndicator, SimpleImputer

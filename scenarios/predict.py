@@ -56,23 +56,23 @@ class Predictions:
         head, names = self.called
         if self.decisions.ndim == 2:
             shares = np.zeros((len(self.decisions), 0)) if self.probabilities is None else self.probabilities
-            heads = [_quoted(f"probability {each}") for each in self.classes[: shares.shape[1]]]
-            values_of = [_quoted(f"decision {each}") for each in self.classes]
-            yield ",".join([_quoted(head), *values_of, "predicted", *heads])
+            heads = [_quote(f"probability {each}") for each in self.classes[: shares.shape[1]]]
+            values_of = [_quote(f"decision {each}") for each in self.classes]
+            yield ",".join([_quote(head), *values_of, "predicted", *heads])
             several = zip(names, self.decisions.tolist(), self.predicted.tolist(), shares.tolist(), strict=True)
             for name, values, predicted, of_classes in several:
-                yield ",".join([_quoted(name), *map(repr, values), _quoted(predicted), *map(repr, of_classes)])
+                yield ",".join([_quote(name), *map(repr, values), _quote(predicted), *map(repr, of_classes)])
             return
         chances = [""] * len(self.decisions)
         if self.probabilities is not None:
             chances = [f",{chance!r}" for chance in self.probabilities.tolist()]
-        yield f"{_quoted(head)},decision,predicted{',probability' if self.probabilities is not None else ''}"
+        yield f"{_quote(head)},decision,predicted{',probability' if self.probabilities is not None else ''}"
         rows = zip(names, self.decisions.tolist(), self.predicted.tolist(), chances, strict=True)
         for name, decision, predicted, chance in rows:
-            yield f"{_quoted(name)},{decision!r},{_quoted(predicted)}{chance}"
+            yield f"{_quote(name)},{decision!r},{_quote(predicted)}{chance}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 

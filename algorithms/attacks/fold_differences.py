@@ -42,7 +42,7 @@ class FoldDifferences(Attack):
         scale = folds[0].scale
         rows, away = self._differences([scale(landmarks_of(each)) for each in folds])
         if prior.candidates is not None:
-            yield self._listed(folds[0], rows, prior.candidates, prior.own)
+            yield self._match_listed(folds[0], rows, prior.candidates, prior.own)
         elif len(rows):
             unscaled = folds[0].unscaled(rows)
             yield CandidateScores(LabeledRows(unscaled, np.full(len(rows), np.nan)), -away)
@@ -66,7 +66,9 @@ class FoldDifferences(Attack):
         _, first = np.unique(np.round(rows / SAME_SUM), axis=0, return_index=True)
         return rows[first], away[first]
 
-    def _listed(self, epoch: Epoch, rows: FloatArray, candidates: LabeledRows, own: LabeledRows | None) -> RowClaim:
+    def _match_listed(
+        self, epoch: Epoch, rows: FloatArray, candidates: LabeledRows, own: LabeledRows | None
+    ) -> RowClaim:
         from scipy.spatial import cKDTree
 
         scaled = epoch.scale(candidates.rows)

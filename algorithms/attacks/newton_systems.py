@@ -166,7 +166,7 @@ def at_the_margin(
     except np.linalg.LinAlgError:  # behind a mask it is no sum of squares of rows
         rows, factors = rows[:0], {}
     for factor in factors.values():
-        rows = _refined(rows, inverse, factor, path.lever)
+        rows = _refine(rows, inverse, factor, path.lever)
     rows = rows[_first(rows)]
     v = np.sum([each.step for each in path.rounds], axis=0)
     labels = np.sign(inverse(rows) @ v[:-1] + path.lever * v[-1])
@@ -183,17 +183,17 @@ def at_the_margin(
     return LabeledRows(found.rows[true], labels[true]), float(off[true].max(initial=0.0))
 
 
-def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
+def _refine(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
     """Return rows (n, p) moved to a minimum of f~ M^-1 f~, which is steep except along rows at the margin."""
     found = rows.copy()
     for place in range(len(rows)):
         x = found[place : place + 1]
-        residual = _whitened(x, inverse, factor, lever)
+        residual = _whiten(x, inverse, factor, lever)
         for _ in range(_REFINEMENTS):
             slopes = np.vstack([inverse.jacobian(x)[0], np.zeros((1, inverse.basis.shape[1]))])
             direction = np.linalg.lstsq(np.linalg.solve(factor, slopes), -residual, rcond=None)[0] @ inverse.basis.T
             for share in (1.0, 0.25, 0.05):
-                moved = _whitened(x + share * direction, inverse, factor, lever)
+                moved = _whiten(x + share * direction, inverse, factor, lever)
                 if moved @ moved < residual @ residual:
                     x, residual = x + share * direction, moved
                     break
@@ -203,7 +203,7 @@ def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, leve
     return found
 
 
-def _whitened(x: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
+def _whiten(x: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
     """Return (d,) L^-1 f~ of a row (1, p)."""
     return np.asarray(np.linalg.solve(factor, np.append(inverse(x)[0], lever)))
 

@@ -32,7 +32,7 @@ class SubsetCuts(Attack):
         found, unit = [], np.ones(0)
         for rounds in between_scalings(view):
             offset, unit = rounds[0].parameters["offset"], rounds[0].parameters["scale"]
-            for columns, problems in _posed(rounds, prior.posed.number):
+            for columns, problems in _posed_problems(rounds, prior.posed.number):
                 for problem, cuts in problems.items():
                     w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))
                     rows, labels = rows_of_cuts(Points(w, b), sums)
@@ -43,7 +43,7 @@ class SubsetCuts(Attack):
             yield RowClaim(every.rows, every.labels, 0.0)
 
 
-def _posed(rounds: tuple[RoundView, ...], kind: int) -> Iterator[tuple[list[IntArray], Series]]:
+def _posed_problems(rounds: tuple[RoundView, ...], kind: int) -> Iterator[tuple[list[IntArray], Series]]:
     """Yield problems of a kind as they were posed: the columns of each, and its cuts: w (m,), b and sums (g, m + 2)."""
     columns: list[IntArray] = []
     groups, series, kinds = 1, Series(), [0]

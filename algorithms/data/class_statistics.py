@@ -153,7 +153,7 @@ class ClassTotals:
         moved = noise.get("sums", 0.0) / known
         hidden = np.hypot(noise.get("squares", 0.0) / known, 2 * np.abs(center) * moved)
         # The square of a noisy center is too large by the variance of its noise, and so is its distance to a row.
-        variance = _shrunk(self._sum("squares", parts) / known - center**2 + 2 * moved**2, hidden, known)
+        variance = _shrink(self._sum("squares", parts) / known - center**2 + 2 * moved**2, hidden, known)
         return ClassStatistics(
             rows,
             middle + half * center,
@@ -169,7 +169,7 @@ class ClassTotals:
         return np.asarray(total[list(parts)].sum(axis=0))
 
 
-def _shrunk(variance: FloatArray, noise: FloatArray, known: FloatArray) -> FloatArray:
+def _shrink(variance: FloatArray, noise: FloatArray, known: FloatArray) -> FloatArray:
     """Return (K, q) variances of classes, the nearer to the mean of all classes the larger their noise is.
 
     A quarter of the mean is the least, and the mean is not below its own noise.

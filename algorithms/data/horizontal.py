@@ -558,7 +558,7 @@ class HorizontalTask:
         Rounds that follow build on it: run it within `federation.until_stable`.
         """
         with federation.phase("setup"):
-            vocabulary, statistics = self._agreed(federation)
+            vocabulary, statistics = self._agree_once(federation)
             if self.fold is not None:
                 federation.run("hold_out", remember=True, fold=self.fold)
                 if not (self.tested_apart or (self.plan.mu and self.plan.by_class)):  # then no fold is summed again
@@ -585,7 +585,7 @@ class HorizontalTask:
         indicated: tuple[int, ...] = ()
         if self.filled and self.schema.numeric:
             indicated = tuple(np.flatnonzero(statistics.missing > 0).tolist()) if self.indicated else ()
-            filling = Filling(_rounded(statistics.mean), indicated)
+            filling = Filling(_round_to_bits(statistics.mean), indicated)
             federation.run("fill", remember=True, values=filling.values, indicated=list(indicated))
         return filling, rescaled(federation, statistics.scale(self.scaling, indicated))
 
@@ -604,12 +604,12 @@ class HorizontalTask:
                 "add the column to data.ignore."
             )
         sums = federation.sum("known_values", shape=shape, bound=math.inf)
-        values = _rounded(np.divide(sums, rows - missing, out=np.zeros_like(sums), where=missing < rows))
+        values = _round_to_bits(np.divide(sums, rows - missing, out=np.zeros_like(sums), where=missing < rows))
         indicated = tuple(np.flatnonzero(missing > 0).tolist()) if self.indicated else ()
         federation.run("fill", remember=True, values=values, indicated=list(indicated))
         return Filling(values, indicated)
 
-    def _agreed(self, federation: Federation) -> tuple[Vocabulary, NoisyStatistics | None]:
+    def _agree_once(self, federation: Federation) -> tuple[Vocabulary, NoisyStatistics | None]:
         known = self.agreed
         if known.vocabulary is None or not known.sites >= set(federation.sites):
             found = agree_vocabulary(federation, self.schema.categorical, self.schema.declared, self.seed)
@@ -659,11 +659,11 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
 
 def rescaled(federation: Federation, found: Scale) -> Scale:
     """Round a scale, order the sites to apply it to their rows, and return it."""
-    agreed = replace(found, offset=_rounded(found.offset), scale=_rounded(found.scale))
+    agreed = replace(found, offset=_round_to_bits(found.offset), scale=_round_to_bits(found.scale))
     window: dict[str, Any] = {} if found.window is None else {"window": found.window}
     federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale, **window)
     return agreed
 
 
-def _rounded(values: FloatArray) -> FloatArray:
+def _round_to_bits(values: FloatArray) -> FloatArray:
     return np.array([float(f"{value:.{_AGREED_DIGITS}g}") for value in values])

@@ -27,7 +27,7 @@ def counted(decisions: FloatArray, labels: FloatArray, threshold: float, bins: i
         return _counted_by_class(decisions, labels.argmax(axis=0), bins)
     positive, called = labels[0] > 0, decisions >= threshold
     calls = [called & positive, called & ~positive, ~called & ~positive, ~called & positive]
-    bin_of = _binned(decisions, bins)
+    bin_of = _bin_values(decisions, bins)
     histograms = [np.bincount(bin_of[kind], minlength=bins) for kind in (positive, ~positive)]
     return np.concatenate([[float(call.sum()) for call in calls], *histograms]).astype(np.float64)
 
@@ -36,7 +36,7 @@ def _counted_by_class(decisions: FloatArray, own: IntArray, bins: int) -> FloatA
     classes = decisions.shape[1]
     table = np.zeros((classes, classes))
     np.add.at(table, (own, called_of(decisions)), 1)
-    bin_of = _binned(decisions, bins)
+    bin_of = _bin_values(decisions, bins)
     histograms = [
         np.bincount(bin_of[kind, number], minlength=bins)
         for number in range(classes)
@@ -45,7 +45,7 @@ def _counted_by_class(decisions: FloatArray, own: IntArray, bins: int) -> FloatA
     return np.concatenate([table.ravel(), *histograms]).astype(np.float64)
 
 
-def _binned(decisions: FloatArray, bins: int) -> IntArray:
+def _bin_values(decisions: FloatArray, bins: int) -> IntArray:
     """Return the bin of each decision value."""
     squashed = decisions / (1 + np.abs(decisions))
     return np.asarray(np.minimum((bins * (squashed + 1) / 2).astype(np.int64), bins - 1))

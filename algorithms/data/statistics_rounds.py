@@ -171,7 +171,7 @@ class StatisticsSums(SitePart):
             counts = scale_search.scale_counts(self._numeric[:, columns])
             return block.noised_counts(counts, scale_search.scale_weights(len(columns)), source)
 
-        return self._released(name, [block], draw, columns)
+        return self._release(name, [block], draw, columns)
 
     @step(
         bound=math.inf,
@@ -261,9 +261,9 @@ class StatisticsSums(SitePart):
                 [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
             )
 
-        return self._released(name, blocks, draw, *asked)
+        return self._release(name, blocks, draw, *asked)
 
-    def _released(
+    def _release(
         self,
         name: str,
         blocks: Sequence[NoisyBlock],

@@ -77,7 +77,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
         """The algorithm to run over the sites."""
 
-    def _checked(self, X: Any, y: Any) -> tuple[Frame, FloatArray]:
+    def _check_rows(self, X: Any, y: Any) -> tuple[Frame, FloatArray]:
         """Return rows and labels (n,): +1 for the second of two classes and -1 for the first, or numbers of more.
 
         Removes the attributes of an earlier fit. Raises ValueError.
@@ -153,7 +153,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f"{problem}.")
         return classes
 
-    def _learned(
+    def _learn(
         self,
         partitions: Mapping[str, Partition],
         seed: int,
@@ -228,7 +228,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
             Positive for `classes_[1]`; of more, the largest of a row is that of its class.
         """
         check_is_fitted(self)
-        values: FloatArray = self.model_.decision_function(self._scaled(read(self, X, reset=False)))
+        values: FloatArray = self.model_.decision_function(self._scale(read(self, X, reset=False)))
         return values
 
     def predict(self, X: Any) -> np.ndarray:
@@ -247,7 +247,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         threshold = 0.0 if calibration is None else calibration.threshold
         return np.asarray(self.classes_[called(scores, threshold)])
 
-    def _scaled(self, rows: Frame) -> FloatArray:
+    def _scale(self, rows: Frame) -> FloatArray:
         """Return rows (n, p) on the common scale."""
         return np.asarray(self.scaling_(self._numbers(rows)))
 
@@ -314,13 +314,13 @@ def estimator(kind: E) -> E:
     }
     listed = settings(made)
     listed.sort(key=lambda setting: setting.name in FederatedEstimator.__dataclass_fields__)
-    text = "\n".join(f"{each.name} : {_typed(each)}\n    {each.sentence}" for each in listed)
+    text = "\n".join(f"{each.name} : {_type_and_default(each)}\n    {each.sentence}" for each in listed)
     summary, heading, rest = inspect.cleandoc(made.__doc__ or "").partition("\nAttributes\n")
     made.__doc__ = f"{summary.rstrip()}\n\nParameters\n----------\n{text}\n{heading}{rest}"
     return kind
 
 
-def _typed(setting: Setting) -> str:
+def _type_and_default(setting: Setting) -> str:
     """Return type and default, as scikit-learn's documentation writes them."""
     try:
         requirement = setting.requirement

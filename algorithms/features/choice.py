@@ -225,7 +225,7 @@ def _landmarks(federation: Federation, settings: FeatureSettings, prepared: Prep
     statistics, method = prepared.statistics, settings.landmark_method
     if statistics is None or method == "global" or (method == "local" and not settings.landmark_noise):
         asked = asked_count(settings.landmarks, prepared.rows)
-        return _clustered(federation, settings, prepared, asked, seed)
+        return _cluster_means(federation, settings, prepared, asked, seed)
     if prepared.selected is not None:  # columns that a model chose are of this model alone
         return _by_statistics(federation, settings, prepared, statistics, seed)
     if prepared.kept.get("landmarks of") is not statistics:
@@ -242,7 +242,7 @@ def _by_statistics(
     described = describe_rows(federation, prepared, statistics)
     counts = tried_counts(asdict(settings), statistics.rows)
     if settings.landmark_method == "local":
-        return _clustered(federation, settings, prepared, counts[0], seed)
+        return _cluster_means(federation, settings, prepared, counts[0], seed)
     if prepared.selected is not None:
         return Landmarks(drawn_points(prepared, described, counts[0], seed), "drawn", counts[0])
     shares = open_shares(federation, described, counts)
@@ -253,10 +253,10 @@ def _by_statistics(
         explained = float(shares[counts.index(enough)])
         return Landmarks(drawn_points(prepared, described, enough, seed), "drawn", counts[0], explained=explained)
     federation.run("use_means", remember=True)
-    return replace(_clustered(federation, settings, prepared, counts[0], seed), drawn_reach=float(shares[-1]))
+    return replace(_cluster_means(federation, settings, prepared, counts[0], seed), drawn_reach=float(shares[-1]))
 
 
-def _clustered(
+def _cluster_means(
     federation: Federation, settings: FeatureSettings, prepared: PreparedRows, asked: int, seed: int
 ) -> Landmarks:
     """Return means of clusters by the settings."""

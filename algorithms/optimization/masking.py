@@ -69,8 +69,8 @@ def draw_masks(seed: Residues, purpose: str, sizes: Sequence[tuple[int, int]], m
         d, m = size
         places = [place for place, other in enumerate(sizes) if other == size]
         drawn = np.array([normals[place] for place in places])
-        left, right = (_turned(drawn[:, side * d * d :][:, : d * d].reshape(-1, d, d)) for side in (0, 1))
-        turns = _turned(drawn[:, 2 * d * d :].reshape(-1, m, m))
+        left, right = (_rotate(drawn[:, side * d * d :][:, : d * d].reshape(-1, d, d)) for side in (0, 1))
+        turns = _rotate(drawn[:, 2 * d * d :].reshape(-1, m, m))
         if masking == "congruence":
             left = left * STRETCH ** (2 * np.array([stretches[place] for place in places]) - 1)[:, None, :]
         for place, around, turn in zip(places, left @ right, turns, strict=True):
@@ -102,10 +102,10 @@ def dither_seed() -> Residues:
 def _rotation(seed: Residues, purpose: str, size: int) -> FloatArray:
     """Return a Haar-random orthogonal (size, size) matrix: QR of normal entries without the signs of R (Mezzadri
     2007)."""
-    return _turned(_normal(seed, purpose, size * size).reshape(size, size))
+    return _rotate(_normal(seed, purpose, size * size).reshape(size, size))
 
 
-def _turned(normal: FloatArray) -> FloatArray:
+def _rotate(normal: FloatArray) -> FloatArray:
     """Return rotations of normal entries, from one matrix or a stack of them."""
     q, r = np.linalg.qr(normal)
     return np.asarray(q * np.copysign(1.0, np.diagonal(r, axis1=-2, axis2=-1))[..., None, :])

@@ -360,7 +360,7 @@ class FederatedPath:
         self._most, told = factors.largest, factors.told
         if self._scheme != "ovr":
             told["scheme"] = self._scheme
-        self._extent = self._bounded(squares, rows)
+        self._extent = self._bound_with_margin(squares, rows)
         self._federation.run(
             "begin_path",
             remember=True,
@@ -376,7 +376,7 @@ class FederatedPath:
         squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)
         return max(float(squares), 0.0), max(float(np.rint(rows)), 1.0)
 
-    def _bounded(self, squares: float, rows: float) -> Extent:
+    def _bound_with_margin(self, squares: float, rows: float) -> Extent:
         """Return bounds with a margin for rounding."""
         return Extent(
             int(rows), (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9, self._price * self._most, self._target
@@ -403,5 +403,5 @@ class FederatedPath:
         if not holders:
             raise PathLostError("No site is left that knows where training stands; run again.")
         self._federation.run("share_path", holders=holders)
-        self._extent = self._bounded(*self._squared_norms())
+        self._extent = self._bound_with_margin(*self._squared_norms())
         self._told = set(self._federation.sites)

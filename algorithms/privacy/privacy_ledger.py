@@ -141,7 +141,7 @@ class PrivacyLedger:
         for number, entry in enumerate(entries, start=2):
             epsilon, delta = entry.get("epsilon", -1.0), entry.get("delta", -1.0)
             if not (_is_amount(epsilon) and _is_amount(delta)):
-                raise self._damaged(number)
+                raise self._raise_damaged(number)
             spent = spent.and_one_of(epsilon, delta)
         return spent
 
@@ -151,21 +151,21 @@ class PrivacyLedger:
             data = file.read()
         lines = data.split(b"\n")
         if lines.pop():
-            raise self._damaged(len(lines) + 1)
+            raise self._raise_damaged(len(lines) + 1)
         found = []
         for number, line in enumerate(lines, start=1):
             try:
                 value = json.loads(line)
             except ValueError:
-                raise self._damaged(number) from None
+                raise self._raise_damaged(number) from None
             if not isinstance(value, dict) or (number == 1 and value.get("format") != FORMAT):
-                raise self._damaged(number)
+                raise self._raise_damaged(number)
             found.append(value)
         if not found:
-            raise self._damaged(1)
+            raise self._raise_damaged(1)
         return found
 
-    def _damaged(self, line: int) -> FederationError:
+    def _raise_damaged(self, line: int) -> FederationError:
         return FederationError(
             f"The ledger {self.path} is damaged in line {line}: that is no part of a {FORMAT}; nothing is released, as "
             "nobody knows what was spent. Put it back from a copy, or set algorithm.ledger to the right file."

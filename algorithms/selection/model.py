@@ -262,7 +262,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         selecting = SelectionInput(federation, prepared, names, task.seed, len(task.classes), weighting)
         with federation.phase("select"):
             choice = self.choose(selecting, settings)
-            ranking, by_size = _sized(choice, settings, names)
+            ranking, by_size = _select_size(choice, settings, names)
             columns = np.sort([names.index(name) for name in ranking.selected])
             federation.run("keep_columns", remember=True, columns=columns)
         federation.disclose("sites", "keep_columns", SHOWN_COLUMNS, columns.shape)
@@ -282,7 +282,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         weighting = settings.weighting(task.classes, by_row=task.weighted)
         trained = train(federation, settings, features, weighting, len(task.classes), task.conditions)
         inner = with_calibration(federation, task, trained, settings)
-        report = _reported(inner, chosen)
+        report = _report_selection(inner, chosen)
         return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
@@ -333,7 +333,7 @@ def _only(rows: EvaluationRows, columns: IntArray) -> EvaluationRows:
     return replace(rows, train=train, test=test)
 
 
-def _reported(inner: PanModel, chosen: SelectionOutcome) -> TrainingReport:
+def _report_selection(inner: PanModel, chosen: SelectionOutcome) -> TrainingReport:
     """Return the training report, with the number of columns."""
     training = inner.training
     if training is None:
@@ -369,7 +369,7 @@ def _memberships(rows: EvaluationRows) -> Iterator[str]:
 # How many are kept.
 
 
-def _sized(
+def _select_size(
     choice: Choice, settings: SelectionSettings, names: Sequence[str]
 ) -> tuple[FeatureRanking, tuple[SizeModel, ...]]:
     """Return the ranking with the selected columns, and the models of the curve, if one was measured."""

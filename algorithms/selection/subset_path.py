@@ -156,12 +156,12 @@ class SubsetPaths:
         """Solve new problems. Raises MembershipChanged where sites leave or join."""
         self._lengths = [len(each.columns) for each in posed.subsets]
         self._begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
-        return self._solved(stopping, ())
+        return self._solve(stopping, ())
 
     def solve_without(self, kept: IntArray, stopping: StoppingRule) -> list[Solution]:
         """Continue all problems with only these places of their columns, from their current state."""
         self._lengths, self._begun = [len(kept)] * len(self._mus), {"kept": kept}
-        return self._solved(stopping, self._mus)
+        return self._solve(stopping, self._mus)
 
     def extent(self) -> Extent:
         """Return the extent of all rows in all columns, a bound for every problem; see `interior_point.Path`."""
@@ -179,7 +179,7 @@ class SubsetPaths:
             self.federation.disclose(COORDINATOR, "subset_newton", shows, ())
         return found
 
-    def _solved(self, stopping: StoppingRule, mus: Sequence[float]) -> list[Solution]:
+    def _solve(self, stopping: StoppingRule, mus: Sequence[float]) -> list[Solution]:
         federation, changes = self.federation, len(self.federation.membership.changes)
         if self.masking != "none" and self._has_seed_for != changes:
             federation.run("agree_secret")

@@ -295,12 +295,12 @@ class SubsetOracle(FederatedOracle):
     def line(self, problems: IntArray, line: Line) -> FloatArray:
         """Open losses and derivatives by one secure sum; see `Oracle.line`."""
         bound, shape = line.bound(self.rows, self.norm_sum), (*line.steps.shape, 2)
-        return self._summed("subset_line", shape, bound, problems, line)
+        return self._sum("subset_line", shape, bound, problems, line)
 
     def _open_cuts(self, problems: IntArray, at: Points, bound: float) -> FloatArray:
         sizes = [(self.groups, each + 2) for each in self._lengths(problems)]
         ends = np.cumsum([math.prod(size) for size in sizes])
-        found = self._summed("subset_cuts", (int(ends[-1]),), bound, problems, at)
+        found = self._sum("subset_cuts", (int(ends[-1]),), bound, problems, at)
         cuts = np.zeros((len(problems), self.groups, at.w.shape[1] + 2))
         for place, (part, size) in enumerate(zip(np.split(found, ends[:-1]), sizes, strict=True)):
             grouped, length = part.reshape(size), size[1] - 2
@@ -309,7 +309,7 @@ class SubsetOracle(FederatedOracle):
             self.opened.setdefault(int(problems[place]), []).append(opened)
         return cuts
 
-    def _summed(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
+    def _sum(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
         """Order the sum of a step at points without their zeros, with the problems if sites do not know them yet."""
         lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.told()
         self._is_posed = True

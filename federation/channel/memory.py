@@ -222,13 +222,13 @@ class MemoryChannel(KeyedChannel):
 
     def random(self, shape: Sequence[int]) -> Residues:
         """Return uniform residues, recorded as drawn by this party."""
-        return self._drawn(uniform_residues(shape))
+        return self._draw(uniform_residues(shape))
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
         """Return the keystreams of secrets, recorded as this party's."""
-        return self._expanded(secrets, keystreams(secrets, shape, part))
+        return self._expand(secrets, keystreams(secrets, shape, part))
 
-    def _expanded(self, secrets: Sequence[bytes], rows: Residues) -> Residues:
+    def _expand(self, secrets: Sequence[bytes], rows: Residues) -> Residues:
         for secret, row in zip(secrets, rows, strict=True):
             self._network.expanded[self.me][secret].append(row)
         return rows
@@ -243,7 +243,7 @@ class MemoryChannel(KeyedChannel):
     def _link_of(self, site: str) -> bytes:
         return self._network.links.get(site, b"")
 
-    def _drawn(self, residues: Residues) -> Residues:
+    def _draw(self, residues: Residues) -> Residues:
         self._network.drawn[self.me].append(residues)
         return residues
 

@@ -89,7 +89,7 @@ class Requests:
         number = os.urandom(NUMBER_BYTES)
         up, down = (self._agreement.secret(self._hub_key, _purpose(number, way)) for way in ("up", "down"))
         head = self._keys.public + number
-        return head + ChaCha20Poly1305(up).encrypt(_CONSTANT, content, head), lambda answer: _opened(down, answer, head)
+        return head + ChaCha20Poly1305(up).encrypt(_CONSTANT, content, head), lambda answer: _open(down, answer, head)
 
 
 class Answers:
@@ -114,7 +114,7 @@ class Answers:
             up, down = (self._agreement.secret(key, _purpose(number, way)) for way in ("up", "down"))
         except ValueError as error:
             raise Malformed("a request by a key that is none") from error
-        content = _opened(up, request[HEAD_BYTES:], head)
+        content = _open(up, request[HEAD_BYTES:], head)
         return key, content, lambda answer: ChaCha20Poly1305(down).encrypt(_CONSTANT, answer, head)
 
 
@@ -147,7 +147,7 @@ def _purpose(number: bytes, way: str) -> str:
     return f"fedsvm visit {number.hex()} {way}"
 
 
-def _opened(secret: bytes, sealed: bytes, head: bytes) -> bytes:
+def _open(secret: bytes, sealed: bytes, head: bytes) -> bytes:
     try:
         return ChaCha20Poly1305(secret).decrypt(_CONSTANT, sealed, head)
     except (InvalidTag, ValueError) as error:

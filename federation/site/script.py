@@ -387,7 +387,7 @@ class ScriptPosition:
         is_repeated = (step, told) == self._last and (changed or self._repeats < MAX_REPEATS)
         last, now, anew = self._before, self._may, self._restarts
         if changed:
-            last, now, anew = _grown(last), _grown(now), _grown(self._started_again())
+            last, now, anew = _grow(last), _grow(now), _grow(self._started_again())
         has_opened = self._last_opened if is_repeated else self._has_opened
         is_over_others = changed and has_opened and (is_repeated or not _after(now, step))
         if is_over_others and self._over_others == self._max_repeats:
@@ -440,7 +440,7 @@ class ScriptPosition:
             started = tuple(begun for each in (*before, *may) for begun in each.anew())
             left = _distinct((*_after(may, step), *again, *_after(started, step)))
             if not left:
-                left = _after(_grown(may), step)
+                left = _after(_grow(may), step)
             if not left:
                 raise OrderRefused(self._reason(step))
             before, may, last, missed = _distinct((*may, *started)), left, step, True
@@ -486,5 +486,5 @@ def _after(scripts: Scripts, step: str) -> Scripts:
     return _distinct(left for each in scripts for left in each.after(step))
 
 
-def _grown(scripts: Scripts) -> Scripts:
+def _grow(scripts: Scripts) -> Scripts:
     return tuple(each.grown() for each in scripts)

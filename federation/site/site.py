@@ -187,7 +187,7 @@ def run_site(
         descriptors_explained(assignment.name),
         Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
     ):
-        endpoint.watch(lifeline, _orphaned)
+        endpoint.watch(lifeline, _exit_as_orphan)
         keyed = assignment.needs_pairwise_keys or assignment.via_coordinator
         agreement = KeyAgreement(assignment.run) if keyed else None
         public = agreement.public if agreement is not None else None
@@ -197,7 +197,7 @@ def run_site(
         Site(assignment, installation, endpoint, agreement, OwnFaults(assignment.faults, report)).serve()
 
 
-def _orphaned() -> None:
+def _exit_as_orphan() -> None:
     os._exit(1)
 
 
@@ -567,14 +567,14 @@ class Site:
         if mark_of(step).shown:
             self._place.note_opened()
         if isinstance(terms, GatherTerms):
-            channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
+            channel.send(COORDINATOR, _shape(value, terms.shape, order.step))
             return IN_CLEAR
         if isinstance(terms, SumTerms):
             protocol = self._installation.sums[order.protocol](**terms.options)
             sites = len(channel.sites)
             for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
                 self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
-            residues = protocol.encoded(_shaped(value, terms.shape, order.step), terms.bound, sites)
+            residues = protocol.encoded(_shape(value, terms.shape, order.step), terms.bound, sites)
             if self._transcript is not None:
                 self._transcript.put_in(residues, order.described())
             total = protocol.contribute(channel, residues, terms.receiver)
@@ -680,7 +680,7 @@ def _unique_memory_bytes() -> int | None:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Private_"))
 
 
-def _shaped(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
+def _shape(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
     """Return `value` as float64 of the announced shape. Nothing else leaves the site."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:

@@ -97,7 +97,7 @@ def rehearse(workspace: Path, lifeline: int) -> None:
         See `run_site`.
     """
     began = time.monotonic()
-    with _noted() as ran:
+    with _collect_code() as ran:
         _live(workspace, lifeline)
     if time.monotonic() - began < _PATIENCE_S:  # else this machine is too slow for it to be worth a second life
         _lay_side_by_side(ran.values())
@@ -105,7 +105,7 @@ def rehearse(workspace: Path, lifeline: int) -> None:
 
 
 @contextmanager
-def _noted() -> Iterator[dict[int, CodeType]]:
+def _collect_code() -> Iterator[dict[int, CodeType]]:
     """Collect the code of Python functions that this thread calls in the context."""
     ran: dict[int, CodeType] = {}
 

@@ -70,7 +70,7 @@ class Group:
                 digest = hashlib.shake_256(bytes([counter]) + salt + identifier).digest(self.point_bytes)
                 yield bytes([digest[0] & (0xFF >> self.spare_bits)]) + digest[1:]
 
-        return self._stacked([self._first_point(candidates(identifier.encode())) for identifier in identifiers])
+        return self._stack([self._first_point(candidates(identifier.encode())) for identifier in identifiers])
 
     def embedded(self, contents: Iterable[bytes]) -> CurvePoints:
         """Return a point for each content, which `contents_of` reads again.
@@ -97,7 +97,7 @@ class Group:
             for counter in range(_MAX_TRIES):
                 yield body + bytes([counter])
 
-        return self._stacked([self._first_point(candidates(content)) for content in contents])
+        return self._stack([self._first_point(candidates(content)) for content in contents])
 
     def multiplied(self, points: CurvePoints, key: ec.EllipticCurvePrivateKey) -> CurvePoints:
         """Return each point times the key.
@@ -116,7 +116,7 @@ class Group:
         ValueError
             For bytes that are no point.
         """
-        return self._stacked([key.exchange(ec.ECDH(), self._point(point.tobytes())) for point in points])
+        return self._stack([key.exchange(ec.ECDH(), self._point(point.tobytes())) for point in points])
 
     def _first_point(self, candidates: Iterable[bytes]) -> bytes:
         """Return the first candidate that is a point; each is one with probability 1/2."""
@@ -129,7 +129,7 @@ class Group:
     def _point(self, x: bytes) -> ec.EllipticCurvePublicKey:
         return ec.EllipticCurvePublicKey.from_encoded_point(self.curve, _EITHER + x)
 
-    def _stacked(self, points: Sequence[bytes]) -> CurvePoints:
+    def _stack(self, points: Sequence[bytes]) -> CurvePoints:
         return np.frombuffer(b"".join(points), dtype=np.uint8).reshape(len(points), self.point_bytes)
 
 

@@ -95,12 +95,12 @@ def looks_identifying(data: Dataset, feature: Feature) -> bool:
     """Return whether `require_few` refuses a column as an identifier, or `warnings` suspects it to be one."""
     if not feature.categorical:
         return numbers_rows(feature)
-    known = _known(feature)
+    known = _known_values(feature)
     many = len(known) > max(_FEW_VALUES, _IDENTIFYING * len(feature.values))
     return many and not notation.odd_among_numbers(known, _decimals(data))
 
 
-def _known(feature: Feature) -> list[str]:
+def _known_values(feature: Feature) -> list[str]:
     return [value for value in np.unique(feature.values).tolist() if value]
 
 
@@ -139,7 +139,7 @@ def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, 
 def mistakes(data: Dataset) -> Iterator[str]:
     """Yield a sentence for each column of numbers that a typing mistake, or another notation, made text."""
     for feature in data.features:
-        if feature.categorical and (odd := notation.odd_among_numbers(_known(feature), _decimals(data))):
+        if feature.categorical and (odd := notation.odd_among_numbers(_known_values(feature), _decimals(data))):
             sentence = _as_text(data, feature.name, odd)
             yield f"{sentence[0].upper()}{sentence[1:]}."
 
@@ -161,7 +161,7 @@ def warnings(data: Dataset, declared: Mapping[str, Collection[str]] | None = Non
 
 
 def _warning(data: Dataset, feature: Feature, declared: Collection[str]) -> Iterator[str]:
-    values = _known(feature)
+    values = _known_values(feature)
     is_numbers = bool(notation.odd_among_numbers(values, _decimals(data)))
     if not is_numbers and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
         yield (

@@ -195,7 +195,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     choosing = data.take(public) if _is_blind(scenario) else data
     if settings.positive == ABOVE_MEDIAN:
         middle = _median_label(data, choosing, settings)
-        data, choosing, classes = _halved(data, middle), _halved(choosing, middle), _halves(middle)
+        data, choosing, classes = _halve(data, middle), _halve(choosing, middle), _halves(middle)
         _check_columns(scenario, choosing)
     else:
         problems: list[str] = []
@@ -230,7 +230,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         tests=tests,
         identifiers=_identifiers(scenario, data),
         public=public,
-        warnings=(*_pooled(choosing, classes), *_warnings(scenario, data, shards, labels, classes)),
+        warnings=(*_note_pooled_classes(choosing, classes), *_warnings(scenario, data, shards, labels, classes)),
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
@@ -279,7 +279,7 @@ def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:
     return len(data.features) - len(categorical) + sum(map(len, values))
 
 
-def _pooled(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
+def _note_pooled_classes(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
     """Yield a sentence if several classes become -1, so that a mistake is noticed."""
     if len(classes) > 2:
         return
@@ -423,7 +423,7 @@ def _deal_rows(
     """Deal disjoint rows with all columns."""
     random = np.random.default_rng([scenario.seed, 1])
     names = scenario.federation.site_names
-    dealt = _drawn(scenario, private if scenario.data.folds is not None else np.setdiff1d(private, tests[0]))
+    dealt = _draw_rows(scenario, private if scenario.data.folds is not None else np.setdiff1d(private, tests[0]))
     if len(data.sites):
         parts = splits.by_site(data.sites[dealt], names)
     else:
@@ -432,7 +432,7 @@ def _deal_rows(
     return tuple(SiteShard(dealt[part], columns) for part in parts)
 
 
-def _drawn(scenario: Scenario, rows: IntArray) -> IntArray:
+def _draw_rows(scenario: Scenario, rows: IntArray) -> IntArray:
     """Return the rows to train on: all, or as many as `data.rows` requests, whatever they contain. Raises
     ScenarioError."""
     wanted = scenario.data.rows
@@ -511,7 +511,7 @@ def _halves(middle: float) -> tuple[str, ...]:
     return f"at most {middle:g}", f"above {middle:g}"
 
 
-def _halved(data: Dataset, middle: float) -> Dataset:
+def _halve(data: Dataset, middle: float) -> Dataset:
     """Return the data with labels that tell which side of a number they are on."""
     return replace(data, labels=np.where(data.labels.astype(np.float64) > middle, *_halves(middle)[::-1]))
 

@@ -218,8 +218,8 @@ def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[In
     random = np.random.RandomState(seed % _SEEDS)
     _, class_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     tested = math.ceil(fraction * len(labels))
-    for_training = _apportioned(counts, len(labels) - tested, random)
-    for_test = _apportioned(counts - for_training, tested, random)  # what is left; draws as scikit-learn's split does
+    for_training = _apportion(counts, len(labels) - tested, random)
+    for_test = _apportion(counts - for_training, tested, random)  # what is left; draws as scikit-learn's split does
     test = []
     for place, (first, rows) in enumerate(zip(for_training, for_test, strict=True)):
         shuffled = random.permutation(np.flatnonzero(class_of == place))
@@ -228,7 +228,7 @@ def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[In
     return np.setdiff1d(everything, chosen), chosen
 
 
-def _apportioned(counts: IntArray, seats: int, random: np.random.RandomState) -> IntArray:
+def _apportion(counts: IntArray, seats: int, random: np.random.RandomState) -> IntArray:
     """Return (classes,) the share of `seats` per class: in proportion, by largest remainders, ties drawn by lot."""
     exact = counts / counts.sum() * seats
     given = np.floor(exact)

@@ -104,7 +104,9 @@ def coordinate(
         quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
         guests = lobby.wait(Deadline(meeting.wait_s), quorum, meeting.how_long)
         this.outcome.timing["launch_s"] = time.monotonic() - began
-        with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests, restartable)) as journal:
+        with resume.begun(
+            folder, scenario, Path(), **_state_for_takeover(meeting, endpoint, run, guests, restartable)
+        ) as journal:
             met = _met_now(scenario, meeting, endpoint, lobby, journal, guests, run, restartable, tell)
             _conduct(this, dataset, met, journal, tell, on_progress)
 
@@ -236,7 +238,7 @@ def _met_now(
     return _CoordinatedSites(endpoint, sites, guests, run, policy, restart, signer)
 
 
-def _met(
+def _state_for_takeover(
     meeting: JoinAddress,
     endpoint: ListeningEndpoint,
     run: bytes,

@@ -49,7 +49,7 @@ def hold(name: str, file: str, terms: Terms) -> SiteData:
     try:
         said = {key: value for key, value in terms.reading.items() if key != "compare_sites"}
         settings = DataSpec.model_validate({**said, **own})
-        return (_columns_held if is_vertical else _held)(settings, name, terms.seed)
+        return (_columns_held if is_vertical else _hold_columns)(settings, name, terms.seed)
     except ScenarioError as error:
         raise StepRefused(" ".join(error.problems)) from error
     except ValidationError as error:
@@ -57,7 +57,7 @@ def hold(name: str, file: str, terms: Terms) -> SiteData:
         raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
 
 
-def _held(settings: DataSpec, name: str, seed: int) -> SiteData:
+def _hold_columns(settings: DataSpec, name: str, seed: int) -> SiteData:
     table = file_join.read_table(settings, Path())
     data = sources.choose(
         table,

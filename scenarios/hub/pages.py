@@ -86,11 +86,11 @@ def pages_of(hub: Hub) -> APIRouter:
         ("POST", "/join/{token}/decline", pages.decline),
         ("GET", "/static/{name}", pages.static),
     ):
-        router.add_api_route(path, _answered(hub, page), methods=[method], include_in_schema=False)
+        router.add_api_route(path, _answer_in_thread(hub, page), methods=[method], include_in_schema=False)
     return router
 
 
-def _answered(hub: Hub, page: Any) -> Any:
+def _answer_in_thread(hub: Hub, page: Any) -> Any:
     """Return a route that reads the request, answers it in a thread, and shows a refusal as a page."""
 
     async def answer(request: Request) -> Response:
@@ -337,7 +337,7 @@ _WISHED = ("algorithm", "label", "positive", "negative", "sum", "test_fraction",
 
 def _new_task(form: Mapping[str, str]) -> NewTask:
     """Return the task that a form describes. Raises Refused."""
-    invited = [_invited(line) for line in form.get("invited", "").splitlines() if line.strip()]
+    invited = [_parse_invitation(line) for line in form.get("invited", "").splitlines() if line.strip()]
     return NewTask(
         title=form.get("title", "").strip(),
         description=form.get("description", "").strip(),
@@ -349,7 +349,7 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
     )
 
 
-def _invited(line: str) -> Invited:
+def _parse_invitation(line: str) -> Invited:
     words = line.replace(",", " ").split()
     if len(words) != 2:
         raise RequestRefused(

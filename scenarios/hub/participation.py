@@ -183,9 +183,9 @@ class TaskParticipation:
             if OVER in diary.facts:
                 self._tell_over()
                 return True
-            task = self._joined(diary)
+            task = self._join(diary)
             terms = _terms(diary.facts["terms"])
-            held = self._held(str(task["site"]), bytes(task["run"]), terms)
+            held = self._read_data(str(task["site"]), bytes(task["run"]), terms)
             if "secret" not in diary.facts:
                 diary.note({"secret": secrets.token_bytes(SECRET_BYTES)})
             agreement = agreement_of(diary.facts["secret"], diary.facts["run"])
@@ -233,7 +233,7 @@ class TaskParticipation:
     def _ask_to_join(self) -> Mapping[str, Any]:
         return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
 
-    def _joined(self, diary: SiteStore) -> Mapping[str, Any]:
+    def _join(self, diary: SiteStore) -> Mapping[str, Any]:
         """Return the task, which must not have changed since the first visit. Raises FederationError."""
         task = self._ask_to_join()
         said = {name: task[name] for name in ("site", "run", "terms")}
@@ -250,7 +250,7 @@ class TaskParticipation:
             )
         return task
 
-    def _held(self, name: str, run: bytes, terms: Terms) -> SiteData:
+    def _read_data(self, name: str, run: bytes, terms: Terms) -> SiteData:
         """Return this site's data. Raises FederationError if it does not take part; declines what its policy
         forbids."""
         try:

@@ -240,7 +240,7 @@ def read(path: Path, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
         problems.append(_NOT_CLOSED)
     try:
         problems += [*signatures.wrong(lines), *signatures.of_other_keys(lines, known or {})]
-        return _recorded(path, lines, problems)
+        return _to_receipt(path, lines, problems)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ScenarioError([f"{path}: is no receipt of this version of fedsvm."]) from error
 
@@ -263,7 +263,7 @@ def only(path: Path, site: str | None, known: Mapping[str, bytes] | None = None)
     return found[0]
 
 
-def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> SiteReceipt:
+def _to_receipt(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> SiteReceipt:
     by_kind: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         by_kind[line["what"]].append(line)
@@ -289,7 +289,7 @@ def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> Sit
         keys=by_kind[lines_of.PARTIES][-1]["keys"] if by_kind[lines_of.PARTIES] else {},
         left=tuple(_left(lines)),
         to_peers=dict(to_peers),
-        unsettled=tuple(_unsettled(lines)),
+        unsettled=tuple(_find_unsettled(lines)),
         refused=tuple(_in_round(line, line["reason"]) for line in refusals),
         epsilon=sum(charged) if charged else None,
         mu=answered[-1]["mu"] if (answered := by_kind[lines_of.ANSWERED]) else None,
@@ -334,7 +334,7 @@ def _left(lines: Sequence[Line]) -> Iterator[Left]:
         yield Left(step, len(numbers), (min(numbers), max(numbers)), form, over, opened_by)
 
 
-def _unsettled(lines: Sequence[Line]) -> Iterator[str]:
+def _find_unsettled(lines: Sequence[Line]) -> Iterator[str]:
     """Yield orders without a known end, and those that were broken off."""
     open_orders: dict[int, Line] = {}
     for line in lines:

@@ -217,7 +217,7 @@ def lines(
 
     has_diagonal: where two shares are the same; both axes then hold all from 0 to 1.
     """
-    drawn = [_thinned(each) for each in series if each.points]
+    drawn = [_thin_points(each) for each in series if each.points]
     whole_range = [0.0, 1.0] if has_diagonal else []
     if names:
         across = _PictureScale(-0.5, len(names) - 0.5, 0, 1, False)
@@ -556,7 +556,7 @@ def _outline(shape: Shape, x: float, y: float, size: float) -> str:
     return f"M{x - size:.1f} {y:.1f}a{size} {size} 0 1 0 {2 * size:.1f} 0a{size} {size} 0 1 0 {-2 * size:.1f} 0z"
 
 
-def _thinned(of: Series) -> Series:
+def _thin_points(of: Series) -> Series:
     """Return a limited number of points, including the first and the last."""
     if len(of.points) <= _MAX_MARKS:
         return of

@@ -247,14 +247,14 @@ def _spans(name: str, log: Sequence[Event], end: float) -> Iterator[TimeSpan]:
     for event in log:
         changes = event["event"] == "membership" and name in (event["joined"] if is_out else event["left"])
         if changes:
-            yield TimeSpan(since, event["at_s"], _told(name, since, event["at_s"], is_out), is_out)
+            yield TimeSpan(since, event["at_s"], _describe_span(name, since, event["at_s"], is_out), is_out)
             since, is_out = event["at_s"], not is_out
             if is_out and name in event["joined"]:  # started again before the next round
                 is_out = False
-    yield TimeSpan(since, end, _told(name, since, end, is_out), is_out)
+    yield TimeSpan(since, end, _describe_span(name, since, end, is_out), is_out)
 
 
-def _told(name: str, since: float, until: float, is_out: bool) -> str:
+def _describe_span(name: str, since: float, until: float, is_out: bool) -> str:
     what = "was out" if is_out else "took part"
     return f"{name} {what} from {human_seconds(since)} to {human_seconds(until)}"
 

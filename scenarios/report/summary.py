@@ -91,7 +91,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.selection is not None:
         found += selection_lines(result.selection)
     if result.centralised is not None:
-        found.append(("pooled rows", _pooled(result.centralised, result)))
+        found.append(("pooled rows", _pooled_line(result.centralised, result)))
     if model.objective is not None:
         found.append(("objective", _objective(model, "rows" if alignment is None else "columns")))
     if result.privacy is not None:
@@ -163,7 +163,7 @@ def _cost_lines(cost: CostReport) -> list[tuple[str, str]]:
 
 def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
     """Return who learned what by design."""
-    found = [("disclosed", _disclosed(result.disclosures))]
+    found = [("disclosed", _count_disclosures(result.disclosures))]
     if result.secrecy is not None:
         found += [("one sum", result.secrecy.single_sum), ("all sums", result.secrecy.whole_run)]
     if result.model_file is not None:
@@ -183,7 +183,7 @@ def _event_lines(result: RunResult) -> list[tuple[str, str]]:
         for fault in result.faults
     ]
     if logged := {site.name: site.logged for site in result.sites if site.logged}:
-        found.append(("logged", f"{_logged(logged)}; see log.jsonl"))
+        found.append(("logged", f"{_count_log_records(logged)}; see log.jsonl"))
     if (network := result.network) is not None:
         measured, predicted = 1000 * network.measured_s_per_round, 1000 * network.predicted_s_per_round
         found.append(
@@ -213,12 +213,12 @@ def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
     """Return the guaranteed privacy, the total over all runs, and what in the run's folder is not covered."""
     several = f" in {len(privacy.releases)} releases" if len(privacy.releases) > 1 else ""
     whom = "; ".join(privacy.protects_against)
-    spent = _spent(privacy.epsilon, privacy.delta)
+    spent = _format_epsilon(privacy.epsilon, privacy.delta)
     found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
     if (ledger := privacy.ledger) is not None:
         budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
         runs = f"{counted(ledger.releases, 'release')} of all runs in {ledger.path}"
-        found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
+        found.append(("spent in all", f"{_format_epsilon(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
     else:
         found.append(("not counted", "no ledger adds this run to others on the same rows; algorithm.ledger names one"))
     if privacy.not_covered:
@@ -226,7 +226,7 @@ def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
     return found
 
 
-def _spent(epsilon: float, delta: float) -> str:
+def _format_epsilon(epsilon: float, delta: float) -> str:
     return f"epsilon {epsilon:g}{f', delta {delta:.1e}' if delta else ''}"
 
 
@@ -401,7 +401,7 @@ def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str
     ]
 
 
-def _pooled(pooled: PooledMetrics, result: RunResult) -> str:
+def _pooled_line(pooled: PooledMetrics, result: RunResult) -> str:
     if result.privacy is not None:
         return f"{percent(pooled.accuracy)} without noise, on all rows in one place"
     accuracy, together = 100 * pooled.accuracy, "columns" if result.alignment is not None else "rows"
@@ -422,7 +422,7 @@ def _wire(cost: CostReport) -> str:
     return f"{human_bytes(cost.wire_bytes)} measured, {agree}; plus {control} of parameters in requests"
 
 
-def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
+def _count_disclosures(disclosures: tuple[DisclosureReport, ...]) -> str:
     """Return the numbers of sums, values of single sites and other disclosures to each party."""
     parties = []
     for party in dict.fromkeys(each.to for each in disclosures):
@@ -451,7 +451,7 @@ def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Coun
     return found
 
 
-def _logged(by_site: Mapping[str, Mapping[str, int]]) -> str:
+def _count_log_records(by_site: Mapping[str, Mapping[str, int]]) -> str:
     """Return the number of log records of each level by site, such as "site-1 2 warnings, 1 error"."""
     levels = {"info": "message", "debug": "debugging message"}
     told = {

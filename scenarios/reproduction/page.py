@@ -80,14 +80,16 @@ class Reproduction:
                 {"symbol": WORDS[name][0], "name": WORDS[name][1], "value": number}
                 for name, number in counted_apart(self.entries, ours=False)
             ],
-            ours=_said(counted_apart(self.entries, ours=True)),
+            ours=_format_counts(counted_apart(self.entries, ours=True)),
             surprises=[each.entry for each in self.entries if each.surprises],
             papers=[
                 {
                     "name": name,
                     "title": next(each.paper.title for each in self.entries if each.paper.name == name),
-                    "counts": _said(counted([each for each in self.entries if each.paper.name == name])),
-                    "entries": [_shown(each, self.folder) for each in self.entries if each.paper.name == name],
+                    "counts": _format_counts(counted([each for each in self.entries if each.paper.name == name])),
+                    "entries": [
+                        _template_values(each, self.folder) for each in self.entries if each.paper.name == name
+                    ],
                 }
                 for name in papers
             ],
@@ -106,14 +108,14 @@ def _write(path: Path, text: str) -> None:
     write_whole(path, lambda file: file.write(text.encode()))
 
 
-def _said(counts: Iterator[tuple[Verdict, int]]) -> str:
+def _format_counts(counts: Iterator[tuple[Verdict, int]]) -> str:
     return ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in counts)
 
 
 # Of the page.
 
 
-def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
+def _template_values(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
     """Return what the template shows of an entry."""
     entry = judged.entry
     rows: dict[str, list[JudgedCell]] = {}
@@ -124,7 +126,7 @@ def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "id": entry.id,
         "what": f"{judged.paper.name}, {entry.what}{f', {entry.page}' if entry.page else ''}",
         "title": entry.title,
-        "counts": _said(counted([judged])),
+        "counts": _format_counts(counted([judged])),
         "cannot": entry.cannot,
         "draws": entry.draws,
         "correction": entry.correction,
@@ -145,7 +147,7 @@ def _row(cells: Sequence[JudgedCell], folder: Path) -> dict[str, Any]:
         "name": row.name,
         "reason": cells[0].reason if alone else "",
         "verdict": WORDS[cells[0].verdict][1] if alone else "",
-        "printed": ", ".join(_printed(each) for each in cells if each.cell.printed is not None),
+        "printed": ", ".join(_format_printed(each) for each in cells if each.cell.printed is not None),
         "width": len(cells),
         "cells": [_cell(each, folder) for each in cells],
     }
@@ -158,7 +160,7 @@ def _cell(judged: JudgedCell, folder: Path) -> dict[str, Any]:
     difference, within = judged.difference, judged.cell.entry.tolerance(judged.cell.row, judged.cell.column)
     return {
         "class": judged.verdict or "measured",
-        "printed": _printed(judged),
+        "printed": _format_printed(judged),
         "value": _number(judged.value, judged),
         "deviation": _number(judged.deviation, judged),
         "difference": _number(difference, judged, sign="+"),
@@ -170,7 +172,7 @@ def _cell(judged: JudgedCell, folder: Path) -> dict[str, Any]:
     }
 
 
-def _printed(judged: JudgedCell) -> str:
+def _format_printed(judged: JudgedCell) -> str:
     """Return the printed value with all its digits."""
     value, decimals = judged.cell.printed, judged.cell.entry.decimals
     if value is None:
@@ -200,7 +202,7 @@ def _notes(judged: JudgedEntry) -> Iterator[str]:
         yield f"{'; '.join(cells) if len(cells) <= _NAMED else f'{len(cells)} values'}: {reason}"
 
 
-def _declared(judged: JudgedClaim) -> str:
+def _describe_declaration(judged: JudgedClaim) -> str:
     """Return what the file says of a claim that unexpectedly holds."""
     is_declared = judged.verdict == "same" and judged.claim.differs
     return f"Its file says that it does not hold: {judged.claim.differs}" if is_declared else ""
@@ -215,7 +217,7 @@ def _claim(judged: JudgedClaim) -> dict[str, str]:
         "text": judged.claim.text,
         "by": "This project says so, not the paper." if judged.claim.ours else "",
         "test": judged.claim.test,
-        "reason": judged.reason or _declared(judged),
+        "reason": judged.reason or _describe_declaration(judged),
         "lacking": f"Told without {judged.lacking} of its values, which are not there." if judged.lacking else "",
     }
 

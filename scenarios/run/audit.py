@@ -318,7 +318,7 @@ class _ClaimJudge:
     def claim(self, name: str, claim: RowClaim) -> AttackResult:
         """Judge a claim. A row that is claimed twice must exist twice."""
         if claim.aligned is not None:
-            return self._aligned(name, claim, claim.aligned)
+            return self._align(name, claim, claim.aligned)
         true = self._match(claim)
         self.found |= true.keys()
         return _result(name, claim, list(true.values()))
@@ -352,7 +352,7 @@ class _ClaimJudge:
                 taken[free[0]] = float(away[~np.isnan(away)].max(initial=0.0))
         return taken
 
-    def _aligned(self, name: str, claim: RowClaim, aligned: AlignedRecords) -> AttackResult:
+    def _align(self, name: str, claim: RowClaim, aligned: AlignedRecords) -> AttackResult:
         """Compare records that have a position with the record there."""
         columns = np.hstack([self._columns[site] for site in aligned.columns_of])
         errors = np.abs(claim.rows - columns[aligned.indices]).max(axis=1, initial=0.0)

@@ -179,7 +179,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
             outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
             outcome.traceback = traceback.format_exc()
         outcome.timing["total_s"] = time.monotonic() - asked
-        return FinishedRun(_written(this), this.folder, outcome.traceback)
+        return FinishedRun(_write_results(this), this.folder, outcome.traceback)
 
 
 def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
@@ -190,7 +190,7 @@ def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) ->
         this.injector = injector
         journalled = this.journal is not None
         starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
-        with _started(this, starter, on_progress) as federation:
+        with _start_sites(this, starter, on_progress) as federation:
             federation.assemble()
             train(source, federation, this.outcome)
         if scenario.collusion is not None or this.everybody:
@@ -240,7 +240,7 @@ class _SimulationObserver(RunObserver):
 
 
 @contextmanager
-def _started(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
+def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
     """Start the sites of a scenario; when they are gone, collect the reports of the relays."""
     injector, began = starter.injector, time.monotonic()
     try:
@@ -296,7 +296,7 @@ def _differences(coalition: Coalition, federation: Federation) -> list[str]:
 # What is left behind.
 
 
-def _written(this: Run) -> RunResult:
+def _write_results(this: Run) -> RunResult:
     """Write all that is known to the run's folder, result.json first; what that says.
 
     A run of which something could not be written has failed, and says so.

@@ -73,13 +73,13 @@ def train(source: Source, federation: Federation, state: RunState) -> None:
 
     def train_pending() -> None:
         while pending:
-            state.keep(_trained(source, federation, state, pending[0]), source.scenario.algorithm.implementation)
+            state.keep(_train(source, federation, state, pending[0]), source.scenario.algorithm.implementation)
             del pending[0]
 
     source.around(federation, state, train_pending)
 
 
-def _trained(source: Source, federation: Federation, state: RunState, held_out: int | None) -> Fold:
+def _train(source: Source, federation: Federation, state: RunState, held_out: int | None) -> Fold:
     """Return the model that is trained while a fold is held out, with its evaluation."""
     table, task = source.scenario.algorithm, source.task(held_out)
     if isinstance(task, PublicTask):

@@ -142,7 +142,7 @@ class SimulatedColumns(ColumnSource):
         """
         parts = {site: site_model(self.folder, site) for site in {sites[0], *of}}
         indices, training = self.dataset.shard(sites[0]).rows[parts[sites[0]]["order"]], parts[sites[0]]["training"]
-        names, rows = self._encoded(indices, {column for site in of for column in self.columns[site]})
+        names, rows = self._encode(indices, {column for site in of for column in self.columns[site]})
         if not every:
             wanted = {name for site in of for name in parts[site]["columns"].tolist()}
             names, rows = [name for name in names if name in wanted], rows[:, [name in wanted for name in names]]
@@ -151,7 +151,7 @@ class SimulatedColumns(ColumnSource):
         test = LabeledRows(scaled[~training], labels[~training]) if not training.all() else train
         return names, EvaluationRows(train, test, classes=self.dataset.classes)
 
-    def _encoded(self, indices: IntArray, columns: set[str]) -> tuple[list[str], FloatArray]:
+    def _encode(self, indices: IntArray, columns: set[str]) -> tuple[list[str], FloatArray]:
         """Return names (p,) and columns (n, p) of some rows, numeric ones first, encoded as at the sites."""
         dataset, rows = self.dataset, self.dataset.rows.take(indices)
         numeric = [place for place, name in enumerate(dataset.numeric_columns) if name in columns]

@@ -196,10 +196,10 @@ def validate(given: dict[str, Any]) -> Scenario:
     )
     if problems := [*of_algorithm, *impossible(tables)]:
         raise ScenarioError(problems)
-    return _compared(scenario)
+    return _without_pooled(scenario)
 
 
-def _compared(scenario: Scenario) -> Scenario:
+def _without_pooled(scenario: Scenario) -> Scenario:
     """Return a private scenario without a comparison with pooled rows, unless it asks for one.
 
     The comparison writes the exact objective, which no noise covers.
