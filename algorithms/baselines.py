@@ -105,7 +105,7 @@ def pooled_baselines(
 
     chosen: numbers of the columns that a model was left with; None where it has all.
     """
-    rows = weighted(settings, rows)
+    rows = weight_rows(settings, rows)
     one_class = len(np.unique(rows.train.labels)) < 2
     found = []
     for name in names:
@@ -120,7 +120,7 @@ def pooled_baselines(
     return found
 
 
-def weighted(settings: Any, rows: EvaluationRows) -> EvaluationRows:
+def weight_rows(settings: Any, rows: EvaluationRows) -> EvaluationRows:
     """Return the rows with what their losses are multiplied by, without training rows for which this is 0."""
     weights = rows.weights
     if isinstance(settings, ClassWeightSettings):

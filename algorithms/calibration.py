@@ -140,7 +140,7 @@ class ClassCalibration:
         """Return (n, K) the probability of each class, from the decision values (n, P) of the problems."""
         chances = sigmoid(values * self.sigmoids[:, 0] + self.sigmoids[:, 1])
         if self.scheme == "ovo":
-            return coupled(chances)
+            return couple(chances)
         total = chances.sum(axis=1, keepdims=True)
         even = np.full_like(chances, 1 / chances.shape[1])
         return np.asarray(np.divide(chances, total, out=even, where=total > 0))
@@ -170,7 +170,7 @@ def _caution(what: str, counts: Sequence[int], classes: Sequence[Any]) -> str | 
     )
 
 
-def coupled(chances: FloatArray) -> FloatArray:
+def couple(chances: FloatArray) -> FloatArray:
     """Return (n, K) probabilities p of classes from those (n, K (K - 1) / 2) of the first class of every two.
 
     They minimize the sum over pairs of (r_ji p_i - r_ij p_j)^2, where r_ij is the chance of i in the pair (Wu, Lin and

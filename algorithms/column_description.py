@@ -25,7 +25,7 @@ from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import MIN_KNOWN, ColumnSums, HorizontalSite
 from fedsvm.algorithms.data.statistics_rounds import CHUNK, StatisticsPlan, StatisticsSums
-from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped
+from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clip_rows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
@@ -175,7 +175,7 @@ class DescriptionSums(StatisticsSums):
         """Return (1 + c BINS,): numbers of rows, and of values in each bin of the columns without a range."""
         columns = self._plan.unranged(self._names)
         block = _bins_block(columns, self._budget)
-        return self._answer("bin_counts", [block], lambda place: [bins.binned(self._numeric[place][:, columns])])
+        return self._answer("bin_counts", [block], lambda place: [bins.bin_values(self._numeric[place][:, columns])])
 
     @step(
         bound=math.inf,
@@ -207,7 +207,7 @@ class DescriptionSums(StatisticsSums):
             moved = np.where(known, (numeric - middle) / half, 0.0)
             cells = _cells(moved, known)
             if not is_exact:
-                moved = clipped(np.clip(moved, -1.0, 1.0), math.sqrt(max(1.0, width / 2)))
+                moved = clip_rows(np.clip(moved, -1.0, 1.0), math.sqrt(max(1.0, width / 2)))
             found = {
                 "classes": members(labels[:, place]).T,
                 "known": known.astype(np.float64),

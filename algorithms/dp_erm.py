@@ -472,11 +472,11 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
         clip = settings.clip_norm
         federation.run("take_rows", rho=feature_map.rho, longest=feature_map.longest, clip=clip)
         if jointly:
-            plans = [perturbed(settings, task.problems * feature_map.size, count, draw=federation.drawn)]
+            plans = [perturb_objective(settings, task.problems * feature_map.size, count, draw=federation.drawn)]
             total = functools.partial(_summed_jointly, federation, count, task.problems)
         else:
             plans = [
-                perturbed(settings, feature_map.size, count, task.problems, draw=federation.drawn)
+                perturb_objective(settings, feature_map.size, count, task.problems, draw=federation.drawn)
                 for _ in range(task.problems)
             ]
             total = functools.partial(_sum_at_points, federation, settings.loss_function, count, task.problems)
@@ -514,7 +514,7 @@ def _release_weights(federation: Federation, noise: Noise, f: FloatArray) -> Flo
     return released.reshape(f.shape)
 
 
-def perturbed(
+def perturb_objective(
     settings: ErmSettings, size: int, rows: int, problems: int = 1, draw: Once = lambda purpose, draw: draw()
 ) -> Plan:
     """Return the objective of objective perturbation, with its b drawn, or J itself. problems: those that share
@@ -542,7 +542,7 @@ Total = Callable[[list[int], FloatArray], FloatArray]
 """(k, 1 + d + d^2): the sums over all rows of what `erm_sums` computes, of problems at points (k, d)."""
 
 
-def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
+def minimize_one(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
     """Return the minimizer (d,) of one problem; total: its sums at a point (d,). See `minimised_together`."""
     (found,) = minimised_together(lambda active, points: total(points[0])[None], [plan], rows)
     return found

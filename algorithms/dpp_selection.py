@@ -44,7 +44,7 @@ from fedsvm.algorithms.algorithm import Outline, TrainingReport, VerticalAlgorit
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
-from fedsvm.algorithms.data.vertical import Records, VerticalTask, aligned, max_squared_norm
+from fedsvm.algorithms.data.vertical import Records, VerticalTask, alignment_script, max_squared_norm
 from fedsvm.algorithms.dpp_svm import (
     COEFFICIENTS_DISCLOSE,
     EXCHANGED,
@@ -169,7 +169,7 @@ class DppSelectionSite(DppSite):
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the script of `DppSelection.fit` and its test; how long elimination takes is up to the columns."""
-        return aligned(
+        return alignment_script(
             terms, *FOLD, "column_count", _choosing(terms), "keep_columns", kernel_training(terms), kernel_test(terms)
         )
 

@@ -30,7 +30,7 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import (
     VerticalSite,
     VerticalTask,
-    aligned,
+    alignment_script,
     column_names,
     count_columns,
     max_squared_norm,
@@ -197,7 +197,7 @@ class DppSite(VerticalSite):
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the script of `DppSvm.fit` and its test."""
-        return aligned(terms, *FOLD, kernel_training(terms), kernel_test(terms))
+        return alignment_script(terms, *FOLD, kernel_training(terms), kernel_test(terms))
 
     @step(
         told={

@@ -193,7 +193,7 @@ def _by_score(
         scores = filters.squared_fisher(moments)
         return ScoredColumns(filters.best_first(scores, moments.constant), scores)
     tested = filters.welch(moments) if settings.statistic == "welch" else filters.f_statistic(moments)
-    order, rates = filters.best_first(tested.statistic, moments.constant), filters.adjusted(tested.p_value)
+    order, rates = filters.best_first(tested.statistic, moments.constant), filters.adjust_p_values(tested.p_value)
     if settings.size == "significant":  # by p, which degrees of freedom put in another order than t where they differ
         order = order[np.argsort(rates[order] > settings.false_discovery_rate, kind="stable")]
     if settings.statistic == "mrmr":

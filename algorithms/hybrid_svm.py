@@ -58,7 +58,7 @@ from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts, JointOrac
 from fedsvm.algorithms.optimization.line_search import grid_search
 from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW, SolverSettings
 from fedsvm.algorithms.optimization.local_path import solve_pooled
-from fedsvm.algorithms.optimization.path_sums import FederatedPath, NewtonPath, chosen, newton_path
+from fedsvm.algorithms.optimization.path_sums import FederatedPath, NewtonPath, choose_points, newton_path
 from fedsvm.algorithms.optimization.solution import Certificate, Solution, StoppingRule
 from fedsvm.algorithms.optimization.weighting import RowWeights
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
@@ -282,7 +282,7 @@ class ModelRelease(SitePart):
         if own:
             stopping, models = StoppingRule(tolerance, _MAX_ITERATIONS), []
             for labels, of_class in zip(self._site.labels, priors, strict=True):
-                solution = minimised(self._rows.features, labels, of_class, C / own, stopping)
+                solution = minimize(self._rows.features, labels, of_class, C / own, stopping)
                 if not solution.converged:
                     raise StepRefused(f"training did not reach tolerance {tolerance:g}; raise algorithm.tolerance")
                 models.append(own / rows * (of_class + solution.w))
@@ -567,14 +567,14 @@ def pooled_minimiser(
     features, labels = paired_features(train.rows, rho), train.labels
     stopping, C = StoppingRule(settings.tolerance, settings.max_iterations), settings.C / len(train.labels)
     if prior.ndim == 1:
-        solution = minimised(features, labels, prior, C, stopping)
+        solution = minimize(features, labels, prior, C, stopping)
         return prior + solution.w, solution.objective
     against_rest = one_against_rest(labels, len(prior))
     if settings.is_joint(len(prior)):
         solution = minimised_jointly(features, members(against_rest), prior, C, stopping)
         return prior + solution.w.reshape(prior.shape), solution.objective
     problems = zip(against_rest, prior, strict=True)
-    found = [minimised(features, signs, of_class, C, stopping) for signs, of_class in problems]
+    found = [minimize(features, signs, of_class, C, stopping) for signs, of_class in problems]
     return prior + np.stack([each.w for each in found]), sum(each.objective for each in found)
 
 
@@ -704,7 +704,7 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         step_noise=settings.step_noise_among(federation.sites),
         on_iteration=functools.partial(_note, federation, settings),
     )
-    keep, constants = chosen(outcomes)
+    keep, constants = choose_points(outcomes)
     federation.run("take_best", keep=keep, constants=constants)
     return _Trained(tuple(outcome.certificate for outcome in outcomes), None)
 
@@ -759,9 +759,7 @@ def minimised_jointly(
     return solution
 
 
-def minimised(
-    features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: StoppingRule
-) -> Solution:
+def minimize(features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: StoppingRule) -> Solution:
     """Return the minimum over v of 1/2 |v|^2 + C sum of hinge losses at prior + v, without intercept, on local rows.
 
     features (n, m), labels (n,) of +1 and -1, prior (m,).
@@ -927,4 +925,4 @@ def _held_out_loss(features: FloatArray, labels: FloatArray, held_out: np.ndarra
 
 def _public_model(features: FloatArray, labels: FloatArray, penalty: float) -> FloatArray:
     nothing = np.zeros(features.shape[1])
-    return minimised(features, labels, nothing, penalty, StoppingRule(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w
+    return minimize(features, labels, nothing, penalty, StoppingRule(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w

@@ -104,7 +104,7 @@ _KINDS: Mapping[Scheme, str] = {
 }
 
 
-def ranked(values: FloatArray, scheme: Scheme, classes: int) -> FloatArray:
+def score_classes(values: FloatArray, scheme: Scheme, classes: int) -> FloatArray:
     """Return (n,) or (n, K) scores from the values (n,) or (n, P) of the problems."""
     if classes == 2 or scheme == "ovr":
         return values
@@ -152,7 +152,7 @@ class PanModel(Model):
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """Return (n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) for more than two
         classes."""
-        return ranked(self._values(rows), self.scheme, self.classes)
+        return score_classes(self._values(rows), self.scheme, self.classes)
 
     def probabilities(self, rows: FloatArray) -> FloatArray | None:
         """Return (n,) or (n, K) probabilities; see `Model`. Those of more classes are of the problems' own values."""
@@ -433,8 +433,8 @@ def _pooled_classes(
         if exact is not None:
             svm = libsvm.kernel(model.feature_map.kernel, rows.train.rows[of], labels[of], paid)
             exact[:, place] = svm.decision_function(rows.test.rows)
-    of_kernel = None if exact is None else ranked(exact, settings.multiclass, classes)
-    return Pooled(ranked(same, settings.multiclass, classes), total, of_kernel)
+    of_kernel = None if exact is None else score_classes(exact, settings.multiclass, classes)
+    return Pooled(score_classes(same, settings.multiclass, classes), total, of_kernel)
 
 
 def _pooled_jointly(
@@ -445,7 +445,7 @@ def _pooled_jointly(
     of_rows = numbers(one_against_rest(rows.train.labels, classes))
     if len(np.unique(of_rows)) < classes:
         return None
-    scores, objective = joint_hinge.pooled(*features, of_rows, settings.C, intercept=settings.intercept)
+    scores, objective = joint_hinge.train_pooled(*features, of_rows, settings.C, intercept=settings.intercept)
     return Pooled(above_others(scores), objective)
 
 

@@ -33,11 +33,11 @@ __all__ = [
     "Share",
     "ShareOrCount",
     "Tolerance",
-    "checked",
+    "check_settings",
     "doc",
     "parameters",
     "settings",
-    "shown",
+    "shorten_value",
 ]
 
 MAX_MAGNITUDE = 1e12
@@ -140,7 +140,7 @@ class Setting:
         if not _fits(self.annotation, plain):
             if isinstance(plain, str) and (new := self._renamed_values.get(plain)):
                 raise ValueError(f'must be {self.requirement}; "{plain}" is now "{new}"')
-            raise ValueError(f"must be {self.requirement}, got {shown(plain)}")
+            raise ValueError(f"must be {self.requirement}, got {shorten_value(plain)}")
         if isinstance(plain, dict):
             return {name: self._as_float(each) for name, each in plain.items()}
         return self._as_float(plain)
@@ -156,7 +156,7 @@ class Setting:
         return float(value) if is_measure else value
 
 
-def shown(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     """Return an invalid value as an error repeats it: of a long one the beginning, and its length."""
     if isinstance(value, int) and value.bit_length() > _MAX_SHOWN:
         return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
@@ -177,7 +177,7 @@ def settings(kind: type[Any]) -> list[Setting]:
     ]
 
 
-def checked(kind: type[Any], source: Any) -> Any:
+def check_settings(kind: type[Any], source: Any) -> Any:
     """Return settings of a kind from the attributes of an object. Raises ValueError, naming the invalid setting."""
     values = {}
     for setting in settings(kind):

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import BoundExceeded
-from fedsvm.protocols.arithmetic.residue_numbers import ResidueNumbers, symmetric, transposed
+from fedsvm.protocols.arithmetic.residue_numbers import ResidueNumbers, symmetric, transpose
 
 FRACTION_BITS = 60
 """Behind the point of an entry over the scale."""
@@ -163,7 +163,7 @@ class BlindSystem:
         full = np.zeros((len(entries), self.extended, self.extended))
         full[:, :d, :d] = symmetric(entries[:, :, :triangle], d)
         full[:, d:, :d] = entries[:, 0, triangle : self.own].reshape(len(entries), self.problems, d)
-        full[:, :d, d:] = transposed(full[:, d:, :d])
+        full[:, :d, d:] = transpose(full[:, d:, :d])
         return full
 
     def numbers_beside(self, entries: FloatArray) -> FloatArray:

@@ -45,7 +45,7 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import FederationError, PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.arithmetic.residue_numbers import MAX_SUMMANDS, symmetric, transposed, upper
+from fedsvm.protocols.arithmetic.residue_numbers import MAX_SUMMANDS, symmetric, transpose, upper
 from fedsvm.protocols.blind_parameters import (
     CHECK_BITS,
     FRACTION_BITS,
@@ -263,9 +263,9 @@ def _mask_own(
     hidden = numbers.reduced(secret - around)
     channel.send(other, numbers.packed(hidden))
     theirs = _received_symmetric(channel, system, other)
-    turned = numbers.product(numbers.product(secret, numbers.reduced(share + theirs)), transposed(secret))
-    cross = numbers.product(product, transposed(hidden))
-    return numbers.reduced(turned + symmetric(upper(twice), system.extended) + cross + transposed(cross))
+    turned = numbers.product(numbers.product(secret, numbers.reduced(share + theirs)), transpose(secret))
+    cross = numbers.product(product, transpose(hidden))
+    return numbers.reduced(turned + symmetric(upper(twice), system.extended) + cross + transpose(cross))
 
 
 def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, share: FloatArray) -> FloatArray:
@@ -277,9 +277,9 @@ def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, 
     around = symmetric(upper(numbers.uniform(channel.expand, seed, square)), system.extended)
     channel.send(owner, numbers.packed(upper(numbers.reduced(share - around))))
     hidden = numbers.unpacked(channel.receive(owner, shape), square)
-    cross = numbers.product(product, transposed(hidden))
-    turned = numbers.product(numbers.product(hidden, around), transposed(hidden))
-    return numbers.reduced(twice + cross + transposed(cross) + turned)
+    cross = numbers.product(product, transpose(hidden))
+    turned = numbers.product(numbers.product(hidden, around), transpose(hidden))
+    return numbers.reduced(twice + cross + transpose(cross) + turned)
 
 
 def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None:
@@ -291,7 +291,7 @@ def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None
     around, product, twice, between = (numbers.uniform(channel.expand, seed, square) for seed in seeds)
     between, twice = (symmetric(upper(each), system.extended) for each in (between, twice))
     turned = numbers.product(around, between)
-    both = numbers.product(turned, transposed(around))
+    both = numbers.product(turned, transpose(around))
     channel.send(other, numbers.packed(upper(numbers.reduced(both - twice))))
     channel.send(other, numbers.packed(numbers.reduced(turned - product)))
 

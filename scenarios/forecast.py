@@ -26,7 +26,7 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.traffic_ledger import CONTROL
 from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.data.site_column import located
+from fedsvm.scenarios.data.site_column import resolve_site_names
 from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
@@ -101,7 +101,7 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = (), unset: Seque
     """
     overrides = [*changes, "compare.centralised=false"]
     chosen, base = spec.read(scenario, overrides=overrides, unset=unset, sites=sites)
-    chosen = located(chosen, base)
+    chosen = resolve_site_names(chosen, base)
     rows = dataset.prepare(chosen, base)
     with tempfile.TemporaryDirectory(prefix="fedsvm-forecast-") as folder:
         result = runner.run(chosen, rows, Path(folder), lambda federation, faults: None, another_follows=True).result

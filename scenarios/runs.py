@@ -87,7 +87,7 @@ def _find(path: Path) -> Found:
     return Found(path, read_result(path) if (path / RESULT).is_file() else None)
 
 
-def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
+def filter_runs(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
     """Return the runs that satisfy every condition "key=value".
 
     Raises ScenarioError for what is no condition, and for a key that is neither a run's nor a scenario's.
@@ -118,7 +118,7 @@ def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def ordered(runs: Sequence[Found], by: str) -> list[Found]:
+def sort_runs(runs: Sequence[Found], by: str) -> list[Found]:
     """Return runs in ascending order; runs without the value come last. Raises ScenarioError for an unknown order."""
     if by == "run":
         return sorted(runs, key=lambda run: run.folder.name)
@@ -162,7 +162,7 @@ def list_runs(
     """List the runs in a folder."""
     if context.invoked_subcommand is not None:
         return
-    runs = ordered(filtered(find(folder), where or []), sort)
+    runs = sort_runs(filter_runs(find(folder), where or []), sort)
     if as_json:
         print(json.dumps([_plain(run) for run in (reversed(runs) if reverse else runs)], indent=1))
         return

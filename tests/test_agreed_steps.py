@@ -33,7 +33,7 @@ from fedsvm.federation.processes.launcher_cache import spare_launcher
 from fedsvm.federation.site.program import steps_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.startup import Deployment, SiteSetup, started
+from fedsvm.federation.startup import Deployment, SiteSetup, start_federation
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.run.offered_terms import terms_of
@@ -71,7 +71,7 @@ def sites(agreed: Terms, rules: SiteRules = STRICT, module: str = SITE_MODULE) -
         return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, rules=rules)
 
     deployment = Deployment(SITES, agreed, RING, setup, 20.0, DropoutPolicy(3, "abort"))
-    with spare_launcher(module) as launcher, started(launcher, deployment) as federation:
+    with spare_launcher(module) as launcher, start_federation(launcher, deployment) as federation:
         federation.assemble()
         yield federation
 

@@ -20,7 +20,7 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
 from fedsvm.scenarios.report import whole_run
-from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, audited, file_audits
+from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, audit_view, file_audits
 
 ATTACKS: list[Attack] = [LandmarkMeans(3), ScaleDigits()]
 
@@ -126,7 +126,7 @@ def test_two_folds_give_the_row_that_a_cluster_lost(patients: tuple[LabeledRows,
     (claim,) = FoldDifferences(3)(view, Prior(candidates=source))
     assert isinstance(claim, RowClaim)
     np.testing.assert_allclose(np.sort(claim.rows, axis=0), np.sort(training.rows[held_out], axis=0))
-    found = audited(view, [FoldDifferences(3)], GroundTruth({"site-1": training}, {}), None)
+    found = audit_view(view, [FoldDifferences(3)], GroundTruth({"site-1": training}, {}), None)
     (ranked,) = found.attacks
     assert ranked.members == 3
     assert ranked.auc is not None

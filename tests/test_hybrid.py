@@ -14,7 +14,7 @@ from scipy.optimize import check_grad
 from sklearn.svm import LinearSVC
 
 from fedsvm.algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
-from fedsvm.algorithms.hybrid_svm import HybridSettings, HybridSite, HybridSvm, minimised, public_weights, train
+from fedsvm.algorithms.hybrid_svm import HybridSettings, HybridSite, HybridSvm, minimize, public_weights, train
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
@@ -93,7 +93,7 @@ def test_the_minimiser_is_that_of_other_solvers(C: float, with_prior: bool) -> N
     rows, labels = table(400)
     features = choose_frequencies(rows[:20], FREQUENCIES, SIGMA, "paired", np.random.default_rng(0)).features(rows)
     prior = np.random.default_rng(1).normal(size=24) if with_prior else np.zeros(24)
-    found = minimised(features, labels, prior, C, StoppingRule(1e-11, 500))
+    found = minimize(features, labels, prior, C, StoppingRule(1e-11, 500))
     assert found.converged
     objective = loss(features, labels, C, prior + found.w, prior)
     assert objective == pytest.approx(found.objective, rel=1e-12)
@@ -160,7 +160,7 @@ def test_a_one_shot_model_is_the_weighted_mean_of_the_sites_own_minimisers() -> 
     features = model.features(private.rows)
     parts = np.array_split(np.arange(600), 3)
     own = [
-        minimised(features[part], private.labels[part], np.zeros(24), 20.0 / len(part), StoppingRule(1e-11, 500)).w
+        minimize(features[part], private.labels[part], np.zeros(24), 20.0 / len(part), StoppingRule(1e-11, 500)).w
         for part in parts
     ]
     np.testing.assert_allclose(model.weights, np.mean(own, axis=0), atol=1e-5)

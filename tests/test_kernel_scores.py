@@ -15,7 +15,7 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.linear_svm import train_linear
 from fedsvm.algorithms.rfe import KernelScoreSite, RfeSettings
 from fedsvm.algorithms.selection.kernel_scores import (
-    balanced,
+    balance,
     expansion_scores,
     input_scores,
     kernel_scores,
@@ -99,7 +99,7 @@ def test_what_columns_are_worth_is_that_of_the_pooled_kernel(
 
 
 def test_sums_of_alpha_of_both_classes_are_made_equal() -> None:
-    found = balanced(np.array([[2.0, -4.0], [1.0, 3.0]]))
+    found = balance(np.array([[2.0, -4.0], [1.0, 3.0]]))
     np.testing.assert_allclose(found, [1.0])
     kernel = Kernel("rbf", gamma=0.3)
     x, y = np.ones((2, 3)), np.zeros((1, 3))

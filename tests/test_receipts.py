@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.receipt import IN_SUM, Receipt, verified
+from fedsvm.federation.site.receipt import IN_SUM, Receipt, verify_lines
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.data import dataset
@@ -99,7 +99,7 @@ def test_only_its_owner_may_read_it_and_another_process_goes_on(tmp_path: Path) 
     path.write_bytes(path.read_bytes()[:-20])  # a process was killed as it wrote
     second = Receipt(str(path), "1")
     second.ordered(order(4), 4)
-    lines, _ = verified(path.read_bytes())
+    lines, _ = verify_lines(path.read_bytes())
     assert [line["what"] for line in lines[-2:]] == ["restarted", "ordered"]
     assert lines[-2]["cut"] > 0
     with pytest.raises(StepRefused, match="is written by another process"):
@@ -125,7 +125,7 @@ def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
             receipt.begin_step(b"link")
             receipt.left(order(number), number, IN_SUM)
         receipt.release()
-    lines, _ = verified(path.read_bytes())
+    lines, _ = verify_lines(path.read_bytes())
     assert [line["what"] for line in lines] == ["asked", *["ordered", "left"] * 3]
 
 
@@ -136,7 +136,7 @@ def test_the_budget_that_was_spent_is_on_the_page(tmp_path: Path) -> None:
         receipt.answered(mu)
     receipt.charged(1.5)
     receipt.ended("completed", {})
-    lines, _ = verified((tmp_path / "north.receipt").read_bytes())
+    lines, _ = verify_lines((tmp_path / "north.receipt").read_bytes())
     assert [line["mu"] for line in lines if line["what"] == "answered"] == [0.5, 0.7]
     page = receipts.read(tmp_path / "north.receipt").to_text()
     assert "budget spent: epsilon 1.5; mu 0.7 by all noisy statistics of this site's record" in page
@@ -159,7 +159,7 @@ def test_each_line_says_what_happened(tmp_path: Path) -> None:
     receipt.paused("it failed")
     receipt.resumed()
     receipt.ended("completed", {"stale": 2})
-    lines, _ = verified(path.read_bytes())
+    lines, _ = verify_lines(path.read_bytes())
     plain = [{name: value for name, value in line.items() if name not in ("line", "at", "digest")} for line in lines]
     assert plain[1] == {"what": "joined", "sites": list(SITES), "rows": 20, "columns": ["age"]}
     assert plain[2]["keys"] == {
@@ -201,7 +201,7 @@ def test_what_is_no_receipt_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "none.receipt").write_text("{}\n")
     for path, sentence in ((tmp_path / "none.receipt", "is no receipt"), (tmp_path / "nowhere", "has no receipt")):
         with pytest.raises(ScenarioError) as refused:
-            receipts.chosen(path, None)
+            receipts.select_receipts(path, None)
         assert sentence in refused.value.problems[0]
 
 
@@ -213,7 +213,7 @@ def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -
     )
     result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None).result
     assert result.status == "completed", result.error
-    records = {record.site: record for record in receipts.chosen(tmp_path, None)}
+    records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
     first, dropped, third = (records[f"site-{number}"] for number in (1, 2, 3))
     assert first.is_whole and third.is_whole and "it is not closed" in dropped.problems[0]
     comparison = receipts.compare(first, third)
@@ -222,7 +222,7 @@ def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -
     assert len(dropped.orders) < len(first.orders)
     assert {each.step for each in first.left if each.form == "in the clear"} == {"row_count"}
     assert {each.over for each in first.left if each.step == "newton"} >= {"site-1, site-3, site-4, site-5"}
-    page = receipts.rendered([first], None)
+    page = receipts.render_page([first], None)
     assert "What left site-1" in page and "newton" in page
 
 
@@ -241,7 +241,7 @@ def test_receipts_across_hosts_of_a_run_with_a_refusal_a_dropped_site_and_a_resu
         again = resumed(there, coordinator)
         sites["north"] = there.site("north", coordinator)
         assert [each.ends() for each in (again, *sites.values())] == [0] * 4, [x.said for x in (again, *sites.values())]
-    records = {record.site: record for record in receipts.chosen(tmp_path, None)}
+    records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
     assert set(records) == set(names)
     assert "must have 1000 rows or more, and has 40" in records["west"].refused[0]
     assert records["west"].is_whole and not records["west"].left

@@ -13,7 +13,7 @@ from fedsvm.protocols.arithmetic.residue_numbers import (
     MAX_SUMMANDS,
     ResidueNumbers,
     symmetric,
-    transposed,
+    transpose,
     upper,
 )
 
@@ -104,6 +104,6 @@ def test_words_beyond_the_last_multiple_of_a_prime_are_drawn_again(monkeypatch: 
 
 def test_triangles_and_transposes() -> None:
     full = np.arange(12.0).reshape(3, 2, 2)
-    np.testing.assert_array_equal(transposed(full)[1], full[1].T)
-    both = full + transposed(full)
+    np.testing.assert_array_equal(transpose(full)[1], full[1].T)
+    both = full + transpose(full)
     np.testing.assert_array_equal(symmetric(upper(both), 2), both)

@@ -93,7 +93,7 @@ def begin(folder: Path, name: str, *changes: str) -> FinishedRun:
     resume.require_replayable(scenario)
     rows = dataset.prepare(scenario, base)
     folder.mkdir(parents=True)
-    with resume.begun(folder, scenario, base) as journal:
+    with resume.begin_journal(folder, scenario, base) as journal:
         return completed(run(scenario, rows, folder, journal))
 
 
@@ -104,7 +104,7 @@ def go_on(folder: Path) -> FinishedRun:
 
 def resumed(folder: Path) -> FinishedRun:
     """The run in a folder, resumed."""
-    with resume.resumed(folder) as (journal, scenario, base):
+    with resume.reopen_journal(folder) as (journal, scenario, base):
         rows = dataset.prepare(scenario, base)
         return run(scenario, rows, folder, journal)
 
@@ -233,7 +233,7 @@ def test_a_fault_before_the_end_of_the_journal_is_not_struck_again(tmp_path: Pat
     rows = dataset.prepare(scenario, base)
     whole = tmp_path / "whole"
     whole.mkdir()
-    with resume.begun(whole, scenario, base) as journal:
+    with resume.begin_journal(whole, scenario, base) as journal:
         completed(run(scenario, rows, whole, journal))
     records = ends(whole / "journal" / NAME)
     folder = cut(whole, tmp_path / "cut", records[-4])
@@ -409,7 +409,7 @@ def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(
     undisturbed: Path, tmp_path: Path
 ) -> None:
     folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-3])
-    with resume.resumed(folder) as (journal, scenario, base):
+    with resume.reopen_journal(folder) as (journal, scenario, base):
         other = scenario.model_copy(update={"seed": scenario.seed + 1})
         rows = dataset.prepare(other, base)
         result = run(other, rows, folder, journal).result
@@ -420,15 +420,15 @@ def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(
 def test_two_processes_cannot_resume_one_run(undisturbed: Path, tmp_path: Path) -> None:
     folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-3])
     with (
-        resume.resumed(folder),
+        resume.reopen_journal(folder),
         pytest.raises(FederationError, match="is written by another process; a run has one coordinator"),
-        resume.resumed(folder),
+        resume.reopen_journal(folder),
     ):
         pass
 
 
 def test_a_run_without_a_journal_cannot_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="has no journal to resume by"), resume.resumed(tmp_path):
+    with pytest.raises(ScenarioError, match="has no journal to resume by"), resume.reopen_journal(tmp_path):
         pass
 
 
@@ -486,7 +486,7 @@ def test_a_release_that_a_site_is_lost_in_is_charged_once_more_and_not_by_who_re
     )
     rows, whole = dataset.prepare(scenario, base), tmp_path / "whole"
     whole.mkdir()
-    with resume.begun(whole, scenario, base) as journal:
+    with resume.begin_journal(whole, scenario, base) as journal:
         finished = completed(run(scenario, rows, whole, journal))
     charged = ledger.read_text()
     assert finished.result.privacy is not None

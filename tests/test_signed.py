@@ -92,7 +92,7 @@ def written(path: Path, *, lies: bool = False, signs: bool = True, key: SigningK
 
 def relinked(path: Path, change: Callable[[list[dict[str, object]]], None]) -> None:
     """Write a receipt anew after a change, as whoever holds the file can, with digests that fit."""
-    lines, _ = lines_of.verified(path.read_bytes())
+    lines, _ = lines_of.verify_lines(path.read_bytes())
     change(lines)
     digest = lines_of._FIRST
     texts = []
@@ -166,7 +166,7 @@ def test_a_site_that_changes_a_fact_of_an_order_is_found(name: str, tmp_path: Pa
 
     relinked(path, forge)
     relinked(path, signed_again(SITE_KEYS["east"], "east"))
-    lines, _ = lines_of.verified(path.read_bytes())
+    lines, _ = lines_of.verify_lines(path.read_bytes())
     assert "line 5: the order of round 2 is not signed by the coordinator" in list(signatures.wrong(lines))
 
 

@@ -20,10 +20,10 @@ from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
     Counts,
-    checked,
     combinations,
     distinct,
     least_squares,
+    verify_counts,
 )
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
@@ -109,7 +109,7 @@ def solve(places: IntArray, labels: FloatArray, seen: SeenSums) -> Counts | None
     ]
     design, right = np.vstack([part for part, _ in parts]), np.concatenate([total for _, total in parts])
     found, determined = least_squares(design, right)
-    return checked(design, right, found, determined, different, len(labels))
+    return verify_counts(design, right, found, determined, different, len(labels))
 
 
 def _combine(random: np.random.Generator, terms: Any, seen: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:

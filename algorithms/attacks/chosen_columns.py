@@ -89,7 +89,7 @@ def _narrow(prior: Prior, columns: IntArray) -> Prior:
     return replace(prior, own=cut(prior.own), candidates=cut(prior.candidates), found=None)
 
 
-def joined(parts: Sequence[PartialRows], width: int) -> PartialRows:
+def concatenate_rows(parts: Sequence[PartialRows], width: int) -> PartialRows:
     """Return all rows of several sets."""
     rows = np.concatenate([np.zeros((0, width)), *(part.rows for part in parts)])
     return PartialRows(rows, np.concatenate([np.zeros(0), *(part.labels for part in parts)]))

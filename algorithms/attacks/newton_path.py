@@ -110,7 +110,7 @@ class ViewedPath:
         return found
 
 
-def signed(problem: Problem) -> FloatArray:
+def signed_features(problem: Problem) -> FloatArray:
     """Return (n, d) f~ of every row."""
     rows = problem.labels[:, None] * problem.features
     return np.column_stack([rows, problem.lever * problem.labels]) if problem.lever else rows

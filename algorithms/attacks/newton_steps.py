@@ -27,7 +27,7 @@ from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, Row
 from fedsvm.algorithms.attacks.binary_counts import posterior
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
-from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed
+from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed_features
 from fedsvm.algorithms.attacks.support_rows import among
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import Problem
@@ -111,7 +111,7 @@ def members(path: ViewedPath, epoch: Epoch, others: LabeledRows, own: LabeledRow
     )
     if problem is None:
         raise AssertionError("there is a map")
-    rows, steps = signed(problem), step_equations(path, problem)
+    rows, steps = signed_features(problem), step_equations(path, problem)
     found = _members(path, rows, steps, len(others.rows), step_noise, _HASTES[0])
     if found.left < _CONSISTENT:
         return found
@@ -191,7 +191,7 @@ class StepEquation:
 
 def step_equations(path: ViewedPath, problem: Problem) -> list[StepEquation]:
     """Return the equations of each round from which a step was made."""
-    rows, found = signed(problem), list[StepEquation]()
+    rows, found = signed_features(problem), list[StepEquation]()
     pairs = itertools.pairwise(path.rounds)
     for standing, (before, after) in zip(path.standings(problem)[:-1], pairs, strict=True):
         if after.step.any():

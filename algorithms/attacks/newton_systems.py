@@ -31,12 +31,12 @@ from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
     Counts,
-    checked,
     combinations,
     distinct,
     least_squares,
+    verify_counts,
 )
-from fedsvm.algorithms.attacks.newton_path import EVERYONE, RowTotals, ViewedPath, newton_paths, signed
+from fedsvm.algorithms.attacks.newton_path import EVERYONE, RowTotals, ViewedPath, newton_paths, signed_features
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
@@ -122,7 +122,7 @@ def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) 
 
 def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
     """Return how often candidates occur among the rows of some sites; None if they cannot make up the sums."""
-    terms = signed(problem)
+    terms = signed_features(problem)
     first = distinct(terms)
     pairs = zip(path.rounds, path.standings(problem), strict=True)
     rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
@@ -131,7 +131,7 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
     parts = [_equations(total, standing, terms, forms) for total, standing in rounds[:3]]
     design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
     found, determined = least_squares(design, seen)
-    return checked(design, seen, found, determined, first, len(terms))
+    return verify_counts(design, seen, found, determined, first, len(terms))
 
 
 def _equations(
@@ -175,7 +175,7 @@ def at_the_margin(
         return LabeledRows(found.rows[:0], labels[:0]), 0.0
     standings = path.standings(problem)
     leverages = [
-        standings[number].slopes * (np.linalg.solve(factor, signed(problem).T) ** 2).sum(axis=0)
+        standings[number].slopes * (np.linalg.solve(factor, signed_features(problem).T) ** 2).sum(axis=0)
         for number, factor in factors.items()
     ]
     off = np.abs(np.array(leverages) - 1).max(axis=0)

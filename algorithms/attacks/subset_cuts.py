@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
-from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
+from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, concatenate_rows, spread
 from fedsvm.algorithms.optimization.cutting_plane import Points
 from fedsvm.algorithms.optimization.single_rows import rows_of_cuts
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -39,7 +39,7 @@ class SubsetCuts(Attack):
                     known = spread(rows, columns[problem], len(offset)) * unit + offset
                     found.append(PartialRows(known, labels))
         if found:
-            every = joined(found, len(unit)).distinct(unit)
+            every = concatenate_rows(found, len(unit)).distinct(unit)
             yield RowClaim(every.rows, every.labels, 0.0)
 
 

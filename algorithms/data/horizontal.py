@@ -23,7 +23,7 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
-from fedsvm.algorithms.data.score_counts import MAX_BINS, counted, size_of
+from fedsvm.algorithms.data.score_counts import MAX_BINS, count_scores, size_of
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import (
     StatisticsPlan,
@@ -175,7 +175,7 @@ class Evaluation(SitePart):
             raise OrderRefused(f"classes must be {held}, as in the labels of this site, got {classes!r}")
         if not labels.size:
             return np.zeros(size_of(classes, bins))
-        return counted(self._decisions(model, kept=kept), labels, threshold, bins)
+        return count_scores(self._decisions(model, kept=kept), labels, threshold, bins)
 
     @step(
         bound=math.inf,
@@ -587,7 +587,7 @@ class HorizontalTask:
             indicated = tuple(np.flatnonzero(statistics.missing > 0).tolist()) if self.indicated else ()
             filling = Filling(_round_to_bits(statistics.mean), indicated)
             federation.run("fill", remember=True, values=filling.values, indicated=list(indicated))
-        return filling, rescaled(federation, statistics.scale(self.scaling, indicated))
+        return filling, apply_scale(federation, statistics.scale(self.scaling, indicated))
 
     def _filling(self, federation: Federation, rows: int) -> Filling:
         """Compute means of known values by sums, and fill the rows with them; 0 for a column without any.
@@ -654,10 +654,10 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
         found = Scale.minmax(lows.min(axis=0), highs.max(axis=0))
     else:
         found = Scale.none(columns)
-    return rescaled(federation, found)
+    return apply_scale(federation, found)
 
 
-def rescaled(federation: Federation, found: Scale) -> Scale:
+def apply_scale(federation: Federation, found: Scale) -> Scale:
     """Round a scale, order the sites to apply it to their rows, and return it."""
     agreed = replace(found, offset=_round_to_bits(found.offset), scale=_round_to_bits(found.scale))
     window: dict[str, Any] = {} if found.window is None else {"window": found.window}

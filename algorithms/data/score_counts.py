@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsvm.algorithms.data.classes import called as called_of
+from fedsvm.algorithms.data.classes import predict_class as called_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 MAX_BINS = 1000
@@ -16,7 +16,7 @@ def size_of(classes: int, bins: int) -> int:
     return 4 + 2 * bins if classes == 2 else classes * classes + 2 * classes * bins
 
 
-def counted(decisions: FloatArray, labels: FloatArray, threshold: float, bins: int) -> FloatArray:
+def count_scores(decisions: FloatArray, labels: FloatArray, threshold: float, bins: int) -> FloatArray:
     """Return (4 + 2 bins,) counts of one site's rows: by prediction and class, then by decision value of each class.
 
     decisions (n,), labels (1, n) of +1 and -1. Of K classes decisions are (n, K), labels (K, n), each class against the

@@ -20,7 +20,7 @@ from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window, found_ends
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
-from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
+from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clip_rows, compose_mu
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.channel.interface import Channel
@@ -196,7 +196,7 @@ class StatisticsSums(SitePart):
             numeric = self._numeric[place]
             known = ~np.isnan(numeric)
             moved = np.clip(np.where(known, (numeric - middle) / half, 0.0), -1.0, 1.0)
-            moved = clipped(moved, next((block.length for block in blocks if block.name == "sums"), 1.0))
+            moved = clip_rows(moved, next((block.length for block in blocks if block.name == "sums"), 1.0))
             found = {
                 "classes": members(arrays["labels"][:, place]).T if cells is None else np.ones((len(numeric), 1)),
                 "known": known.astype(np.float64),
@@ -240,7 +240,7 @@ class StatisticsSums(SitePart):
         def products(place: slice) -> list[FloatArray]:
             numeric = self._numeric[place]
             standard = np.nan_to_num((np.clip(numeric, *ends) - mean) / deviation)
-            rows = clipped(standard, statistics.longest_row(width))
+            rows = clip_rows(standard, statistics.longest_row(width))
             return [np.hstack([rows**2, math.sqrt(2) * rows[:, upper[0]] * rows[:, upper[1]]])]
 
         return self._answer("noisy_products", [block], products, [mean.tolist(), deviation.tolist(), ends.tolist()])
@@ -281,7 +281,7 @@ class StatisticsSums(SitePart):
             "terms": site.terms.to_fields(),
         }
         source = drawn_generator(site.channel)  # drawn each time: a step that is carried out again draws as often
-        return site.answers.answer(question, site.partition, composed(blocks), lambda: draw(source))
+        return site.answers.answer(question, site.partition, compose_mu(blocks), lambda: draw(source))
 
     def check_window(self, window: FloatArray) -> None:
         """Raise OrderRefused for a window of all columns that is not of agreed ranges, or with exact statistics.

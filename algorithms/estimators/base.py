@@ -26,14 +26,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.algorithm import Algorithm, Model, Outline
-from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.data.classes import predict_class
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.estimators.frames import Frame, read
 from fedsvm.algorithms.estimators.progress import ProgressPrinter
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.algorithms.registry import ALGORITHMS
-from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
+from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, check_settings, doc, settings
 from fedsvm.federation import report
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
@@ -245,7 +245,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         scores = self.decision_function(X)  # first, so that what is not fitted says so
         calibration = self.model_.calibrated
         threshold = 0.0 if calibration is None else calibration.threshold
-        return np.asarray(self.classes_[called(scores, threshold)])
+        return np.asarray(self.classes_[predict_class(scores, threshold)])
 
     def _scale(self, rows: Frame) -> FloatArray:
         """Return rows (n, p) on the common scale."""
@@ -265,7 +265,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     def _settings(self, public_rows: int = 0) -> Any:
         """Return the algorithm's settings. Raises ValueError for an invalid parameter."""
         algorithm = self._algorithm
-        chosen = checked(algorithm.Settings, self)
+        chosen = check_settings(algorithm.Settings, self)
         for problem in algorithm.problems(chosen, Outline(public_rows, models=1, calibrated=self._is_calibrated)):
             raise ValueError(f"{problem}.")
         if isinstance(chosen, KernelSettings):

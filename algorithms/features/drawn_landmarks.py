@@ -90,7 +90,7 @@ class RowDescription:
         return float(np.sqrt((deviations**2).mean()))
 
 
-def shrunk(covariance: FloatArray, noise: FloatArray) -> FloatArray:
+def shrink(covariance: FloatArray, noise: FloatArray) -> FloatArray:
     """Return a noisy covariance, shrunk toward the identity by the known size of its noise, with an eigenvalue floor.
 
     Its distance from a multiple of the identity has a part that is noise, of known mean square; so much of the way it
@@ -137,7 +137,7 @@ def _numeric_draws(described: RowDescription, count: int, random: np.random.Gene
     """Return (count, q) normal draws; the covariance is repaired where all columns have a deviation of 1."""
     deviation = np.where(described.deviation > 0, described.deviation, 1.0)
     units = np.outer(deviation, deviation)
-    covariance = shrunk(described.covariance / units, described.noise / units)
+    covariance = shrink(described.covariance / units, described.noise / units)
     standard = normal_draws(np.zeros(len(deviation)), covariance, count, random)
     return np.clip(described.mean + standard * deviation, described.low, described.high)
 

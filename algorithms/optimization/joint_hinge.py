@@ -150,7 +150,7 @@ class JointHingeCuts(SitePart):
         return self._sums.joint_line(w, dw, steps)
 
 
-def pooled(
+def train_pooled(
     train: FloatArray, test: FloatArray, classes: IntArray, C: float, *, intercept: bool
 ) -> tuple[FloatArray, float]:
     """Return values (n', K) of test rows (n', m), and the objective, by LIBLINEAR on rows (n, m) of classes (n,)."""

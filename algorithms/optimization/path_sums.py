@@ -262,7 +262,7 @@ def newton_path(terms: RunTerms, end: str) -> Script:
     return stage(begun, repeat(seq(along, end), 1, 1, per_change=1))
 
 
-def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
+def choose_points(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
     """Return which last points are the best, and the constants, each (K,), as sites receive them."""
     keep = np.array([outcome.keep for outcome in outcomes], dtype=np.int64)
     return keep, np.array([outcome.constant for outcome in outcomes], dtype=np.int64)
@@ -339,7 +339,7 @@ class FederatedPath:
 
         Whether sites left or joined since the last round: then these are the best points of other rows.
         """
-        keep, constants = chosen(outcomes)
+        keep, constants = choose_points(outcomes)
         if self._release == "sites":
             self._federation.run("keep_best", keep=keep, constants=constants)
             return self._note_changes()

@@ -138,7 +138,7 @@ def squared_fisher(moments: ClassMoments) -> FloatArray:
     return _ratio(difference, (moments.scatter / moments.counts[:, None]).sum(axis=0))
 
 
-def adjusted(p_values: FloatArray) -> FloatArray:
+def adjust_p_values(p_values: FloatArray) -> FloatArray:
     """Return (p,) the false discovery rate at which each column would be a discovery (Benjamini and Hochberg)."""
     order = np.argsort(p_values, kind="stable")
     raised = p_values[order] * len(p_values) / np.arange(1, len(p_values) + 1)

@@ -25,7 +25,7 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_masks
 from fedsvm.algorithms.optimization.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
-from fedsvm.algorithms.optimization.path_sums import chosen
+from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.selection.subsets import ColumnSubsets, Subset, SubsetProblems
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -195,7 +195,7 @@ class SubsetPaths:
             mus=mus,
         )
         self._mus = tuple(outcome.mu for outcome in outcomes)
-        keep, constants = chosen(outcomes)
+        keep, constants = choose_points(outcomes)
         ends = np.cumsum([length + 1 for length in self._lengths])
         order: dict[str, Any] = {"keep": keep, "constants": constants, "holder": federation.sites[0]}
         found = federation.sum("subset_weights", shape=(int(ends[-1]),), bound=math.inf, **order)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
-from fedsvm.federation.channel.interface import KeyedChannel, checked, uniform_residues
+from fedsvm.federation.channel.interface import KeyedChannel, check_array, uniform_residues
 from fedsvm.federation.errors import OrdersDiffer, PeerDropped, PeerLate, RoundAborted, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -251,4 +251,4 @@ class MemoryChannel(KeyedChannel):
         if COORDINATOR not in (self.me, peer) and self._link_of(peer) != self._link_of(self.me):
             raise OrdersDiffer(self.me, peer)
         self._hop = max(self._hop, message.hop)
-        return checked(peer, self.me, message.array, shape, dtype)
+        return check_array(peer, self.me, message.array, shape, dtype)

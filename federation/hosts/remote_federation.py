@@ -121,7 +121,7 @@ def end_rounds(endpoint: ListeningEndpoint, sites: Iterable[str], run: bytes, he
 
 
 @contextmanager
-def gathered(
+def open_remote_federation(
     endpoint: ListeningEndpoint,
     sites: RemoteSites,
     guests: Sequence[JoinedSite],

@@ -48,7 +48,7 @@ class VisitingSites:
 
 
 @contextmanager
-def visited(
+def open_offline_federation(
     roster: Roster,
     run: bytes,
     arrivals: Iterator[StoredArrival | Departure],

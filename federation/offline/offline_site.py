@@ -9,7 +9,7 @@ from typing import Any
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.offline.endpoint import StoredArrival, StoredEndpoint
-from fedsvm.federation.offline.sealing import Draws, derived
+from fedsvm.federation.offline.sealing import Draws, derive_key
 from fedsvm.federation.offline.site_store import SiteStore
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT
@@ -38,7 +38,7 @@ def _is_same(message: Message, earlier: Message) -> bool:
 
 def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
     """Return the key pair by which a site agrees on secrets with others in one run, derived from its diary."""
-    return KeyAgreement(run, derived(secret, "agreement"))
+    return KeyAgreement(run, derive_key(secret, "agreement"))
 
 
 class OfflineSite:

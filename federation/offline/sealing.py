@@ -35,7 +35,7 @@ HEAD_BYTES = KEY_BYTES + NUMBER_BYTES
 _CONSTANT = bytes(NONCE_BYTES)
 
 
-def derived(secret: bytes, purpose: str) -> bytes:
+def derive_key(secret: bytes, purpose: str) -> bytes:
     """Return 256 bits derived from a secret for one purpose. They reveal nothing about those of another purpose."""
     return hmac.digest(secret, f"fedsvm {purpose}".encode(), "sha256")
 
@@ -58,7 +58,7 @@ class Draws:
 
         link: the round's in the chain of orders, so that no other order gets the same draws.
         """
-        key = derived(self._secret, f"draws of round {number} {link.hex()}")
+        key = derive_key(self._secret, f"draws of round {number} {link.hex()}")
         stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
 
         def draw(shape: Sequence[int]) -> Residues:

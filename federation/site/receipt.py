@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.control import MissedOrders, Order
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.signed import listed, order_digest, order_facts
+from fedsvm.federation.site.signed import list_or_digest, order_digest, order_facts
 from fedsvm.federation.transport.keys import Roster
 from fedsvm.federation.transport.signing import RECEIPT, SigningKey
 
@@ -126,7 +126,7 @@ class Receipt:
 
     def joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
         """Record that the site takes part: with whom, and what it holds."""
-        self._note(JOINED, sites=listed(sites), rows=rows, columns=listed(columns))
+        self._note(JOINED, sites=list_or_digest(sites), rows=rows, columns=list_or_digest(columns))
 
     def parties(self, roster: Roster) -> None:
         """Record the keys of all parties."""
@@ -230,7 +230,7 @@ class Receipt:
         if not content:
             return
         try:
-            lines, whole = verified(content)
+            lines, whole = verify_lines(content)
         except DamagedReceipt as error:
             raise StepRefused(f"its receipt {self._path} is damaged: {error}; move it away") from error
         os.ftruncate(self._file, whole)
@@ -256,7 +256,7 @@ def head_content(run: str, site: str, head: str) -> bytes:
     return json.dumps([run, site, head]).encode()
 
 
-def verified(content: bytes) -> tuple[list[Line], int]:
+def verify_lines(content: bytes) -> tuple[list[Line], int]:
     """Return the lines of a receipt, and the number of bytes that they take without a last line that is cut short.
 
     Raises

@@ -66,7 +66,7 @@ def order_facts(order: Order, number: int) -> dict[str, Any]:
         "verb": order.verb,
         "protocol": order.protocol,
         "numbers": size,
-        "sites": listed(order.sites),
+        "sites": list_or_digest(order.sites),
         "opened_by": _opened_by(order),
         "order": order_digest(order, number).hex(),
     }
@@ -83,7 +83,7 @@ def order_digest(order: Order, number: int) -> bytes:
     return hashlib.sha256(plain.encode() + b"\0" + order.digest).digest()
 
 
-def listed(names: Sequence[str]) -> list[str]:
+def list_or_digest(names: Sequence[str]) -> list[str]:
     """Return the names; of more than 64 their number and a digest."""
     if len(names) <= _MAX_LISTED:
         return list(names)

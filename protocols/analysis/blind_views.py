@@ -17,7 +17,7 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import keystreams
 from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transposed, upper
+from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transpose, upper
 from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem
 from fedsvm.protocols.common_seed import SHAPE
 
@@ -137,9 +137,9 @@ class _Pair:
         of_dealer = self._tail(members.dealer, members.second, 6)[place]
         twice = symmetric(numbers.unpacked(of_dealer[1], (1, system.triangle)), system.extended)
         product = numbers.unpacked(of_dealer[2], square)
-        cross = numbers.product(product, transposed(hidden))
-        turned = numbers.product(numbers.product(hidden, self._deal(place, members.second, 0)), transposed(hidden))
-        own = numbers.reduced(twice + cross + transposed(cross) + turned)
+        cross = numbers.product(product, transpose(hidden))
+        turned = numbers.product(numbers.product(hidden, self._deal(place, members.second, 0)), transpose(hidden))
+        own = numbers.reduced(twice + cross + transpose(cross) + turned)
         theirs = self._symmetric(members.first, members.second, place, 1) + self._deal(place, members.first, 1)
         masked = np.ldexp(numbers.decoded(numbers.reduced(own + theirs)), -FRACTION_BITS - 2 * MASK_BITS)
         undone = np.linalg.inv(np.ldexp(numbers.decoded(mask), -MASK_BITS))

@@ -190,7 +190,7 @@ MAX_SUMMANDS = 1 << (_LANE_BITS - _MAX_BITS)
 """Packed residues of so many parties add up without a carry from one to the next."""
 
 
-def transposed(residues: FloatArray) -> FloatArray:
+def transpose(residues: FloatArray) -> FloatArray:
     """Return the transposes of matrices of residues."""
     return residues.transpose(0, 2, 1)
 

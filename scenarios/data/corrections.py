@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.federation.text import listed
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.data.notation import plain_number
 from fedsvm.scenarios.data.sources import Table
@@ -66,7 +66,7 @@ def correct_as_in_run(table: Table, data: Mapping[str, Any], site: str | None) -
         return correct(table, DataSpec.model_validate({**keys, "source": table.name, "by_site": {}}))
     own = keys.get("by_site", {})
     if site not in own:
-        there = f"has them for {listed(list(own))}" if own else "has none for any site"
+        there = f"has them for {list_names(list(own))}" if own else "has none for any site"
         raise ScenarioError([f"--site: the run has no data.by_site for {site!r}, it {there}; remove it or name one."])
     return correct(table, DataSpec.model_validate({**keys, "sources": {site: table.name}}), site)
 

@@ -22,13 +22,13 @@ from fedsvm.algorithms.data.partition import NO_FOLD, held_out, site_partition
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.text import listed, quoted
+from fedsvm.federation.text import list_names, quote_names
 from fedsvm.scenarios.data import categories, file_join, sources, splits, text_form
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL, DataSpec
-from fedsvm.scenarios.schema.errors import ScenarioError, collected, nearest
+from fedsvm.scenarios.schema.errors import ScenarioError, collect_problems, nearest
 from fedsvm.scenarios.schema.spec import Scenario
 
 
@@ -165,7 +165,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
     columns = set(joined.table.columns) - {settings.label, *settings.ignore}
     if problems and not columns:
         raise ScenarioError(problems)
-    with collected(problems):
+    with collect_problems(problems):
         data = sources.choose(
             joined.table,
             label=settings.label,
@@ -199,9 +199,9 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         _check_columns(scenario, choosing)
     else:
         problems: list[str] = []
-        with collected(problems):
+        with collect_problems(problems):
             classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
-        with collected(problems):
+        with collect_problems(problems):
             _check_columns(scenario, choosing)
         if problems:
             raise ScenarioError(problems)
@@ -285,7 +285,7 @@ def _note_pooled_classes(data: Dataset, classes: tuple[str, ...]) -> Iterator[st
         return
     others = [name for name in data.classes if name != classes[1]]
     if len(others) > 1:
-        yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {quoted(others)}."
+        yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {quote_names(others)}."
 
 
 def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, ...]) -> Rows | None:
@@ -527,7 +527,7 @@ def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tu
     declared, positive = settings.classes, settings.positive
     require_declared(data, declared)
     if absent := [name for name in declared if are_all and name not in data.classes]:
-        raise ScenarioError([f"data.classes: {data.name} has no row of {quoted(absent)}; remove it."])
+        raise ScenarioError([f"data.classes: {data.name} has no row of {quote_names(absent)}; remove it."])
     if positive is not None or len(declared or data.classes) == 2:
         return _two_classes(data, positive if positive is not None or not declared else declared[1])
     if declared:
@@ -546,7 +546,9 @@ def declared_classes(settings: DataSpec) -> tuple[str, ...]:
 def require_declared(data: Dataset, declared: Sequence[str]) -> None:
     """Raise ScenarioError for labels that are not declared, if any are declared."""
     if others := [name for name in data.classes if declared and name not in declared]:
-        raise ScenarioError([f"data.classes: {data.name} has {quoted(others)} too; add it, or leave the rows out."])
+        raise ScenarioError(
+            [f"data.classes: {data.name} has {quote_names(others)} too; add it, or leave the rows out."]
+        )
 
 
 def labels_of(data: Dataset, classes: tuple[str, ...]) -> FloatArray:
@@ -562,7 +564,7 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
     """Raise ScenarioError for more classes than what is trained, or asked for beside it, can tell apart."""
     if len(classes) == 2:
         return
-    has = f"{data.name} has {len(classes)} classes ({listed(classes)})"
+    has = f"{data.name} has {len(classes)} classes ({list_names(classes)})"
     algorithm, problems = scenario.algorithm.implementation, []
     if not algorithm.multiclass:
         alike = [(name, each) for name, each in ALGORITHMS.loadable() if each.partition == algorithm.partition]
@@ -586,7 +588,7 @@ def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
     """
     found = data.classes
-    classes = listed(found)
+    classes = list_names(found)
     if positive is not None and positive not in found:
         raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {classes}."])
     chosen = positive if positive is not None else obvious_positive(found)
@@ -612,12 +614,12 @@ def obvious_positive(classes: Sequence[str]) -> str | None:
 def _check_columns(scenario: Scenario, data: Dataset) -> None:
     """Raise ScenarioError for columns that do not have the declared values, or that are not used as they are."""
     settings, problems = scenario.data, list[str]()
-    with collected(problems):
+    with collect_problems(problems):
         _check_declared(data, settings.categories)
-    with collected(problems):
+    with collect_problems(problems):
         agreed = scenario.algorithm.implementation.scaling == "secure-sums"
         categories.require_few(data, settings.categories, agreed=agreed)
-    with collected(problems):
+    with collect_problems(problems):
         _check_ranges(data, [name for name in settings.ranges if name not in settings.ignore])
     if problems:
         raise ScenarioError(problems)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.columns import deviations
-from fedsvm.federation.text import listed
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Table, gaps
@@ -128,7 +128,7 @@ def require_sites(table: Table, column: str, key: str) -> None:
         places = [table.place(int(row)) for row in np.flatnonzero(blank)]
         raise ScenarioError(
             [
-                f"{key}: column {column!r} of {table.name} has no value in {listed(places)}; "
+                f"{key}: column {column!r} of {table.name} has no value in {list_names(places)}; "
                 "every row must be of a site: fill these in, leave the rows out, or rename the column if it names no "
                 "sites."
             ]
@@ -206,8 +206,8 @@ def kind_problems(key: str, name: str, tables: Mapping[str, Table]) -> Iterator[
     values = tables[text[0]].columns[name].tolist()
     odd = next((row for row, value in enumerate(values) if value and not is_number(value)), 0)
     yield (
-        f"{key}: column {name!r} holds numbers at {listed(numbers)} and text at {listed(text)} ({values[odd]!r} in "
-        f"{tables[text[0]].place(odd)}); fix the column, translate its values by data.recode, or add it to data.ignore."
+        f"{key}: column {name!r} holds numbers at {list_names(numbers)} and text at {list_names(text)} "
+        f"({values[odd]!r} in {tables[text[0]].place(odd)}); fix the column, translate its values by data.recode, or add it to data.ignore."
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.federation.text import quoted
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import categories, corrections, file_join, proposals, sources
 from fedsvm.scenarios.data.proposals import Parts, Spelling
 from fedsvm.scenarios.data.sources import Dataset, Feature, Table, gaps
@@ -166,7 +166,7 @@ def _join_tables(
     lacking: dict[str, Any] = {}
     for name in dict.fromkeys(name for table in tables.values() for name in table.columns if name not in ignored):
         if sites := [site for site, table in tables.items() if name not in table.columns]:
-            lacking[name] = f"{quoted(sites)} has none"
+            lacking[name] = f"{quote_names(sites)} has none"
     joined = file_join.of_sites(as_text, {*ignored, *lacking})
     mixed = dict.fromkeys(joined.unusable, "holds numbers at some sites and text at others")
     problems = joined.problems

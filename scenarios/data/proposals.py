@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.text import quoted
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data.notation import GAP_MARKS, is_number
 from fedsvm.scenarios.data.sources import as_text, gaps
 
@@ -214,7 +214,7 @@ def constant(parts: Parts) -> str:
     found = [site for site, own in values.items() if len(own) == 1 and len(parts[site]) > 1]
     if len(parts) < 2 or not found or len(set().union(*values.values())) == 1:
         return ""
-    return f"has one value in all rows of {quoted(found)}"
+    return f"has one value in all rows of {quote_names(found)}"
 
 
 def uniform(parts: Parts) -> str:
@@ -233,4 +233,4 @@ def revealing(parts: Parts) -> str:
     ]
     if not found or len(having) == 1:
         return ""
-    return f"has one value at {quoted(found)} that no other site has, and so tells which site a row is of"
+    return f"has one value at {quote_names(found)} that no other site has, and so tells which site a row is of"

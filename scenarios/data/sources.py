@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.text import listed
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import files, openml, sphere
 from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.text_form import TextForm
-from fedsvm.scenarios.schema.errors import ScenarioError, collected, nearest
+from fedsvm.scenarios.schema.errors import ScenarioError, collect_problems, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40
@@ -181,13 +181,13 @@ def choose(
     labeled = keep = ~gaps(table.columns[label])
     required = {name: values for name, values in columns.items() if missing != "mean" or name in beside}
     problems: list[str] = []
-    with collected(problems):
+    with collect_problems(problems):
         _require_labels(table, label, labeled, drop="drop" in (missing, unlabeled))
-    with collected(problems):
+    with collect_problems(problems):
         keep = labeled & _complete_rows(table, required, labeled, missing)
-    with collected(problems):
+    with collect_problems(problems):
         _refuse_infinite(table, columns)
-    with collected(problems):
+    with collect_problems(problems):
         weights = np.zeros(0) if weight is None else _weights(table, weight)[keep]
     if problems:
         raise ScenarioError(problems)
@@ -407,7 +407,7 @@ def spelling_problem(data: Dataset, label: str, declared: Collection[str] = ()) 
 
 def lacks(table: Table, name: str) -> str:
     """Return a sentence for a column that a table does not have."""
-    columns = listed(list(table.columns), _MAX_LISTED)
+    columns = list_names(list(table.columns), _MAX_LISTED)
     return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {columns}."
 
 

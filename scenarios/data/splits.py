@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.text import listed
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data.sources import Dataset
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 from fedsvm.scenarios.schema.split import (
@@ -205,7 +205,7 @@ def sites_without_a_class(
     for name, labels in zip(names, labels_of_site, strict=True):
         absent = [repr(each) for number, each in zip(numbers, classes, strict=True) if number not in labels]
         if absent:
-            sentences.append(f"{name} holds no row of class {listed(absent)}.")
+            sentences.append(f"{name} holds no row of class {list_names(absent)}.")
     return sentences
 
 

@@ -28,7 +28,7 @@ from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, S
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.site_session import SiteData, described
 from fedsvm.federation.offline.offline_site import OfflineSite, agreement_of
-from fedsvm.federation.offline.sealing import Requests, derived
+from fedsvm.federation.offline.sealing import Requests, derive_key
 from fedsvm.federation.offline.site_store import OVER, SECRET_BYTES, SiteStore
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.receipt import Receipt
@@ -228,7 +228,7 @@ class TaskParticipation:
         return keys
 
     def _diary(self, keys: KeyPair) -> SiteStore:
-        return SiteStore(self.folder / _DIARY, derived(keys.secret, "diary"))
+        return SiteStore(self.folder / _DIARY, derive_key(keys.secret, "diary"))
 
     def _ask_to_join(self) -> Mapping[str, Any]:
         return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))

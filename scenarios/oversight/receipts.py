@@ -192,7 +192,7 @@ class SiteReceipt:
         return "\n".join(lines) + "\n"
 
 
-def rendered(records: Sequence[SiteReceipt], comparison: Comparison | None) -> str:
+def render_page(records: Sequence[SiteReceipt], comparison: Comparison | None) -> str:
     """Return receipts, and how they compare, as a page."""
     title = f"What left {', '.join(record.site for record in records)}"
     return render("receipt.html.j2", title, records=records, comparison=comparison, head=HEAD)
@@ -228,7 +228,7 @@ def read(path: Path, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
         raise ScenarioError([f"{path}: cannot be read: {error.strerror}."]) from error
     problems = []
     try:
-        lines, whole = lines_of.verified(content)
+        lines, whole = lines_of.verify_lines(content)
         if whole < len(content):
             problems.append("its last line is cut off")
     except DamagedReceipt as error:
@@ -245,7 +245,7 @@ def read(path: Path, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
         raise ScenarioError([f"{path}: is no receipt of this version of fedsvm."]) from error
 
 
-def chosen(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> list[SiteReceipt]:
+def select_receipts(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> list[SiteReceipt]:
     """Return the receipts at a path, or that of one site among them. known: see `read`. Raises ScenarioError."""
     found = [read(each, known) for each in find(path)]
     if site is None:
@@ -257,7 +257,7 @@ def chosen(path: Path, site: str | None, known: Mapping[str, bytes] | None = Non
 
 def only(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
     """Return the one receipt at a path. known: see `read`. Raises ScenarioError if there are several."""
-    found = chosen(path, site, known)
+    found = select_receipts(path, site, known)
     if len(found) > 1:
         raise ScenarioError([f"{path}: has {len(found)} receipts; name one of the files."])
     return found[0]

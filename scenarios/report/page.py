@@ -18,7 +18,7 @@ from fedsvm.scenarios.figures import area, human_bytes, percent, percent_range, 
 from fedsvm.scenarios.report import message_flow, template, whole_run
 from fedsvm.scenarios.report.cards import cards, of_fewer
 from fedsvm.scenarios.report.run_plots import gap_curves, human_seconds, plots
-from fedsvm.scenarios.report.summary import dealt, fold_names, interval, lines, release_remarks, repeats
+from fedsvm.scenarios.report.summary import describe_folds, fold_names, interval, lines, release_remarks, repeats
 from fedsvm.scenarios.run.audit import Finding
 from fedsvm.scenarios.run.intervals import Interval
 from fedsvm.scenarios.run.log import NAME as LOG
@@ -82,7 +82,7 @@ def _describe_run(folder: Path, result: RunResult) -> dict[str, Any]:
         "confusion": _confusion(result),
         "measures": _measures(result),
         "own_models": _own_models(result),
-        "dealt": dealt(result),
+        "dealt": describe_folds(result),
         "repeats": repeats(result),
         "folds": _folds(result, log),
         "ranking": list(_ranking(result.selection)) if result.selection else [],

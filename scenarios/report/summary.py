@@ -16,7 +16,7 @@ from fedsvm.federation.report import CostReport, DisclosureReport
 from fedsvm.federation.text import visible
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
-from fedsvm.scenarios.figures import counted, human_bytes, percent, percent_range, plain_range
+from fedsvm.scenarios.figures import format_count, human_bytes, percent, percent_range, plain_range
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownColumns
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
@@ -83,7 +83,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found.append(("records", f"{alignment.records} held by all sites, aligned by {alignment.by}"))
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
-        found += measure_lines(result.metrics, model.classes, dealt(result))
+        found += measure_lines(result.metrics, model.classes, describe_folds(result))
     if result.at_sites is not None:
         found.append(("at sites", _at_sites(result.at_sites)))
     if result.own_models is not None:
@@ -217,7 +217,7 @@ def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
     found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
     if (ledger := privacy.ledger) is not None:
         budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
-        runs = f"{counted(ledger.releases, 'release')} of all runs in {ledger.path}"
+        runs = f"{format_count(ledger.releases, 'release')} of all runs in {ledger.path}"
         found.append(("spent in all", f"{_format_epsilon(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
     else:
         found.append(("not counted", "no ledger adds this run to others on the same rows; algorithm.ledger names one"))
@@ -264,7 +264,7 @@ def _sites(result: RunResult) -> str:
     return f"{len(rows)}{where}, {spread} rows each{among}{without}"
 
 
-def dealt(result: RunResult) -> str:
+def describe_folds(result: RunResult) -> str:
     """Return the cross-validation, such as "4 folds" or "3 repeats of 2 folds"; empty for a single model."""
     count, times = len(result.metrics.folds) if result.metrics else 0, repeats(result)
     if count < 2:
@@ -432,10 +432,10 @@ def _count_disclosures(disclosures: tuple[DisclosureReport, ...]) -> str:
         parameters = len({(each.step, each.detail) for each in shown if each.kind == "parameter"})
         others = len({each.detail for each in shown if each.kind != "parameter" and each.detail})
         counts = [
-            *([f"sums of {counted(sums, 'step')}"] if sums else []),
+            *([f"sums of {format_count(sums, 'step')}"] if sums else []),
             *([f"each site's {', '.join(values)}"] if values else []),
-            *([counted(parameters, "parameter")] if parameters else []),
-            *([f"{counted(others, 'protocol-specific disclosure')} (see the report)"] if others else []),
+            *([format_count(parameters, "parameter")] if parameters else []),
+            *([f"{format_count(others, 'protocol-specific disclosure')} (see the report)"] if others else []),
         ]
         parties.append(f"to {'the ' if party in ('coordinator', 'sites') else ''}{party} {', '.join(counts)}")
     return "; ".join(parties) or "nothing"
@@ -455,7 +455,7 @@ def _count_log_records(by_site: Mapping[str, Mapping[str, int]]) -> str:
     """Return the number of log records of each level by site, such as "site-1 2 warnings, 1 error"."""
     levels = {"info": "message", "debug": "debugging message"}
     told = {
-        site: ", ".join(counted(count, levels.get(level, level)) for level, count in counts.items())
+        site: ", ".join(format_count(count, levels.get(level, level)) for level, count in counts.items())
         for site, counts in by_site.items()
     }
     return "; ".join(f"{site} {counts}" for site, counts in told.items())

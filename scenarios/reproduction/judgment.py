@@ -114,7 +114,7 @@ class JudgedEntry:
     @property
     def runs(self) -> list[PlannedRun]:
         """The runs that it has need of."""
-        return plan.needed([each.cell for each in self.cells])
+        return plan.needed_runs([each.cell for each in self.cells])
 
 
 def judge(
@@ -142,7 +142,7 @@ def judge(
     ScenarioError
         For an entry whose scenarios or claims are wrong.
     """
-    cells = tuple(judged(cell, out, failures) for cell in plan.cells(entry, full=full))
+    cells = tuple(judge_cell(cell, out, failures) for cell in plan.cells(entry, full=full))
     measured = _EntryValues(entry, cells)
     claims = (_judged_claim(claim, measured, full=full) for claim in entry.claim)
     drawn = (each for each in paper.entry if each.id in entry.draws)
@@ -150,13 +150,13 @@ def judge(
     return JudgedEntry(paper, entry, cells, tuple(claims), shows)
 
 
-def judged(cell: EntryCell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> JudgedCell:
+def judge_cell(cell: EntryCell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> JudgedCell:
     """Judge a cell by the results of its runs, and by the errors of those that failed."""
     if reason := cell.reason:
         return JudgedCell(cell, "cannot", reason)
     if not cell.runs:
         return JudgedCell(cell, "open", "--full has it.")
-    waiting = list(plan.unfinished(cell, out))
+    waiting = list(plan.unfinished_runs(cell, out))
     if missing := plan.missing(waiting):
         place = f" It is from {origin(missing)}." if origin(missing) else ""
         return JudgedCell(cell, "cannot", f"There is no {missing}: put {missing}.csv into FEDSVM_DATA's folder.{place}")
@@ -274,7 +274,7 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def counted(judged_entries: Sequence[JudgedEntry]) -> Iterator[tuple[Verdict, int]]:
+def count_verdicts(judged_entries: Sequence[JudgedEntry]) -> Iterator[tuple[Verdict, int]]:
     """Return the number of all cells and claims with each verdict that occurs."""
     return _order_counts(sum((each.counts for each in judged_entries), Counter[str]()))
 

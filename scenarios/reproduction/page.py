@@ -12,8 +12,15 @@ from typing import Any
 
 from fedsvm.scenarios.report import template
 from fedsvm.scenarios.report.page import NAME as REPORT
-from fedsvm.scenarios.reproduction.judgment import JudgedCell, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
-from fedsvm.scenarios.reproduction.pictures import drawn
+from fedsvm.scenarios.reproduction.judgment import (
+    JudgedCell,
+    JudgedClaim,
+    JudgedEntry,
+    Verdict,
+    count_verdicts,
+    counted_apart,
+)
+from fedsvm.scenarios.reproduction.pictures import draw_pictures
 from fedsvm.scenarios.reproduction.provenance import InputDigests
 from fedsvm.scenarios.run.result import environment, write_whole
 
@@ -86,7 +93,9 @@ class Reproduction:
                 {
                     "name": name,
                     "title": next(each.paper.title for each in self.entries if each.paper.name == name),
-                    "counts": _format_counts(counted([each for each in self.entries if each.paper.name == name])),
+                    "counts": _format_counts(
+                        count_verdicts([each for each in self.entries if each.paper.name == name])
+                    ),
                     "entries": [
                         _template_values(each, self.folder) for each in self.entries if each.paper.name == name
                     ],
@@ -126,7 +135,7 @@ def _template_values(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "id": entry.id,
         "what": f"{judged.paper.name}, {entry.what}{f', {entry.page}' if entry.page else ''}",
         "title": entry.title,
-        "counts": _format_counts(counted([judged])),
+        "counts": _format_counts(count_verdicts([judged])),
         "cannot": entry.cannot,
         "draws": entry.draws,
         "correction": entry.correction,
@@ -134,7 +143,7 @@ def _template_values(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "rows": [_row(each, folder) for each in rows.values()],
         "claims": [_claim(each) for each in judged.claims],
         "notes": list(dict.fromkeys(_notes(judged))),
-        "charts": drawn(judged, folder),
+        "charts": draw_pictures(judged, folder),
         "table": f"{TABLES}/{entry.id}.csv",
     }
 
@@ -237,7 +246,7 @@ def _plain_entry(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "cannot": entry.cannot,
         "draws": entry.draws,
         "correction": entry.correction,
-        "counts": dict(counted([judged])),
+        "counts": dict(count_verdicts([judged])),
         "cells": [_plain_cell(each) for each in judged.cells],
         "claims": [
             {

@@ -19,7 +19,7 @@ _MAX_LINEAR = 100
 """Numbers of columns above which an axis of them is logarithmic."""
 
 
-def drawn(judged: JudgedEntry, out: Path) -> list[Chart]:
+def draw_pictures(judged: JudgedEntry, out: Path) -> list[Chart]:
     """Return the pictures of an entry, or of the tables that it plots; none if nothing was measured."""
     shown = [_whole(judged.entry, each, out) if judged.entry.whole else each for each in judged.shows] or [judged]
     return [chart for each in shown for chart in _charts(judged.entry.pictures, each, out)]
@@ -41,7 +41,7 @@ def _whole(figure: Entry, table: JudgedEntry, out: Path) -> JudgedEntry:
         )
         for each in table.cells
     ]
-    return replace(table, entry=entry, cells=tuple(judgment.judged(cell, out) for cell in cells))
+    return replace(table, entry=entry, cells=tuple(judgment.judge_cell(cell, out) for cell in cells))
 
 
 def _charts(pictures: Sequence[Picture], judged: JudgedEntry, out: Path) -> list[Chart]:

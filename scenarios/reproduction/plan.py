@@ -130,7 +130,7 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> EntryCell:
     changes = entry.changes_of(row, column, full=full)
     seeds = range(1, (entry.full_seeds if full else entry.seeds) + 1)
     try:
-        runs = tuple(planned(name, changes, seed, audit=entry.audit) for seed in seeds)
+        runs = tuple(plan_run(name, changes, seed, audit=entry.audit) for seed in seeds)
     except ScenarioError as error:
         said = (f"{entry.id}, {row.name}, {column.name}: {problem}" for problem in error.problems)
         raise ScenarioError(said) from None
@@ -146,7 +146,7 @@ def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Entr
     return EntryCell(entry, row, column, parts[0].runs if is_told else (), parts=parts)
 
 
-def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
+def plan_run(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
     """Return a run named by its content, so that equal runs are shared. Raises ScenarioError for an invalid
     scenario."""
     content = _content(scenario, changes)
@@ -189,7 +189,7 @@ def missing(runs: Sequence[PlannedRun]) -> str:
     return next((run.missing for run in runs if run.missing), "")
 
 
-def needed(planned_cells: Sequence[EntryCell]) -> list[PlannedRun]:
+def needed_runs(planned_cells: Sequence[EntryCell]) -> list[PlannedRun]:
     """Return the runs of cells with available data, each once."""
     return list({run.name: run for cell in planned_cells if not cell.missing for run in cell.all_runs}.values())
 
@@ -315,6 +315,6 @@ def _derive(cell: EntryCell, values: Sequence[Sequence[Reading]]) -> list[Readin
     return [Reading(sum(each.value for each in of_seed)) for of_seed in zip(*values, strict=True)]
 
 
-def unfinished(cell: EntryCell, out: Path) -> Iterator[PlannedRun]:
+def unfinished_runs(cell: EntryCell, out: Path) -> Iterator[PlannedRun]:
     """Return the runs that have not completed."""
     return (run for run in cell.all_runs if not is_done(run, out))

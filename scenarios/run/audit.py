@@ -237,7 +237,7 @@ def _compare(tally: _Tally, truth: FloatArray, reconstructed: FloatArray | None)
 # Of the whole run.
 
 
-def audited(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known: KnownRecords | None) -> PartyAudit:
+def audit_view(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known: KnownRecords | None) -> PartyAudit:
     """Return the results of attacks on a view, and how much of them is true.
 
     Parameters
@@ -284,10 +284,10 @@ def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: Gro
     if not attacks or not truth.rows:
         return []
     view = file_view(arrays)
-    without = audited(view, attacks, replace(truth, candidates=None), None)
+    without = audit_view(view, attacks, replace(truth, candidates=None), None)
     if truth.source is None:
         return [without]
-    listed = audited(view, attacks, replace(truth, candidates=truth.source), None)
+    listed = audit_view(view, attacks, replace(truth, candidates=truth.source), None)
     return [without, replace(listed, has_list=True)]
 
 

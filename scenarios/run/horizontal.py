@@ -98,7 +98,7 @@ class RowSource(Source):
         scores = self.scores_at_sites(federation, model)
         threshold = 0.0 if model.calibrated is None else model.calibrated.threshold
         return ModelEvaluation(
-            test=None if scores is None else metrics.counted(scores, threshold),
+            test=None if scores is None else metrics.metrics_from_counts(scores, threshold),
             at_sites=scores,
             own=self.own_at_sites(federation, model),
             selection=None if model.ranked is None else FoldSelection(model.ranked),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.data.classes import predict_class
 from fedsvm.algorithms.pooled import Baseline, Pooled
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -334,7 +334,7 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray, probabilities: 
     classes, found = decisions.shape[1], score(decisions, labels)
     table = np.zeros((classes, classes), dtype=np.int64)
     known = labels >= 0
-    np.add.at(table, (labels[known].astype(np.int64), called(decisions)[known]), 1)
+    np.add.at(table, (labels[known].astype(np.int64), predict_class(decisions)[known]), 1)
     is_class = np.equal.outer(labels, np.arange(classes))
     return FoldMetrics(
         accuracy=found.accuracy,
@@ -344,7 +344,9 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray, probabilities: 
         binary_accuracy=float(((decisions >= 0) == is_class).mean()),
         brier=None if probabilities is None else float(((probabilities - is_class) ** 2).sum(axis=1).mean()),
         class_rocs=tuple(
-            None if each is None else _roc_curve(*each.roc(), Confusion.of(called(decisions) == k, is_class[:, k]))
+            None
+            if each is None
+            else _roc_curve(*each.roc(), Confusion.of(predict_class(decisions) == k, is_class[:, k]))
             for k, each in enumerate(_class_curves(decisions, labels))
         ),
     )
@@ -419,7 +421,7 @@ def confusion_of(scores: SiteScores) -> Confusion:
     return Confusion(scores.true_positive, scores.false_positive, scores.true_negative, scores.false_negative)
 
 
-def counted(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics | None:
+def metrics_from_counts(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics | None:
     """Return metrics from the counts of sites, if nobody sees decision values; None without rows.
 
     The ROC curve has a point for each bin that has rows.
@@ -524,7 +526,7 @@ def _decision_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -> D
 
 def accuracy(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> float:
     """Return the share of the rows whose class is right, as `evaluate` does."""
-    return float(np.mean(called(decisions, threshold) == (labels > 0 if decisions.ndim == 1 else labels)))
+    return float(np.mean(predict_class(decisions, threshold) == (labels > 0 if decisions.ndim == 1 else labels)))
 
 
 def score(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> Score:

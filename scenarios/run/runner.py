@@ -28,13 +28,13 @@ from fedsvm.federation.processes.launcher_cache import SPARE, spare_launcher
 from fedsvm.federation.processes.launcher_interface import SiteLauncher
 from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.run_journal import Journal
-from fedsvm.federation.startup import started
+from fedsvm.federation.startup import start_federation
 from fedsvm.federation.transport.keys import COORDINATOR, Party
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun
 from fedsvm.scenarios.data.dataset import FederatedDataset, SiteSize, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
 from fedsvm.scenarios.run import metrics
-from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, file_audits, findings
+from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audit_view, everybody, file_audits, findings
 from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.log import NAME as LOG
@@ -147,10 +147,10 @@ def run(
     See `recorded` for what becomes of errors.
     """
     this = Run(scenario, dataset, folder, command, audit, another_follows, journal, began)
-    return recorded(this, lambda: _carry_out(this, dataset, on_progress))
+    return run_and_record(this, lambda: _carry_out(this, dataset, on_progress))
 
 
-def recorded(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
+def run_and_record(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
     """Carry out a run, and write down what came of it.
 
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
@@ -244,7 +244,7 @@ def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterat
     """Start the sites of a scenario; when they are gone, collect the reports of the relays."""
     injector, began = starter.injector, time.monotonic()
     try:
-        with started(
+        with start_federation(
             starter.launcher,
             starter.deployment(),
             observer=_SimulationObserver(this, starter, on_progress),
@@ -276,7 +276,7 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
         coalitions = [coalition, *(each for each in coalitions if each != coalition)]
     parties = []
     for view in recorded.views(coalitions):
-        parties.append(audited(view, algorithm.attacks(settings), truth, known if truth.columns else None))
+        parties.append(audit_view(view, algorithm.attacks(settings), truth, known if truth.columns else None))
         if federation is not None:
             federation.log_metrics(audited=len(parties), to_audit=len(coalitions))
     if this.everybody and outcome.folds:
