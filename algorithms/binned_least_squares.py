@@ -184,7 +184,7 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
 
         def stage() -> tuple[RandomBins, _Gradients, int]:
             prepared = task.prepare(federation)
-            grids = RandomBins.drawn(settings.gamma, settings.grids, settings.bins, prepared.columns, task.seed)
+            grids = RandomBins.draw(settings.gamma, settings.grids, settings.bins, prepared.columns, task.seed)
             with federation.phase("train"):
                 federation.run("receive_grids", remember=True, **grids.to_fields())
                 shape, rows = (task.problems, grids.dimensions), float(prepared.rows)
@@ -209,7 +209,7 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
         if settings.grids * settings.bins > _MOST_FEATURES:
             yield f"bins: must be {_MOST_FEATURES // settings.grids} or fewer for {settings.grids} grids of one sum"
 
-    def pooled(self, model: BinnedModel, settings: BinnedSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: BinnedModel, settings: BinnedSettings, rows: EvaluationRows) -> Pooled:
         """Train on all rows together, by a least squares solver that forms no products (LSQR)."""
         from scipy.sparse.linalg import lsqr
 

@@ -173,7 +173,7 @@ class DescriptionSums(StatisticsSums):
     @step(bound=math.inf)
     def bin_counts(self) -> FloatArray:
         """Return (1 + c BINS,): numbers of rows, and of values in each bin of the columns without a range."""
-        columns = self._plan.unranged(self._names)
+        columns = self._plan.unranged_columns(self._names)
         block = _bins_block(columns, self._budget)
         return self._answer("bin_counts", [block], lambda place: [bins.bin_values(self._numeric[place][:, columns])])
 
@@ -344,7 +344,7 @@ def _describe(
     names, values = list(schema.numeric), [len(each) for each in holders.values()]
     windows = _windows(federation, plan, names)
     hidden = (-(2.0**bins.LAST_EXPONENT), 2.0**bins.LAST_EXPONENT)
-    unranged = plan.unranged(names)
+    unranged = plan.unranged_columns(names)
     chosen = np.array([windows[name].ends or hidden for name in names]).reshape(-1, 2).T
     ends = plan.ends(names, chosen[:, unranged])
     blocks = description_blocks(names, values, len(classes), plan)
@@ -387,7 +387,7 @@ def _agreed_categories(federation: Federation, schema: Schema, seed: int) -> dic
 
 def _windows(federation: Federation, plan: StatisticsPlan, names: Sequence[str]) -> dict[str, Window]:
     """Return the window of each column: the agreed range, or that of the bins that are full."""
-    unranged = [names[number] for number in plan.unranged(names)]
+    unranged = [names[number] for number in plan.unranged_columns(names)]
     found = {name: Window((plan.ranges[name][0], plan.ranges[name][1]), None) for name in names if name in plan.ranges}
     if unranged:
         block = _bins_block(unranged, plan.budget(names))

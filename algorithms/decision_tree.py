@@ -363,7 +363,7 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         report = TrainingReport(federation.sites, f"{nodes} nodes, depth {depth}", figures=figures)
         return TreeModel(model.tree, model.edges, report)
 
-    def pooled(self, model: TreeModel, settings: TreeSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: TreeModel, settings: TreeSettings, rows: EvaluationRows) -> Pooled:
         """Grow the tree from the same bins of all rows together."""
         train, labels = bin_by_edges(rows.train.rows, model.edges), rows.train.labels
         of_class = members(one_against_rest(labels, len(rows.classes)))

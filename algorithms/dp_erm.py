@@ -323,7 +323,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         count = len(rows.train.rows)
         return [f"{longer} of {count} rows were longer than the longest public one, and clipped to it."]
 
-    def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
         """Return the minimizer of J on all private rows together, without noise."""
         minimiser, objective = _minimize_locally(model, settings, rows.train, len(rows.classes))
         scores = scores_of(model.feature_map(rows.test.rows) @ minimiser.T, jointly=model.jointly)
@@ -462,7 +462,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     Raises FederationError where the budget has no room, before private rows are touched.
     """
     if settings.is_private:
-        federation.drawn("room in the budget", lambda: task.accountant.check_budget(settings.epsilon, 0.0))
+        federation.journaled_random("room in the budget", lambda: task.accountant.check_budget(settings.epsilon, 0.0))
     feature_map = UnitBallMap.from_public(task.public.rows, settings, task.seed)
     before, jointly = federation.progress.round, settings.is_joint(task.problems)
 
@@ -472,11 +472,13 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
         clip = settings.clip_norm
         federation.run("take_rows", rho=feature_map.rho, longest=feature_map.longest, clip=clip)
         if jointly:
-            plans = [perturb_objective(settings, task.problems * feature_map.size, count, draw=federation.drawn)]
+            plans = [
+                perturb_objective(settings, task.problems * feature_map.size, count, draw=federation.journaled_random)
+            ]
             total = functools.partial(_summed_jointly, federation, count, task.problems)
         else:
             plans = [
-                perturb_objective(settings, feature_map.size, count, task.problems, draw=federation.drawn)
+                perturb_objective(settings, feature_map.size, count, task.problems, draw=federation.journaled_random)
                 for _ in range(task.problems)
             ]
             total = functools.partial(_sum_at_points, federation, settings.loss_function, count, task.problems)
@@ -487,7 +489,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     count, plans, f = federation.until_stable(stage)
     noise = _output_noise(settings, feature_map.size, count, task.problems)
     if settings.is_private:  # before there is anything to release
-        task.accountant.spend(_release(settings, plans[0], noise), federation.drawn)
+        task.accountant.spend(_release(settings, plans[0], noise), federation.journaled_random)
     weights = f if noise is None else _release_weights(federation, noise, f)
     weights = weights[0] if task.classes == 2 else weights
     rounds = None if settings.is_private else federation.progress.round - before
@@ -510,7 +512,7 @@ class Plan:
 
 def _release_weights(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray:
     """Return weights (K, d) with noise, which is drawn once: a resumed run releases the same."""
-    released: FloatArray = federation.drawn("the released weights", lambda: noise.released(f.ravel()))
+    released: FloatArray = federation.journaled_random("the released weights", lambda: noise.released(f.ravel()))
     return released.reshape(f.shape)
 
 

@@ -133,8 +133,8 @@ class ChosenDppModel(DppModel):
         more."""
         return super().decision_function(rows if self.selected is None else rows[:, self.selected])
 
-    def joined(self, rows: FloatArray, held: IntArray | None = None) -> ChosenDppModel:
-        """Return the whole model, for a caller with all columns; see `VerticalModel.joined`."""
+    def join_parts(self, rows: FloatArray, held: IntArray | None = None) -> ChosenDppModel:
+        """Return the whole model, for a caller with all columns; see `VerticalModel.join_parts`."""
         selected = self.selected if held is None or self.selected is None else np.sort(held[self.selected])
         reference = rows[self.support_indices] if selected is None else rows[np.ix_(self.support_indices, selected)]
         return replace(self, reference=reference, selected=selected)
@@ -282,7 +282,7 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
     def fit(self, federation: Federation, task: VerticalTask, settings: DppSelectionSettings) -> ChosenDppModel:
         """Choose columns, have the sites keep these, and train on them."""
         records, began = task.prepare(federation), federation.progress.round
-        federation.need_every_site("Its columns are among those that are chosen from, and no other site has them.")
+        federation.require_all_sites("Its columns are among those that are chosen from, and no other site has them.")
         with federation.phase("select"):
             columns = _columns_of(federation)
             size = chosen_count(settings.size, columns.count)
@@ -301,9 +301,9 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         """Return decision values as DPP-SVM does, in the selected columns."""
         return decision_values(federation, model, rows)
 
-    def shown(self, settings: DppSelectionSettings) -> tuple[str, ...]:
+    def shown_steps(self, settings: DppSelectionSettings) -> tuple[str, ...]:
         """Return the steps that DPP-SVM shows."""
-        return DppSvm().shown(settings)
+        return DppSvm().shown_steps(settings)
 
     def problems(self, settings: DppSelectionSettings, outline: Outline) -> Iterator[str]:
         """Yield the problems of DPP-SVM, and what has no curve."""
@@ -317,9 +317,9 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         """Return the warnings of DPP-SVM."""
         return DppSvm().warnings(model, settings, rows, fold)
 
-    def pooled(self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows) -> Pooled:
         """Train DPP-SVM on the same columns, which alone are in the rows."""
-        return DppSvm().pooled(model, settings, rows)
+        return DppSvm().train_pooled(model, settings, rows)
 
     def pooled_order(
         self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows

@@ -488,7 +488,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, settings.delta or 0.0, private=settings.privacy is not None)
 
-    def pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
         """Return the minimizer on all private rows together, in the same features and without noise, and the exact
         kernel."""
         weights, objective = pooled_minimiser(model.rho, model.prior, settings, rows.train)
@@ -614,7 +614,7 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     count, trained = federation.until_stable(stage)
     noise = _noise(settings, prior, count, task.noise_shares)
     if noise is not None:  # before anything is revealed, with the delta that shares add
-        task.accountant.spend(_release(settings, noise, federation), federation.drawn)
+        task.accountant.spend(_release(settings, noise, federation), federation.journaled_random)
     weights = _released(federation, settings, trained, noise, task.accountant, prior.size)
     jointly = settings.is_joint(task.problems)
     training = _report(frequencies, trained if noise is None else None, prior, federation.sites, jointly=jointly)
@@ -842,7 +842,7 @@ def _released(
         exact = federation.sum("own_part", shape=shape, bound=math.inf, joint=joint) if weights is None else weights
         if noise is None:
             return exact
-        released: FloatArray = federation.drawn("the released weights", lambda: noise.released(exact))
+        released: FloatArray = federation.journaled_random("the released weights", lambda: noise.released(exact))
         return released
     terms: dict[str, Any] = {"lattice": noise.step, "mechanism": noise.privacy.mechanism, "steps": noise.steps}
     terms |= {"shares": noise.shares, "with_model": weights is None, "joint": joint}
@@ -851,12 +851,14 @@ def _released(
         if weights is None:  # else the sum is of noise alone
             accountant.spend(
                 replace(accountant.releases[-1], what="weights of the model, summed again over other sites"),
-                federation.drawn,
+                federation.journaled_random,
             )
         return {"release": len(accountant.releases)}
 
     terms |= {"release": len(accountant.releases)}
-    noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, over_others=once_more, **terms)
+    noisy: FloatArray = federation.sum(
+        "noisy_part", shape=shape, bound=math.inf, on_membership_change=once_more, **terms
+    )
     return noisy if weights is None else noise.on_lattice(weights) + noisy
 
 

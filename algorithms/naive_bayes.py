@@ -255,7 +255,7 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
         federation.disclose("coordinator", "class_sums", MODEL_SHOWS, sums.shape)
         return NaiveBayesModel.of_sums(counts, sums, settings.var_smoothing, task.columns, federation.sites)
 
-    def pooled(self, model: NaiveBayesModel, settings: NaiveBayesSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: NaiveBayesModel, settings: NaiveBayesSettings, rows: EvaluationRows) -> Pooled:
         """Train scikit-learn's GaussianNB on all rows' numbers together, and its CategoricalNB on their categories."""
         from sklearn.naive_bayes import CategoricalNB, GaussianNB  # sites share this module, and need none of it
 

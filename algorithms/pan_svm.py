@@ -321,7 +321,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         if settings.multiclass == "joint" and len(classes) == 2:
             yield 'multiclass: "joint" applies to more than two classes; remove it'
 
-    def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled | None:
+    def train_pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled | None:
         """Train LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
 
         The first must give the same optimum as the federation; the second says what approximating the kernel costs.

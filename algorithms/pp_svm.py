@@ -255,10 +255,10 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
         """Return decision values by the sites' parts, if they keep support rows."""
         if not model.kept_by_sites:
             return None
-        federation.need_every_site(SUPPORT_NEEDED)
+        federation.require_all_sites(SUPPORT_NEEDED)
         return federation.sum("partial_scores", shape=(len(rows),), bound=math.inf, rows=rows) + model.b
 
-    def pooled(self, model: PpModel, settings: PpSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: PpModel, settings: PpSettings, rows: EvaluationRows) -> Pooled:
         """Train LIBSVM on the sets of all rows."""
         svm = libsvm.kernel(model.kernel, sets_of(rows.train.rows), rows.train.labels, settings.C)
         return Pooled(svm.decision_function(sets_of(rows.test.rows)))

@@ -132,7 +132,7 @@ class Setting:
         if not _fits(self.annotation, self.default):
             raise TypeError(f"the default of the setting {self.name} must be {self.requirement}")
 
-    def checked(self, value: Any) -> Any:
+    def check(self, value: Any) -> Any:
         """Return the value as a plain Python value. Raises ValueError, naming the allowed values."""
         plain = value.item() if isinstance(value, np.generic) else value
         if isinstance(plain, Mapping):
@@ -182,7 +182,7 @@ def check_settings(kind: type[Any], source: Any) -> Any:
     values = {}
     for setting in settings(kind):
         try:
-            values[setting.name] = setting.checked(getattr(source, setting.name))
+            values[setting.name] = setting.check(getattr(source, setting.name))
         except ValueError as error:
             raise ValueError(f"{setting.name} {error}") from None
     return kind(**values)

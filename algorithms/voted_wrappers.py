@@ -137,7 +137,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         steps, scores = [], np.zeros(len(names))
         while len(svm.columns) > 1:
             before = federation.progress.round
-            (solution,) = svm.trained((settings.select_tolerance,), lambda found: True)
+            (solution,) = svm.train((settings.select_tolerance,), lambda found: True)
             told_of = functools.partial(_lists, svm.columns, solution, training, support, settings.criteria)
             lists = federation.until_stable(told_of)
             count = removed_count(settings.remove, len(svm.columns))

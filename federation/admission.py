@@ -159,7 +159,7 @@ class Admission:
         self._membership.note_restarted(site)
         if party is None:
             return False
-        self._roster = self._roster.replaced(party)
+        self._roster = self._roster.replace(party)
         endpoint = self._dispatcher.mailbox.endpoint
         endpoint.admit(self._views(endpoint.name, self._roster))
         self._introduce(
@@ -233,4 +233,4 @@ class Admission:
 
     def _wait_for_answers(self, exchange: Exchange, deadline: Deadline) -> None:
         with suppress(DeadlineExpired):
-            exchange.wait_until(lambda: not (exchange.unanswered() - exchange.unreachable.keys()), deadline)
+            exchange.wait_until(lambda: not (exchange.unanswered_sites() - exchange.unreachable.keys()), deadline)

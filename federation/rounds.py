@@ -233,7 +233,7 @@ class RoundRunner:
             everyone=sites == self._membership.all_sites,
         )
         if self._signer is not None:
-            whole = self._signer.signed(whole, number)
+            whole = self._signer.sign_order(whole, number)
         round_ = Round(
             self._dispatcher,
             whole,

@@ -232,7 +232,7 @@ class Journal:
         returned = {site: self._returning.pop(site) for site in joined & self._returning.keys()}
         self._append({**record, "returned": returned, "changed": changed, "value": value})
 
-    def drawn(self, purpose: str, draw: Callable[[], Any]) -> Any:
+    def journaled_random(self, purpose: str, draw: Callable[[], Any]) -> Any:
         """Return what the coordinator drew before, or draw and record it at the end of the journal."""
         record = self._next("drawn", purpose.encode, f"what was drawn for {purpose}")
         if record is not None:

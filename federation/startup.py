@@ -1,7 +1,7 @@
 """The one way to start a federation: processes, sockets and keys, and the end of all of them.
 
-`started` is for whoever has something of their own to say about transport, faults or dropouts; `local_federation` for
-a program that has its partitions in hand.
+Use `start_federation` to choose transport, faults or dropouts, and `local_federation` in a program that already has
+its partitions.
 """
 
 from __future__ import annotations

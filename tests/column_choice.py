@@ -78,5 +78,5 @@ def inner_folds(path: Path, folds: int, *changes: str) -> IntArray:
         posed = SubsetProblems([Subset(np.arange(1))], 1, folds).told()
         site.subsets.subset_cuts(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), **posed)
         for fold in range(folds):
-            found[shard.rows[~site.subsets.used(fold)]] = fold
+            found[shard.rows[~site.subsets.used_rows(fold)]] = fold
     return found

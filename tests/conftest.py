@@ -165,7 +165,7 @@ def drill(
     data.
     rejoin: a site whose process ends is restarted. silence_s: how long silent sites are waited for.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
-    views: see `started`.
+    views: see `start_federation`.
     """
 
     class Listening(RunObserver):

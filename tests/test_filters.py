@@ -48,8 +48,8 @@ def moments_of(rows: np.ndarray, signs: np.ndarray, sites: int = 5) -> ClassMome
     """Added up over rows that are dealt to sites by their order, so that some have one class."""
     order = np.argsort(signs, kind="stable")
     parts = np.array_split(order, sites)
-    return ClassMoments.unpacked(
-        np.sum([ClassMoments.of(rows[part], members(signs[None, part])).packed() for part in parts], axis=0)
+    return ClassMoments.unpack(
+        np.sum([ClassMoments.of(rows[part], members(signs[None, part])).pack() for part in parts], axis=0)
     )
 
 

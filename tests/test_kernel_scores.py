@@ -43,7 +43,7 @@ def trained() -> tuple[InProcessFederation, NystromMap, FloatArray, FloatArray, 
         programs[site.site] = site
     federation = InProcessFederation(programs)
     landmarks = np.random.default_rng(0).normal(size=(12, 8))
-    feature_map = NystromMap.spanned(Kernel("rbf", gamma=0.1), landmarks, 1e-10)
+    feature_map = NystromMap.span(Kernel("rbf", gamma=0.1), landmarks, 1e-10)
     federation.run("receive_map", **feature_map.to_fields())
     settings = RfeSettings(C=C, tolerance=1e-8, step_noise=0.0)
     found = train_linear(federation, settings, feature_map.dimensions)  # type: ignore[arg-type]

@@ -37,14 +37,14 @@ def order(number: int, **parameters: float) -> Order:
 def written(path: Path, *, lies: bool = False) -> Path:
     """Write the receipt of a run of three rounds. lies: the order of the second is another."""
     receipt = Receipt(str(path), "1")
-    receipt.asked(RUN, path.stem, {"program": "sums", "sum_name": "ring", "min_sites": 3}, {"release": True})
+    receipt.record_asked(RUN, path.stem, {"program": "sums", "sum_name": "ring", "min_sites": 3}, {"release": True})
     receipt.parties(Roster([Party(COORDINATOR, "", b"c" * 32)]))
-    receipt.joined(SITES, 20, ("age",))
+    receipt.record_joined(SITES, 20, ("age",))
     for number in (1, 2, 3):
-        receipt.ordered(order(number, fold=float(lies and number == 2)), number)
+        receipt.record_ordered(order(number, fold=float(lies and number == 2)), number)
         receipt.begin_step(b"link")
         receipt.left(order(number), number, IN_SUM)
-    receipt.ended("completed", {})
+    receipt.record_ended("completed", {})
     receipt.release()
     return path
 
@@ -98,30 +98,30 @@ def test_only_its_owner_may_read_it_and_another_process_goes_on(tmp_path: Path) 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.write_bytes(path.read_bytes()[:-20])  # a process was killed as it wrote
     second = Receipt(str(path), "1")
-    second.ordered(order(4), 4)
+    second.record_ordered(order(4), 4)
     lines, _ = verify_lines(path.read_bytes())
     assert [line["what"] for line in lines[-2:]] == ["restarted", "ordered"]
     assert lines[-2]["cut"] > 0
     with pytest.raises(StepRefused, match="is written by another process"):
-        Receipt(str(path), "1").ended("completed", {})
+        Receipt(str(path), "1").record_ended("completed", {})
     second.release()
     path.write_bytes(edited(path.read_bytes()))
     with pytest.raises(StepRefused, match=r"is damaged: line 6 .*; move it away"):
-        Receipt(str(path), "1").ended("completed", {})
+        Receipt(str(path), "1").record_ended("completed", {})
 
 
 def test_a_receipt_that_cannot_be_written_stops_the_site(tmp_path: Path) -> None:
     with pytest.raises(StepRefused, match="cannot be written: No such file or directory"):
-        Receipt(str(tmp_path / "none" / "north.receipt"), "1").ended("completed", {})
+        Receipt(str(tmp_path / "none" / "north.receipt"), "1").record_ended("completed", {})
 
 
 def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
     path = tmp_path / "task.receipt"
     for last in (1, 2, 3):
         receipt = Receipt(str(path), "1", repeats=True)
-        receipt.asked(RUN, "north", {}, {})
+        receipt.record_asked(RUN, "north", {}, {})
         for number in range(1, last + 1):
-            receipt.ordered(order(number), number)
+            receipt.record_ordered(order(number), number)
             receipt.begin_step(b"link")
             receipt.left(order(number), number, IN_SUM)
         receipt.release()
@@ -131,11 +131,11 @@ def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
 
 def test_the_budget_that_was_spent_is_on_the_page(tmp_path: Path) -> None:
     receipt = Receipt(str(tmp_path / "north.receipt"), "1")
-    receipt.asked(RUN, "north", {}, {})
+    receipt.record_asked(RUN, "north", {}, {})
     for mu in (0.0, 0.5, 0.5, 0.7):
-        receipt.answered(mu)
-    receipt.charged(1.5)
-    receipt.ended("completed", {})
+        receipt.record_answered(mu)
+    receipt.record_charged(1.5)
+    receipt.record_ended("completed", {})
     lines, _ = verify_lines((tmp_path / "north.receipt").read_bytes())
     assert [line["mu"] for line in lines if line["what"] == "answered"] == [0.5, 0.7]
     page = receipts.read(tmp_path / "north.receipt").to_text()
@@ -145,20 +145,20 @@ def test_the_budget_that_was_spent_is_on_the_page(tmp_path: Path) -> None:
 def test_each_line_says_what_happened(tmp_path: Path) -> None:
     path = tmp_path / "north.receipt"
     receipt = Receipt(str(path), "1")
-    receipt.asked(RUN, "north", {}, {})
-    receipt.joined(SITES, 20, ("age",))
+    receipt.record_asked(RUN, "north", {}, {})
+    receipt.record_joined(SITES, 20, ("age",))
     parties = [Party(name, "", name.encode().ljust(32, b"."), name.encode().rjust(32, b".")) for name in SITES]
     receipt.parties(Roster(parties))
-    receipt.ordered(order(1), 1)
+    receipt.record_ordered(order(1), 1)
     receipt.broken(1, "refused at once", refused=True)
-    receipt.ordered(order(2), 2)
+    receipt.record_ordered(order(2), 2)
     sent = receipt.begin_step(b"link")
     sent.sending("east", np.zeros(3))
     receipt.broken(2, "a site left")
-    receipt.logged("said")
-    receipt.paused("it failed")
-    receipt.resumed()
-    receipt.ended("completed", {"stale": 2})
+    receipt.record_logged("said")
+    receipt.record_paused("it failed")
+    receipt.record_resumed()
+    receipt.record_ended("completed", {"stale": 2})
     lines, _ = verify_lines(path.read_bytes())
     plain = [{name: value for name, value in line.items() if name not in ("line", "at", "digest")} for line in lines]
     assert plain[1] == {"what": "joined", "sites": list(SITES), "rows": 20, "columns": ["age"]}

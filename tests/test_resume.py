@@ -249,7 +249,7 @@ def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_
     with Journal(path) as journal:
         journal.begin({"scenario": "", "base": ""})
         for number in range(3):
-            journal.drawn(f"number {number}", lambda number=number: np.full((2, 2), float(number)))  # type: ignore[misc]
+            journal.journaled_random(f"number {number}", lambda number=number: np.full((2, 2), float(number)))  # type: ignore[misc]
     *_, before, last = ends(path)
     whole = path.read_bytes()
     cuts = [whole[:length] for length in range(before, last)]
@@ -260,7 +260,7 @@ def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_
             assert len(journal.earlier) == 2
         assert path.stat().st_size == before
     with Journal(path) as journal:
-        known = [journal.drawn(f"number {number}", lambda: np.zeros((2, 2))) for number in range(3)]
+        known = [journal.journaled_random(f"number {number}", lambda: np.zeros((2, 2))) for number in range(3)]
     assert [values[0, 0] for values in known] == [0.0, 1.0, 0.0]
 
 
@@ -278,7 +278,7 @@ def test_every_record_of_a_journal_is_on_the_disk_before_it_counts(
         journal.begin({"scenario": "", "base": ""})
         assert synced == [path.read_bytes()]
         for number in (1, 2):
-            journal.drawn(f"number {number}", lambda: 1.0)
+            journal.journaled_random(f"number {number}", lambda: 1.0)
             assert synced[number:] == [path.read_bytes()]
     assert len(set(synced)) == 3
 
@@ -329,8 +329,8 @@ def test_torn_record_of_megabytes_is_read_at_once(tmp_path: Path) -> None:
     path = tmp_path / "coordinator.journal"
     with Journal(path) as journal:
         journal.begin({})
-        journal.drawn("key", lambda: b"k")
-        journal.drawn("matrix", lambda: np.random.default_rng(0).normal(size=1 << 19))
+        journal.journaled_random("key", lambda: b"k")
+        journal.journaled_random("matrix", lambda: np.random.default_rng(0).normal(size=1 << 19))
     os.truncate(path, path.stat().st_size - 1)
     began = time.process_time()
     with Journal(path) as journal:
@@ -346,7 +346,7 @@ def test_reading_a_journal_tells_its_progress(torn: bool, tmp_path: Path, monkey
     with Journal(path) as journal:
         journal.begin({})
         for number in range(3):
-            journal.drawn(f"number {number}", lambda: bytes(10**6) + b"\xa4what" + bytes(8))
+            journal.journaled_random(f"number {number}", lambda: bytes(10**6) + b"\xa4what" + bytes(8))
     if torn:
         os.truncate(path, path.stat().st_size - 1)
     monkeypatch.setattr("fedsvm.federation.run_journal.READING_SHOWN_EVERY_S", 0.0)
@@ -384,7 +384,7 @@ def test_a_journal_that_is_damaged_before_its_last_record_is_not_believed(tmp_pa
     with Journal(path) as journal:
         journal.begin({"scenario": "", "base": ""})
         for number in range(3):
-            journal.drawn(f"number {number}", lambda: np.zeros(2))
+            journal.journaled_random(f"number {number}", lambda: np.zeros(2))
     whole, places = path.read_bytes(), ends(path)
     for place in range(places[0], places[2]):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])

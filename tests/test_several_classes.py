@@ -397,7 +397,7 @@ def test_sums_of_each_class_are_the_first_cuts(classes: int, scheme: Scheme) -> 
     named = np.asarray(numbers if classes > 2 else 2 * numbers - 1, dtype=np.float64)
     against_rest = one_against_rest(named, classes)
     labels = one_against_one(against_rest) if scheme == "ovo" else against_rest
-    sums = HingeSums.dealt(features, labels, 5, random)
+    sums = HingeSums.deal(features, labels, 5, random)
     of_classes = [np.equal(numbers, each).astype(float) for each in range(classes)]
     with_ones = np.column_stack([features, np.ones(50)])
     class_sums = np.stack([(sums.members * of_class) @ with_ones for of_class in of_classes])

@@ -57,7 +57,7 @@ def test_numbers_that_are_none_or_endless_are_clipped_too() -> None:
 
 def test_the_sum_has_noise_of_the_promised_distribution() -> None:
     block = NoisyBlock("a", 4000, 3.0, 0.5)
-    found = block.noised([], KeyedRandom(b"k" * 32)) / block.sigma
+    found = block.add_noise([], KeyedRandom(b"k" * 32)) / block.sigma
     assert stats.kstest(found, stats.norm.cdf).pvalue > MIN_P
     steps = np.rint(found * block.steps).astype(np.int64)
     assert stats.chisquare(np.bincount(steps % 7, minlength=7)).pvalue > MIN_P
@@ -66,7 +66,7 @@ def test_the_sum_has_noise_of_the_promised_distribution() -> None:
 def test_rows_are_added_up_exactly_on_the_lattice() -> None:
     block, rows = NoisyBlock("a", 3, 5.0, 0.5), np.random.default_rng(2).normal(size=(50, 3))
     key = b"k" * 32
-    whole, noise = block.noised([rows[:20], rows[20:]], KeyedRandom(key)), block.noised([], KeyedRandom(key))
+    whole, noise = block.add_noise([rows[:20], rows[20:]], KeyedRandom(key)), block.add_noise([], KeyedRandom(key))
     np.testing.assert_allclose(whole - noise, rows.sum(axis=0), atol=50 * block.lattice)
 
 

@@ -92,11 +92,11 @@ def trained(
     rows = scaled(written, data.rows, categories or [])
     kernel = kernel or Kernel("rbf", 1.0 / rows.shape[1])
     points, _ = local_centres(rows, landmarks, 1, np.random.default_rng(seed))
-    feature_map = NystromMap.spanned(kernel, points, 1e-10)
+    feature_map = NystromMap.span(kernel, points, 1e-10)
     written.add("receive_map", **feature_map.to_fields())
     features = feature_map(rows)
     solve(
-        _Oracle(HingeSums.dealt(features, data.labels[None, :], groups, np.random.default_rng(seed)), written),
+        _Oracle(HingeSums.deal(features, data.labels[None, :], groups, np.random.default_rng(seed)), written),
         problems=1,
         dimensions=feature_map.dimensions,
         groups=groups,
@@ -124,7 +124,7 @@ class _BlindPath(LocalPath):
         opened = self.opened(iteration, replace(each, step=step))
         d, m = self.layout.dimensions, self.layout.features
         self.mask = draw_mask(self.seed, f"0 {iteration}", d, m, self.masking)
-        opened = opened if self.mask is None else opened.masked(self.mask)
+        opened = opened if self.mask is None else opened.mask_sums(self.mask)
         scales = each.scales.to_array()
         self.written.add(
             "newton",
@@ -160,7 +160,7 @@ def walked(
 ) -> Solution:
     """Write down a training by the interior point of rows that are not scaled; its solution."""
     rows, kernel = scaled(written, data.rows, categories or []), Kernel("rbf", gamma)
-    feature_map = NystromMap.spanned(kernel, local_centres(rows, landmarks, 1, np.random.default_rng(seed))[0], 1e-10)
+    feature_map = NystromMap.span(kernel, local_centres(rows, landmarks, 1, np.random.default_rng(seed))[0], 1e-10)
     written.add("receive_map", **feature_map.to_fields())
     path = _BlindPath(Problem.of(feature_map(rows), data.labels, C), masking, written)
     (outcome,) = interior_point.solve(

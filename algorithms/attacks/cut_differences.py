@@ -243,7 +243,7 @@ class CutDifferences(Attack):
                 among = KnownRows.of(known, epoch, features) if known is not None else None
                 for cuts in series(epoch.rounds, prior.posed):
                     found = peel(cuts, features, among)
-                    counts.take(epoch.unscaled(found.rows), found.labels, resolution)
+                    counts.take(epoch.unscale(found.rows), found.labels, resolution)
                     residual = max(residual, float(found.residuals.max(initial=0.0)))
             known = counts.repeated
         yield RowClaim(*counts.repeated, residual)

@@ -44,7 +44,7 @@ class FoldDifferences(Attack):
         if prior.candidates is not None:
             yield self._match_listed(folds[0], rows, prior.candidates, prior.own)
         elif len(rows):
-            unscaled = folds[0].unscaled(rows)
+            unscaled = folds[0].unscale(rows)
             yield CandidateScores(LabeledRows(unscaled, np.full(len(rows), np.nan)), -away)
 
     def _differences(self, landmarks: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
@@ -83,4 +83,4 @@ def landmarks_of(epoch: Epoch) -> FloatArray:
     """Return the landmarks (l, p) as rows that are not scaled."""
     if epoch.inverse is None:
         raise AssertionError("there is a map by landmarks")
-    return epoch.unscaled(epoch.inverse.landmarks)
+    return epoch.unscale(epoch.inverse.landmarks)

@@ -187,7 +187,7 @@ class JointBlocks(Attack):
                 found = [row for cuts in groups for row in peel(cuts, inverse)]
                 rows = np.array([each.row for each in found]).reshape(-1, epoch.columns)
                 labels = np.array([np.nan if each.label is None else each.label for each in found])
-                counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
+                counts.take(epoch.unscale(rows), labels, SAME_WITHIN * epoch.scale.scale)
                 residual = max([residual, *(each.residual for each in found)])
         if counts is not None:
             yield RowClaim(*counts.repeated, residual)

@@ -105,7 +105,7 @@ class ViewedPath:
         at = np.zeros(problem.dimensions)
         standing, found = DualState.at(problem, 0, at, at), list[DualState]()
         for number, each in enumerate(self.rounds, start=1):
-            standing = standing.moved(problem, number, each.step, each.mu, keep=each.keep, still=each.still)
+            standing = standing.move(problem, number, each.step, each.mu, keep=each.keep, still=each.still)
             found.append(standing)
         return found
 
@@ -251,4 +251,4 @@ def _totals(
 
 
 def _unmask(opened: Opened, mask: Mask) -> Opened:
-    return opened.masked(Mask(np.asarray(np.linalg.inv(mask.around), dtype=np.float64), mask.turn.T))
+    return opened.mask_sums(Mask(np.asarray(np.linalg.inv(mask.around), dtype=np.float64), mask.turn.T))

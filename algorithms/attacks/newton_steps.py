@@ -125,7 +125,7 @@ def _members(
     """Return the members. rows (n, d): those of the candidates, `unknown` of them, then the coalition's own."""
     chance = float(np.clip((path.rows - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
     counts = np.append(np.full(unknown, chance), np.ones(len(rows) - unknown))
-    equations = [step.whitened(rows, path.ridge, counts, step_noise) for step in steps]
+    equations = [step.whiten(rows, path.ridge, counts, step_noise) for step in steps]
     for _ in range(_STAGES):
         G, h = np.zeros((unknown, unknown)), np.zeros(unknown)
         levels = _levels(_left(equations, counts, step_noise), step_noise, haste)
@@ -134,7 +134,7 @@ def _members(
             G += design[:, :unknown].T @ design[:, :unknown] / level
             h += design[:, :unknown].T @ rest / level
         before, counts[:unknown] = counts[:unknown].copy(), posterior(G, h, chance)
-        equations = [step.whitened(rows, path.ridge, counts, step_noise) for step in steps]
+        equations = [step.whiten(rows, path.ridge, counts, step_noise) for step in steps]
         if np.abs(counts[:unknown] - before).max(initial=0.0) < _SETTLED:
             break
     left = _left(equations, counts, step_noise)
@@ -172,7 +172,7 @@ class StepEquation:
     step: FloatArray
     dither: FloatArray | None
 
-    def whitened(
+    def whiten(
         self, rows: FloatArray, ridge: FloatArray, counts: FloatArray, step_noise: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return design (d, n) and right side (d,), whose noise has a variance of about eta^2 / (1 + eta^2)."""

@@ -170,7 +170,7 @@ def at_the_margin(
     rows = rows[_first(rows)]
     v = np.sum([each.step for each in path.rounds], axis=0)
     labels = np.sign(inverse(rows) @ v[:-1] + path.lever * v[-1])
-    found = LabeledRows(epoch.unscaled(rows), labels)
+    found = LabeledRows(epoch.unscale(rows), labels)
     if not len(rows) or (problem := path.problem(epoch, found)) is None:
         return LabeledRows(found.rows[:0], labels[:0]), 0.0
     standings = path.standings(problem)

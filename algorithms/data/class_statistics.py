@@ -73,7 +73,7 @@ class Cells:
         """Return (n, cells * w): values (n, w) of rows in the places of their cells (n, cells)."""
         return np.asarray((cells[:, :, None] * values[:, None, :]).reshape(len(values), -1))
 
-    def trained(self, fold: int | None) -> list[int]:
+    def training_cells(self, fold: int | None) -> list[int]:
         """Return the parts whose rows are trained on where a fold is held out."""
         if fold is None or not self.folds:
             return list(range(self.parts))
@@ -141,7 +141,7 @@ class ClassTotals:
 
     def without(self, fold: int | None) -> ClassStatistics:
         """Return the statistics of the rows that a model is trained on where a fold is held out."""
-        parts = self.cells.trained(fold)
+        parts = self.cells.training_cells(fold)
         noise = {name: sigma * math.sqrt(len(parts)) for name, sigma in self.sigma.items()}
         columns = self.ends.shape[1]
         rows = np.maximum(self._sum("classes", parts)[:, 0], max(LEAST_ROWS, noise["classes"]))

@@ -275,7 +275,7 @@ class HorizontalSite(SiteProgram):
         own = steps_of(cls) - steps_of(HorizontalSite) | {"agree_secret", "row_count"}
         return each_model(terms, stage(stage(preparation(terms)), any_order(own)))
 
-    def held(self) -> tuple[int, list[str]]:
+    def data_summary(self) -> tuple[int, list[str]]:
         """Return the number of rows, and the columns of the source."""
         return rows_and_columns(self.partition)
 

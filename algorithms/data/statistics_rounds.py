@@ -99,19 +99,19 @@ class StatisticsPlan:
         """Return the cells for which so many classes are summed; None of sums over all rows."""
         return Cells(classes, self.folds, self.repeats) if self.by_class else None
 
-    def unranged(self, names: Sequence[str]) -> list[int]:
+    def unranged_columns(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of the columns without a range."""
         return [number for number, name in enumerate(names) if name not in self.ranges]
 
     def budget(self, names: Sequence[str]) -> Budget:
         """Return the mu of each round, for these numeric columns."""
-        searched, products = bool(self.unranged(names)), self.products and len(names) > 1
+        searched, products = bool(self.unranged_columns(names)), self.products and len(names) > 1
         return Budget.of(self.mu, searched=searched, products=products, explained=self.explained)
 
     def ends(self, names: Sequence[str], found: FloatArray) -> FloatArray:
         """Return (2, q) windows: the ranges, and those that were found (2, c) for the other columns."""
         ends = np.array([self.ranges.get(name, (0.0, 1.0)) for name in names], dtype=np.float64).reshape(-1, 2).T.copy()
-        ends[:, self.unranged(names)] = found
+        ends[:, self.unranged_columns(names)] = found
         return ends
 
 
@@ -143,7 +143,7 @@ class StatisticsSums(SitePart):
     @step(bound=math.inf)
     def scale_counts(self) -> FloatArray:
         """Return (1 + c ENTRIES,): noisy counts of rows, and of the sizes of columns without a range."""
-        return self._counts("scale_counts", self._plan.unranged(self._names), self._budget.scale)
+        return self._counts("scale_counts", self._plan.unranged_columns(self._names), self._budget.scale)
 
     @step(
         bound=math.inf,
@@ -159,7 +159,7 @@ class StatisticsSums(SitePart):
         columns : list of int
             Their numbers, ascending.
         """
-        if not columns or columns != sorted(set(columns) & set(self._plan.unranged(self._names))):
+        if not columns or columns != sorted(set(columns) & set(self._plan.unranged_columns(self._names))):
             raise OrderRefused("columns must be numbers of columns without an agreed range, in ascending order")
         return self._counts("more_scale_counts", columns, self._budget.again)
 
@@ -258,7 +258,7 @@ class StatisticsSums(SitePart):
 
         def draw(source: Random) -> FloatArray:
             return np.concatenate(
-                [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
+                [block.add_noise(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
             )
 
         return self._release(name, blocks, draw, *asked)
@@ -301,7 +301,7 @@ class StatisticsSums(SitePart):
         width = len(self._names)
         if ends.shape != (2, width) or not np.isfinite(ends).all() or not (ends[0] < ends[1]).all():
             raise OrderRefused(f"ends must be the lowest and highest values of the {width} numeric columns")
-        unranged = self._plan.unranged(self._names)
+        unranged = self._plan.unranged_columns(self._names)
         if not np.array_equal(self._plan.ends(self._names, ends[:, unranged]), ends):
             raise OrderRefused("ends must be the agreed ranges, for the columns that have one")
 
@@ -368,7 +368,7 @@ def take_statistics(
         Categories, which the sites have encoded.
     classes : int
     """
-    budget, unranged = plan.budget(names), plan.unranged(names)
+    budget, unranged = plan.budget(names), plan.unranged_columns(names)
     found = find_ends(federation, budget, names, unranged) if unranged else np.zeros((2, 0))
     ends, values = plan.ends(names, found), [len(each) for each in vocabulary.values.values()]
     cells = plan.cells(classes)

@@ -51,7 +51,7 @@ class VerticalSite(SiteProgram):
         own = steps_of(cls) - steps_of(VerticalSite) | {"column_count", "longest", "labels_of"}
         return alignment_script(terms, "prepare_fold", "fold_counts", "labels_of", any_order(own))
 
-    def held(self) -> tuple[int, list[str]]:
+    def data_summary(self) -> tuple[int, list[str]]:
         """Return the number of records, and the columns of the source at this site."""
         return rows_and_columns(self.partition)
 
@@ -153,7 +153,7 @@ def encode_columns(numeric: FloatArray, codes: IntArray, categories: Sequence[Se
 
 
 def column_names(numeric: Sequence[str], categorical: Sequence[str], categories: Sequence[Sequence[str]]) -> list[str]:
-    """Return the names of the columns that `encoded` makes."""
+    """Return the names of the columns that `encode_columns` makes."""
     pairs = zip(categorical, categories, strict=True)
     return [*numeric, *(f"{column}={name}" for column, names in pairs for name in names)]
 

@@ -110,7 +110,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return one of the family's parameters. Raises ValueError if it is invalid."""
         (setting,) = [setting for setting in settings(type(self)) if setting.name == name]
         try:
-            return setting.checked(getattr(self, name))
+            return setting.check(getattr(self, name))
         except ValueError as error:
             raise ValueError(f"{name} {error}") from None
 
@@ -173,7 +173,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             made.name,
             dict(made.options),
             made.min_sites,
-            shown=algorithm.shown(chosen),
+            shown=algorithm.shown_steps(chosen),
             seed=seed,
             reading={"scale": self._parameter("scale"), **reading},
         )

@@ -70,7 +70,7 @@ class VerticalClassifier(FederatedClassifier):
             return self._algorithm.fit(federation, task, chosen)
 
         model = self._learn(partitions, seed, chosen, learn, align="position")
-        self._keep(model.joined(scale(rows), np.concatenate(parts)), scale)
+        self._keep(model.join_parts(scale(rows), np.concatenate(parts)), scale)
         return self
 
     def _names(self, width: int) -> list[Any]:

@@ -172,7 +172,7 @@ class Features:
     figures: Mapping[str, float]
     remarks: Mapping[str, str] = field(default_factory=dict)
 
-    def explained(self, share: float) -> Features:
+    def with_explained_share(self, share: float) -> Features:
         """Return the same with an explained share, and a hint where landmarks do not reach the rows."""
         sentence = f"{self.remarks['landmarks']}; explained share {share:.2f}"
         if share < ENOUGH:
@@ -188,7 +188,7 @@ class Features:
         of_rbf = isinstance(self.map, NystromMap) and self.map.kernel.name == "rbf"
         if mean_square is None or not of_rbf or "explained_share" in self.figures:
             return self
-        return self.explained(min(1.0, mean_square))
+        return self.with_explained_share(min(1.0, mean_square))
 
 
 def read_map(fields: Mapping[str, Any]) -> FeatureMap:
@@ -203,11 +203,11 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
     if settings.features == "identity":
         return Features(IdentityMap(prepared.columns), f"{prepared.columns} columns", {"rank": prepared.columns})
     if settings.features == "fourier":
-        fourier = FourierMap.drawn(kernel.gamma, settings.frequencies, prepared.columns, seed)
+        fourier = FourierMap.draw(kernel.gamma, settings.frequencies, prepared.columns, seed)
         figures = {"frequencies": settings.frequencies, "rank": fourier.dimensions}
         return Features(fourier, f"{settings.frequencies} random frequencies", figures)
     landmarks = _landmarks(federation, settings, prepared, seed)
-    nystrom = NystromMap.spanned(kernel, landmarks.points, settings.rank_tolerance)
+    nystrom = NystromMap.span(kernel, landmarks.points, settings.rank_tolerance)
     count = len(landmarks.points)
     figures = {
         "landmarks": count,
@@ -217,7 +217,7 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
     }
     remark = _shortfall(settings, landmarks, prepared.rows) + _origin(landmarks)
     features = Features(nystrom, f"{count} landmarks, rank {nystrom.dimensions}", figures, {"landmarks": remark})
-    return features if landmarks.explained is None else features.explained(landmarks.explained)
+    return features if landmarks.explained is None else features.with_explained_share(landmarks.explained)
 
 
 def _landmarks(federation: Federation, settings: FeatureSettings, prepared: PreparedRows, seed: int) -> Landmarks:

@@ -176,7 +176,7 @@ def explained_shares(
     lengths = kernel.of_sums(np.zeros(len(rows)) if kernel.of_distances else np.einsum("ij,ij->i", rows, rows))
     shares = np.zeros((len(rows), len(counts)))
     for place, count in enumerate(counts):
-        squares = (NystromMap.spanned(kernel, landmarks[:count], rank_tolerance)(rows) ** 2).sum(axis=1)
+        squares = (NystromMap.span(kernel, landmarks[:count], rank_tolerance)(rows) ** 2).sum(axis=1)
         shares[:, place] = np.divide(squares, lengths, out=np.ones(len(rows)), where=lengths > 0)
     return np.asarray(np.maximum.accumulate(np.clip(shares, 0.0, 1.0), axis=1))
 

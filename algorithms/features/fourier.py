@@ -80,7 +80,7 @@ class FourierMap(FeatureMap):
     name = "fourier"
 
     @classmethod
-    def drawn(cls, gamma: float, count: int, columns: int, seed: int) -> Self:
+    def draw(cls, gamma: float, count: int, columns: int, seed: int) -> Self:
         """Draw `count` frequencies from the spectral density of the kernel over `columns` columns, in orthogonal
         blocks.
 

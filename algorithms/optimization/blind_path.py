@@ -151,7 +151,7 @@ class BlindNewton(SitePart):
             return np.zeros(system.entries)
         problem = int(round_.problems[place])
         told = paths.next_step(problem, round_.iteration)
-        sums, standing = paths.moved(round_, place, 0 * told if round_.still[place] else told)
+        sums, standing = paths.move(round_, place, 0 * told if round_.still[place] else told)
         is_tilted = paths.problems[problem].lever > 0
         opened = opened_by(sums, standing.v, intercept=is_tilted, regulariser=keeper)
         matrix, gradient, objective, alphas, vectors = round_.scales[place].tolist()

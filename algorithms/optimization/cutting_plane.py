@@ -286,7 +286,7 @@ def _cut(oracle: Oracle, bundles: list[Bundle], active: list[int], stopping: Sto
     taken = Taken(problems, at, oracle.cuts(problems, at))
     if stopping.printed:
         for bundle, cuts in zip(chosen, taken.cuts, strict=True):
-            bundle.stopped = bundle.missed(cuts) < stopping.tolerance * bundle.rows
+            bundle.stopped = bundle.missed_loss(cuts) < stopping.tolerance * bundle.rows
     _put(bundles, taken)
 
 
@@ -349,7 +349,7 @@ class Bundle:
         """Count the rows by the first cuts, at w = 0 and b of -1 and 1, which each are in one of."""
         self.rows = float(self._cuts[:, -1].sum())
 
-    def missed(self, cuts: FloatArray) -> float:
+    def missed_loss(self, cuts: FloatArray) -> float:
         """Return the distance of new cuts' loss (g, m + 2) at the master's point from the loss that the master knew."""
         known = np.zeros(self.groups)
         np.maximum.at(known, self._group, self._at_master(self._cuts))
@@ -363,7 +363,7 @@ class Bundle:
         """Solve the master problem: set a new point to move towards, and perhaps a better bound."""
         self.iterations = iteration
         master = Master(self._cuts, self._group, self.groups, self.C, self.penalty, self.accuracy)
-        self.master_w, self.master_b, multipliers = master.solved(intercept=self.intercept)
+        self.master_w, self.master_b, multipliers = master.solve(intercept=self.intercept)
         feasible = _feasible(multipliers, self._cuts[:, -2], self._group, self.groups, self.C)
         dual = feasible @ self._cuts[:, :-2]
         bound = float(feasible @ self._cuts[:, -1]) - self.penalty.conjugate(dual)
@@ -409,7 +409,7 @@ class Master:
     penalty: Penalty
     accuracy: float
 
-    def solved(self, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
+    def solve(self, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
         """Return w (m,), b and the multipliers (T,) of the cuts."""
         w, b, z = self._sparse() if self.penalty.l1 else self._dense()
         return w, b if intercept else 0.0, z

@@ -116,7 +116,7 @@ class Opened:
     off: float = 0.0
     reached: float | None = None
 
-    def masked(self, mask: Mask) -> Opened:
+    def mask_sums(self, mask: Mask) -> Opened:
         """Return the sums behind a mask; numbers are unchanged."""
         around, turn = mask.around, mask.turn
         return replace(

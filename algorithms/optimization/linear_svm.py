@@ -319,7 +319,7 @@ def _along_one_path(
         intercept=settings.intercept,
         stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         step_noise=0.0 if settings.masking == "committee" else noise,
-        dither=Dither(federation.drawn("dither", dither_seed)),
+        dither=Dither(federation.journaled_random("dither", dither_seed)),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
         settle=path.settle,
     )

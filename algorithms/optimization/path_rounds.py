@@ -196,18 +196,18 @@ class RowPaths:
             still = bool(round_.still[place])
             mask = None if still else self._mask(problem, before.iteration)
             step = towards if mask is None else mask.around.T @ towards
-            sums, standing = self.moved(round_, place, step)
+            sums, standing = self.move(round_, place, step)
             opened = opened_by(sums, standing.v, intercept=rows.lever > 0, regulariser=keeper)
             mask = self._mask(problem, round_.iteration)
-            shown = opened if mask is None else opened.masked(mask)
+            shown = opened if mask is None else opened.mask_sums(mask)
             vectors.append(Layout.of(rows).pack(shown, round_.scales[place], round_.rows, keeper=keeper))
         return vectors
 
-    def moved(self, round_: PathOrder, place: int, step: FloatArray) -> tuple[RowSums, DualState]:
+    def move(self, round_: PathOrder, place: int, step: FloatArray) -> tuple[RowSums, DualState]:
         """Take a step (d,) of the problem at a place of the order; return the sums over the rows, and their state."""
         problem = int(round_.problems[place])
         rows, before = self.problems[problem], self._before(problem, round_.iteration)
-        standing = before.moved(
+        standing = before.move(
             rows,
             round_.iteration,
             step,

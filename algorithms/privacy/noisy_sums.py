@@ -66,7 +66,7 @@ class NoisyBlock:
         """Standard deviation of one site's noise."""
         return self.steps * self.lattice
 
-    def noised(self, chunks: Iterable[FloatArray], source: Random) -> FloatArray:
+    def add_noise(self, chunks: Iterable[FloatArray], source: Random) -> FloatArray:
         """Return (size,): the sum of contributions, clipped and with noise.
 
         Parameters

@@ -57,12 +57,12 @@ class ClassMoments:
         return cls(members.sum(axis=1), members @ rows, members @ rows**2)
 
     @classmethod
-    def unpacked(cls, packed: FloatArray) -> ClassMoments:
+    def unpack(cls, packed: FloatArray) -> ClassMoments:
         """Return moments from a sum of `packed` arrays."""
         columns = (packed.shape[1] - 1) // 2
         return cls(np.rint(packed[:, 0]), packed[:, 1 : 1 + columns], packed[:, 1 + columns :])
 
-    def packed(self) -> FloatArray:
+    def pack(self) -> FloatArray:
         """Return (K, 2p + 1) numbers that can be added."""
         return np.hstack([self.counts[:, None], self.sums, self.squares])
 

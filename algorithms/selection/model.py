@@ -309,9 +309,9 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         """Return what class means of more columns than rows reveal about membership, measured on these rows."""
         return list(_memberships(rows))
 
-    def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled | None:
+    def train_pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled | None:
         """Train PAN-SVM's reference on the same columns."""
-        return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
+        return PanSvm().train_pooled(model.inner, settings, _only(rows, model.selected))
 
     def whole_run(self, settings: S) -> WholeRunLeakage:
         """Return what PAN-SVM gives away, and cuts of the SVMs that choose columns."""
@@ -403,7 +403,7 @@ def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, 
     """
     sizes, folds = curve_sizes(choice.most or len(choice.order)), range(inner_folds)
     subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]
-    judged = choice.training.judged(subsets, CURVE_TOLERANCE)
+    judged = choice.training.judge(subsets, CURVE_TOLERANCE)
     right, rows = (each.reshape(len(sizes), len(folds)).sum(axis=1) for each in (judged.right, judged.rows))
     points, models = [], []
     for place, size in enumerate(sizes):

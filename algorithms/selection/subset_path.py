@@ -116,7 +116,7 @@ class SubsetPath(SitePart):
         self._epoch = epoch
 
     def _problem(self, subset: Subset, price: float, lever: float) -> Problem:
-        site, used = self._site, self._subsets.used(subset.fold)
+        site, used = self._site, self._subsets.used_rows(subset.fold)
         features = site.scaled[np.ix_(used, subset.columns)]
         return Problem.of(features, site.labels[subset.label, used], price, lever=lever)
 

@@ -67,11 +67,11 @@ class OutboundEndpoint(Endpoint):
     def admit(self, roster: Roster) -> None:
         """Admit exactly these parties, and keep the coordinator's address as configured."""
         known = roster[COORDINATOR]
-        super().admit(roster.replaced(known._replace(address=self._coordinator.address)))
+        super().admit(roster.replace(known._replace(address=self._coordinator.address)))
 
     def admit_myself(self, agreement_key: bytes | None) -> None:
         """Set the key by which others agree on secrets with this site."""
-        self.admit(self.roster.replaced(self.roster[self.name]._replace(agreement_key=agreement_key)))
+        self.admit(self.roster.replace(self.roster[self.name]._replace(agreement_key=agreement_key)))
 
     def say(self, message: wire.Message, deadline: Deadline, check: Callable[[], None] = lambda: None) -> None:
         """Send to the coordinator by the connection for orders, as soon as it stands.

@@ -182,7 +182,7 @@ class Visit:
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
             if receipt is not None:
-                receipt.declined(str(error))
+                receipt.record_declined(str(error))
             self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
@@ -256,7 +256,7 @@ class Visit:
         receipt = Receipt(
             str(path), self.version, key=place.certificate.signing, coordinator_key=place.coordinator_signing_key
         )
-        receipt.asked(run, self.name, terms.to_fields(), asdict(self.rules))
+        receipt.record_asked(run, self.name, terms.to_fields(), asdict(self.rules))
         return receipt
 
     def _check_end(self, end: SiteStopped | None) -> None:

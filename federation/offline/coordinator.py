@@ -41,7 +41,7 @@ class VisitingSites:
         """Nothing is known of processes on other hosts."""
         return MappingProxyType({})
 
-    def ended(self) -> list[Ended]:
+    def collect_ended(self) -> list[Ended]:
         """Return the sites that left since the last call."""
         left = self._endpoint.left
         return [Ended(gone.site, gone.how, well=True) for gone in (left.popleft() for _ in range(len(left)))]

@@ -134,7 +134,7 @@ class OfflineSite:
         agreement = agreement_of(bytes(diary.facts["secret"]), run)
         me = Party(self._name, "", self._public_key, agreement.public)
         receipt = Receipt(self._receipt, self._version, repeats=True)
-        receipt.asked(run, self._name, self._terms.to_fields(), asdict(self._rules))
+        receipt.record_asked(run, self._name, self._terms.to_fields(), asdict(self._rules))
         endpoint = StoredEndpoint(self._name, Roster([Party(COORDINATOR, "", None), me]), arrivals(), say)
         site = Site(
             self._assignment(sites, run),

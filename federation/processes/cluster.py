@@ -88,9 +88,9 @@ class NodeAgent:
     def watch(self) -> News:
         """Wait a moment for something to happen, and say what did. Raises LaunchError where the server is gone."""
         launcher, now = self._launcher, time.monotonic()
-        if not (ended := launcher.ended()):
+        if not (ended := launcher.collect_ended()):
             select.select([launcher], [], [], _WATCH_S)
-            ended, now = launcher.ended(), time.monotonic()
+            ended, now = launcher.collect_ended(), time.monotonic()
         struck = {fault: now - at for fault, at in launcher.struck.items() if fault not in self._told}
         continued = [(site, now - at) for site, at in launcher.continued[self._told_continued :]]
         self._told |= struck.keys()
@@ -204,7 +204,7 @@ class ClusterLauncher:
         """Return a descriptor that is readable when a site ended."""
         return self._read.fileno()
 
-    def ended(self) -> list[Ended]:
+    def collect_ended(self) -> list[Ended]:
         """Return the sites that ended since the last call."""
         with suppress(BlockingIOError):
             self._read.recv(1 << 12)

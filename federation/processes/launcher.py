@@ -117,7 +117,7 @@ class LocalLauncher:
         """Return a descriptor that is readable when a site or the server ended."""
         return self._stream.fileno()
 
-    def ended(self) -> list[Ended]:
+    def collect_ended(self) -> list[Ended]:
         """Return the sites that ended since the last call. Raises LaunchError if the server itself is gone."""
         while select.select([self._stream], [], [], 0)[0]:
             message = pipe.read(self._stream)

@@ -279,7 +279,7 @@ class SiteProgram:
             raise OrderRefused(f"step {step!r} declares no argument {undeclared[0]!r}")
         self.check_agreed(**{name: value for name, value in arguments.items() if mark.told[name] is AGREED})
 
-    def held(self) -> tuple[int, Sequence[str]]:
+    def data_summary(self) -> tuple[int, Sequence[str]]:
         """Return the number of rows and the names of the columns for the site's own policy; by default unknown."""
         return 0, ()
 
@@ -345,13 +345,13 @@ class SumProtocol(Protocol):
     def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
         """Return the parties that a site sends to when it contributes an input to a sum that the coordinator opens."""
 
-    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+    def encode(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """Encode a site's input. Raises BoundExceeded for values that are not finite or beyond the bound."""
 
     def contribute(self, channel: Channel, residues: Residues, receiver: str) -> Residues | None:
         """Run a site's part with an input. Return the sum at the site that receives it."""
 
-    def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
+    def decode(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
         """Decode the sum over this number of sites."""
 
     def reveal(self, channel: Channel, shape: Sequence[int], bound: float, receiver: str) -> FloatArray | None:

@@ -111,7 +111,7 @@ class Receipt:
 
     # What happened.
 
-    def asked(self, run: bytes, site: str, terms: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
+    def record_asked(self, run: bytes, site: str, terms: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
         """Record the terms of a run and the policy that they were compared with."""
         versions = {"fedsvm": self._version, "numpy": np.__version__}
         self._run, self._site = run.hex(), site
@@ -119,12 +119,12 @@ class Receipt:
         signing = {party: _hex(key) for party, key in keys.items()}
         self._note(ASKED, run=run.hex(), site=site, terms=terms, policy=policy, versions=versions, signing=signing)
 
-    def declined(self, reason: str) -> None:
+    def record_declined(self, reason: str) -> None:
         """Record that the site takes no part."""
         self._note(DECLINED, reason=reason)
         self._close()
 
-    def joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
+    def record_joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
         """Record that the site takes part: with whom, and what it holds."""
         self._note(JOINED, sites=list_or_digest(sites), rows=rows, columns=list_or_digest(columns))
 
@@ -135,22 +135,22 @@ class Receipt:
         keys = {party.name: [_hex(party.public_key), _hex(party.agreement_key)] for party in roster}
         self._note(PARTIES, keys=keys if len(keys) <= _MAX_LISTED else {}, parties=len(keys), roster=digest)
 
-    def charged(self, epsilon: float) -> None:
+    def record_charged(self, epsilon: float) -> None:
         """Record what a release spends of the privacy budget."""
         self._note(CHARGED, epsilon=epsilon)
 
-    def answered(self, mu: float) -> None:
+    def record_answered(self, mu: float) -> None:
         """Record the mu of all noisy statistics that the site's record of answers holds, if it changed."""
         if mu != self._mu:
             self._mu = mu
             self._note(ANSWERED, mu=mu)
 
-    def ordered(self, order: Order, number: int) -> None:
+    def record_ordered(self, order: Order, number: int) -> None:
         """Record an order before it is checked."""
         self._link = b""
         self._note(ORDERED, **order_facts(order, number), signature=order.signature.hex())
 
-    def missed(self, missed: MissedOrders) -> None:
+    def record_missed(self, missed: MissedOrders) -> None:
         """Record which orders went to others only."""
         orders = {str(number): order_digest(order, number).hex() for number, order in missed.orders}
         self._note(MISSED, orders=orders)
@@ -172,19 +172,19 @@ class Receipt:
         self._note(what, round=number, reason=reason, sent=sent, link=link)
         self._sent = Sent()
 
-    def logged(self, text: str) -> None:
+    def record_logged(self, text: str) -> None:
         """Record a line that the site's code logged to the coordinator."""
         self._note(LOGGED, text=text)
 
-    def paused(self, failure: str) -> None:
+    def record_paused(self, failure: str) -> None:
         """Record that the run failed, and may be resumed."""
         self._note(PAUSED, reason=failure)
 
-    def resumed(self) -> None:
+    def record_resumed(self) -> None:
         """Record that a run that failed goes on."""
         self._note(RESUMED)
 
-    def ended(self, outcome: str, refused: Mapping[str, int]) -> None:
+    def record_ended(self, outcome: str, refused: Mapping[str, int]) -> None:
         """Record how the run ended, and close the receipt."""
         self._note(ENDED, outcome=outcome, refused=dict(refused))
         self._close()

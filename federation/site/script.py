@@ -50,7 +50,7 @@ class Script(ABC):
         """Return what is left if an open stage starts again, for each open stage."""
         return ()
 
-    def grown(self) -> Script:
+    def grow(self) -> Script:
         """Return the script with the rounds that a change of membership allows in addition."""
         return self
 
@@ -154,8 +154,8 @@ class _Sequence(Script):
     def anew(self) -> Scripts:
         return tuple(_then(each, self.second) for each in self.first.anew())
 
-    def grown(self) -> Script:
-        return _Sequence(self.first.grown(), self.second.grown())
+    def grow(self) -> Script:
+        return _Sequence(self.first.grow(), self.second.grow())
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,7 @@ class _Repeat(Script):
         rest = _Repeat(self.body, max(0, self.least - 1), most, self.per_change)
         return tuple(_then(each, rest) for each in self.body.after(step))
 
-    def grown(self) -> Script:
+    def grow(self) -> Script:
         if self.most is None or not self.per_change:
             return self
         return _Repeat(self.body, self.least, self.most + self.per_change, self.per_change)
@@ -258,8 +258,8 @@ class _Stage(Script):
             return ()
         return (*(_Stage(self.body, inner) for inner in self.rest.anew()), _Stage(self.body))
 
-    def grown(self) -> Script:
-        return self if self.rest is None else _Stage(self.body, self.rest.grown())
+    def grow(self) -> Script:
+        return self if self.rest is None else _Stage(self.body, self.rest.grow())
 
 
 _NEVER = Count(0, 0)
@@ -487,4 +487,4 @@ def _after(scripts: Scripts, step: str) -> Scripts:
 
 
 def _grow(scripts: Scripts) -> Scripts:
-    return tuple(each.grown() for each in scripts)
+    return tuple(each.grow() for each in scripts)

@@ -45,7 +45,7 @@ class OrderSigner:
         self._run = run
         self._chain = OrderChain(run, sites, terms)
 
-    def signed(self, order: Order, number: int) -> Order:
+    def sign_order(self, order: Order, number: int) -> Order:
         """Return the order of a round with its signature."""
         link = self._chain.begin(order, number).digest
         content = order_content(self._run.hex(), order_facts(order, number), link.hex())

@@ -304,13 +304,13 @@ class Site:
         self._orders.clear()
         self._paused = end
         if self._receipt is not None:
-            self._receipt.paused(end.failure)
+            self._receipt.record_paused(end.failure)
         self._on_pause(end.failure)
 
     def _close_receipt(self, outcome: str) -> None:
         if self._receipt is not None:
             with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
-                self._receipt.ended(outcome, self._endpoint.refused)
+                self._receipt.record_ended(outcome, self._endpoint.refused)
 
     # What the coordinator says.
 
@@ -326,7 +326,7 @@ class Site:
         if self._paused is not None:
             self._paused = None
             if self._receipt is not None:
-                self._receipt.resumed()
+                self._receipt.record_resumed()
             self._on_pause("")
         return self._orders.pop(0)
 
@@ -382,7 +382,7 @@ class Site:
                     self._miss(order)
                 else:
                     if self._receipt is not None:
-                        self._receipt.ordered(order, number)
+                        self._receipt.record_ordered(order, number)
                     self._policy.check_round(order, self._endpoint.name, number, last)
                     form = self._run_round(order, number)
                     if self._receipt is not None:
@@ -410,7 +410,7 @@ class Site:
     def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition."""
         if self._receipt is not None and self._program is None and not self._has_asked:
-            self._receipt.asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
+            self._receipt.record_asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
             self._has_asked = True
         if self._receipt is not None:
             self._receipt.parties(update.parties)
@@ -429,9 +429,9 @@ class Site:
             joined.answers, joined.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
             self._script = self._policy.script or script_of(program, self._policy.terms)
             self._place = ScriptPosition(self._script, self._policy.rules.max_repeats)
-            self._policy.rules.check_held(*joined.held())
+            self._policy.rules.check_held(*joined.data_summary())
             if self._receipt is not None:
-                self._receipt.joined(self._policy.sites, *joined.held())
+                self._receipt.record_joined(self._policy.sites, *joined.data_summary())
             self._check_sum()
             self._policy.agree(self._assignment.run, exact_steps(program, self._script), program.noisy_settings)
             self._note_charge()
@@ -448,7 +448,7 @@ class Site:
 
     def _note_charge(self) -> None:
         if self._receipt is not None and self._policy.terms.epsilon is not None:
-            self._receipt.charged(self._policy.terms.epsilon)
+            self._receipt.record_charged(self._policy.terms.epsilon)
 
     def _check_sum(self) -> None:
         """Raise OrderRefused for a sum that too few sites open, by the operator's rules."""
@@ -459,10 +459,10 @@ class Site:
     def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
         if self._receipt is not None:
-            self._receipt.missed(missed)
+            self._receipt.record_missed(missed)
         self._take_missed(missed)
         if self._journal is not None:
-            self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
+            self._journal.record_missed(missed.to_message(self._assignment.run, self._endpoint.round))
 
     def _take_missed(self, missed: MissedOrders) -> None:
         self.chain.miss(missed.orders)
@@ -560,7 +560,7 @@ class Site:
         program.channel = channel = self._open_channel(order, number, link)
         value = step(**order.parameters, **order.arrays)
         if self._receipt is not None:
-            self._receipt.answered(program.answers.spent)
+            self._receipt.record_answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
@@ -574,16 +574,16 @@ class Site:
             sites = len(channel.sites)
             for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
                 self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
-            residues = protocol.encoded(_shape(value, terms.shape, order.step), terms.bound, sites)
+            residues = protocol.encode(_shape(value, terms.shape, order.step), terms.bound, sites)
             if self._transcript is not None:
-                self._transcript.put_in(residues, order.described())
+                self._transcript.put_in(residues, order.describe())
             total = protocol.contribute(channel, residues, terms.receiver)
             if terms.receiver == COORDINATOR:
                 self._place.note_opened()
             if total is not None:
-                program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
+                program.opened = protocol.decode(total, terms.shape, terms.bound, sites)
                 if self._journal is not None:
-                    self._journal.opened(program.opened)
+                    self._journal.record_opened(program.opened)
             return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
         return NO_VALUE
 
@@ -651,7 +651,7 @@ class Site:
         endpoint = self._endpoint
         if self._receipt is not None:
             with suppress(StepRefused):
-                self._receipt.logged(record.text)
+                self._receipt.record_logged(record.text)
         endpoint.reply(COORDINATOR, record.to_message(self._assignment.run, endpoint.round))
         endpoint.flush(COORDINATOR)
 

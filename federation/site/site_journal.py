@@ -68,7 +68,7 @@ class SiteJournal:
         self._write(order)
         return self
 
-    def missed(self, message: Message) -> None:
+    def record_missed(self, message: Message) -> None:
         """Write down which orders went to others only."""
         self._write(message)
 
@@ -76,7 +76,7 @@ class SiteJournal:
         """Record that the step is over; the protocol that follows is not repeated."""
         self._in_step = False
 
-    def opened(self, total: FloatArray) -> None:
+    def record_opened(self, total: FloatArray) -> None:
         """Record that the site opened a sum."""
         self._note(_OPENED, "", total)
 

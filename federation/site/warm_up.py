@@ -62,7 +62,7 @@ class _MinimalSum:
     def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
         return (COORDINATOR,)
 
-    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+    def encode(self, value: FloatArray, bound: float, sites: int) -> Residues:
         return np.zeros(value.shape, dtype=np.uint64)
 
     def contribute(self, channel: Channel, residues: Residues, receiver: str) -> None:

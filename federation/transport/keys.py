@@ -137,7 +137,7 @@ class Roster:
             if (now.public_key, now.agreement_key) != (party.public_key, party.agreement_key):
                 yield party.name
 
-    def replaced(self, party: Party) -> Roster:
+    def replace(self, party: Party) -> Roster:
         """Return this roster with `party` in place of the party of its name."""
         return Roster(party if known.name == party.name else known for known in self)
 

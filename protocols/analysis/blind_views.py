@@ -39,7 +39,7 @@ def opened_beside(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSys
     found, shares = list[FloatArray](), _last_of_members(entries, systems)
     for place, system in enumerate(systems):
         numbers, shape = system.numbers, (1, system.opened)
-        opened = numbers.reduced(sum(numbers.unpacked(each[place], shape) for each in shares) + np.zeros(1))
+        opened = numbers.reduce(sum(numbers.unpack(each[place], shape) for each in shares) + np.zeros(1))
         found.append(system.read_beside(opened[:, :, system.triangle :])[0])
     return found
 
@@ -119,7 +119,7 @@ class _Pair:
         ends = np.cumsum([each.numbers.words((1, each.entries)) for each in self.systems])
         words = np.split((blinded - blind)[:, :-1], ends[:-1], axis=1)[place]
         return self._decode(
-            place, self._of_first(place) + system.matrix(system.numbers.unpacked(words, (1, system.entries)))
+            place, self._of_first(place) + system.matrix(system.numbers.unpack(words, (1, system.entries)))
         )
 
     def of_first_and_dealer(self, place: int) -> FloatArray:
@@ -131,18 +131,18 @@ class _Pair:
         """Take the first member's mask from U, its masked share from the second V, and undo the mask."""
         system, numbers, members = self.systems[place], self.systems[place].numbers, self.members
         square = (system.extended, system.extended)
-        hidden = numbers.unpacked(self._tail(members.first, members.second, 6)[place][0], square)
+        hidden = numbers.unpack(self._tail(members.first, members.second, 6)[place][0], square)
         seeds = self._dealer_seeds(place)[0]
-        mask = numbers.reduced(hidden + numbers.uniform(keystreams, seeds[0], square))
+        mask = numbers.reduce(hidden + numbers.uniform(keystreams, seeds[0], square))
         of_dealer = self._tail(members.dealer, members.second, 6)[place]
-        twice = symmetric(numbers.unpacked(of_dealer[1], (1, system.triangle)), system.extended)
-        product = numbers.unpacked(of_dealer[2], square)
+        twice = symmetric(numbers.unpack(of_dealer[1], (1, system.triangle)), system.extended)
+        product = numbers.unpack(of_dealer[2], square)
         cross = numbers.product(product, transpose(hidden))
         turned = numbers.product(numbers.product(hidden, self._deal(place, members.second, 0)), transpose(hidden))
-        own = numbers.reduced(twice + cross + transpose(cross) + turned)
+        own = numbers.reduce(twice + cross + transpose(cross) + turned)
         theirs = self._symmetric(members.first, members.second, place, 1) + self._deal(place, members.first, 1)
-        masked = np.ldexp(numbers.decoded(numbers.reduced(own + theirs)), -FRACTION_BITS - 2 * MASK_BITS)
-        undone = np.linalg.inv(np.ldexp(numbers.decoded(mask), -MASK_BITS))
+        masked = np.ldexp(numbers.decode(numbers.reduce(own + theirs)), -FRACTION_BITS - 2 * MASK_BITS)
+        undone = np.linalg.inv(np.ldexp(numbers.decode(mask), -MASK_BITS))
         return np.asarray(undone @ masked @ undone.T) * system.scale
 
     def _of_first(self, place: int) -> FloatArray:
@@ -157,12 +157,12 @@ class _Pair:
             if sender != COORDINATOR:
                 seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(self.systems)])
         uniform = [system.numbers.uniform(keystreams, each[place], (1, system.entries)) for each in seeds]
-        return system.matrix(system.numbers.reduced(np.sum(uniform, axis=0))) + system.diagonal()
+        return system.matrix(system.numbers.reduce(np.sum(uniform, axis=0))) + system.diagonal()
 
     def _symmetric(self, sender: str, receiver: str, place: int, number: int) -> FloatArray:
         system, count = self.systems[place], 5 if receiver == self.members.first else 6
         words = self._tail(sender, receiver, count)[place][number]
-        return symmetric(system.numbers.unpacked(words, (1, system.triangle)), system.extended)
+        return symmetric(system.numbers.unpack(words, (1, system.triangle)), system.extended)
 
     def _deal(self, place: int, other: str, mask: int) -> FloatArray:
         """Return V of one of the two masks, which `other` was dealt."""
@@ -191,4 +191,4 @@ class _Pair:
 
     def _decode(self, place: int, residues: FloatArray) -> FloatArray:
         system = self.systems[place]
-        return np.ldexp(system.numbers.decoded(system.numbers.reduced(residues)), -FRACTION_BITS) * system.scale
+        return np.ldexp(system.numbers.decode(system.numbers.reduce(residues)), -FRACTION_BITS) * system.scale

@@ -51,7 +51,7 @@ class Group:
         """The bytes of content that a point holds, without length, counter, and a first byte of 0."""
         return self.point_bytes - 3
 
-    def hashed(self, identifiers: Iterable[str], salt: bytes) -> CurvePoints:
+    def hash_identifiers(self, identifiers: Iterable[str], salt: bytes) -> CurvePoints:
         """Return a point for each identifier.
 
         Parameters
@@ -72,7 +72,7 @@ class Group:
 
         return self._stack([self._first_point(candidates(identifier.encode())) for identifier in identifiers])
 
-    def embedded(self, contents: Iterable[bytes]) -> CurvePoints:
+    def embed_contents(self, contents: Iterable[bytes]) -> CurvePoints:
         """Return a point for each content, which `contents_of` reads again.
 
         Parameters
@@ -99,7 +99,7 @@ class Group:
 
         return self._stack([self._first_point(candidates(content)) for content in contents])
 
-    def multiplied(self, points: CurvePoints, key: ec.EllipticCurvePrivateKey) -> CurvePoints:
+    def multiply(self, points: CurvePoints, key: ec.EllipticCurvePrivateKey) -> CurvePoints:
         """Return each point times the key.
 
         Parameters
@@ -176,7 +176,7 @@ class Cipher:
         ValueError
             For bytes that are no point.
         """
-        return self._group.multiplied(points, self._encrypting)
+        return self._group.multiply(points, self._encrypting)
 
     def decrypt(self, points: CurvePoints) -> CurvePoints:
         """Invert `encrypt`, also if others have encrypted the points before or since.
@@ -194,7 +194,7 @@ class Cipher:
         ValueError
             For bytes that are no point.
         """
-        return self._group.multiplied(points, self._decrypting)
+        return self._group.multiply(points, self._decrypting)
 
 
 def contents_of(points: CurvePoints) -> list[bytes]:

@@ -57,7 +57,7 @@ def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mappi
     """
     source = drawn_generator(channel)
     order = source.sample(range(len(identifiers)), len(identifiers))
-    points = P256.hashed([identifiers[place] for place in order], salt)
+    points = P256.hash_identifiers([identifiers[place] for place in order], salt)
     successor = _neighbour(channel, 1)
     travelling = _round_the_ring(channel, points, counts, source)
     channel.send(successor, travelling)  # it is the successor's own
@@ -102,7 +102,7 @@ def set_cardinality(channel: Channel, identifiers: Sequence[str], counts: Mappin
     salt : bytes
         The same at all sites; the coordinator must not know it.
     """
-    points = distinct(P256.hashed(identifiers, salt))
+    points = distinct(P256.hash_identifiers(identifiers, salt))
     channel.send(COORDINATOR, distinct(_round_the_ring(channel, points, counts, drawn_generator(channel))))
 
 

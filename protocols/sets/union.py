@@ -48,7 +48,7 @@ def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int
         Before anything is sent, for an item of more than `MAX_ITEM_BYTES`, 63.
     """
     cipher = Cipher(P521, drawn_generator(channel))
-    travelling = cipher.encrypt(distinct(P521.embedded(items)))
+    travelling = cipher.encrypt(distinct(P521.embed_contents(items)))
     sites, position = channel.sites, channel.sites.index(channel.me)
     predecessor, successor = sites[position - 1], sites[(position + 1) % len(sites)]
     for step in range(1, len(sites)):

@@ -123,7 +123,7 @@ class FederatedDataset:
         columns = len(self.numeric_columns) + len(self.categorical_columns)
         return Sizes(len(self.rows.labels), columns, sum(len(rows) for rows in self.tests), len(self.public))
 
-    def held(self, site: str) -> SiteSize:
+    def site_size(self, site: str) -> SiteSize:
         """Return the number of rows and columns of a site."""
         shard = self.shard(site)
         return SiteSize(len(shard.rows), len(shard.columns))

@@ -207,7 +207,8 @@ def kind_problems(key: str, name: str, tables: Mapping[str, Table]) -> Iterator[
     odd = next((row for row, value in enumerate(values) if value and not is_number(value)), 0)
     yield (
         f"{key}: column {name!r} holds numbers at {list_names(numbers)} and text at {list_names(text)} "
-        f"({values[odd]!r} in {tables[text[0]].place(odd)}); fix the column, translate its values by data.recode, or add it to data.ignore."
+        f"({values[odd]!r} in {tables[text[0]].place(odd)}); "
+        "fix the column, translate its values by data.recode, or add it to data.ignore."
     )
 
 

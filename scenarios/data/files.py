@@ -177,7 +177,7 @@ def _as_numbers(values: NDArray[Any], decimal: str) -> tuple[NDArray[Any], bool]
 
 def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
     """Return the form of a file. Raises _UnusableError if it is not text in lines, or has too many cells."""
-    form = told.encoded(next(_chunks(path), b""), is_utf_8=lambda: _is_utf_8(path))
+    form = told.encode(next(_chunks(path), b""), is_utf_8=lambda: _is_utf_8(path))
     beginning, cells, letters = "", 0, 0
     for text in _decode(path, form.encoding or ""):
         if form.encoding == WESTERN and not _CONTROLS.isdisjoint(text):

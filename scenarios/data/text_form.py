@@ -44,7 +44,7 @@ class TextForm:
     thousands: bool = False
     doubt: str = ""
 
-    def encoded(self, beginning: bytes, *, is_utf_8: Callable[[], bool]) -> TextForm:
+    def encode(self, beginning: bytes, *, is_utf_8: Callable[[], bool]) -> TextForm:
         """Return the form with an encoding, from the first bytes of the file, and whether all of it decodes as
         UTF-8."""
         if self.encoding is not None:

@@ -268,8 +268,8 @@ class TaskParticipation:
     def _note_declined(self, name: str, run: bytes, terms: Terms, reason: str) -> None:
         """Record in the receipt what was asked for, and why this site takes no part."""
         receipt = Receipt(str(self.folder / _RECEIPT), version("fedsvm"), repeats=True)
-        receipt.asked(run, name, terms.to_fields(), asdict(self.rules))
-        receipt.declined(reason)
+        receipt.record_asked(run, name, terms.to_fields(), asdict(self.rules))
+        receipt.record_declined(reason)
         receipt.release()
 
     def _carry_on(self, diary: SiteStore, visitor: OfflineSite, held: SiteData) -> bool:

@@ -89,7 +89,7 @@ class EntrySelection:
     def _carry_out(self, runs: Sequence[plan.PlannedRun], jobs: int) -> dict[str, str]:
         waiting = [run for run in runs if not plan.is_done(run, self.folder)]
         files = [path for run in runs for path in run.files]
-        made_with = InputDigests.of(self.folder).extended(self.folder, files, runs=bool(waiting))
+        made_with = InputDigests.of(self.folder).extend(self.folder, files, runs=bool(waiting))
         if made_with.is_of_other_code:
             told = "runs that are there may have been made by another state of the code"
             errors.print(f"note {told}; name another folder to measure this one alone", soft_wrap=True)

@@ -114,7 +114,7 @@ class Injector:
 
     # What came of it.
 
-    def struck(self) -> list[str]:
+    def describe_struck(self) -> list[str]:
         """Return the faults so far in words, the first one first."""
         began = self._began | self._launcher.struck
         return [

@@ -100,7 +100,7 @@ class DataFacts(Protocol):
     def sizes(self) -> Sizes:
         """The sizes of the data."""
 
-    def held(self, site: str) -> SiteSize:
+    def site_size(self, site: str) -> SiteSize:
         """Return the number of rows and columns of a site."""
 
 
@@ -162,7 +162,7 @@ def run_and_record(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
     outcome.timing["prepare_s"] = called - asked
     with Interrupts() as interrupts:
         try:
-            with interrupts.allowed(), refused_tasks_explained():
+            with interrupts.allow(), refused_tasks_explained():
                 carry_out()
             outcome.status = "completed"
         except KeyboardInterrupt:
@@ -194,7 +194,7 @@ def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) ->
             federation.assemble()
             train(source, federation, this.outcome)
         if scenario.collusion is not None or this.everybody:
-            with federation.phase("audit"), this.outcome.timed("audit_s"):
+            with federation.phase("audit"), this.outcome.time_block("audit_s"):
                 _audit(this, RecordedRun(federation.accounts.rounds, this.shown, starter.transcripts), source.truth())
 
 
@@ -236,7 +236,7 @@ class _SimulationObserver(RunObserver):
 
     def progress_made(self, federation: Federation) -> None:
         self._this.log.follow(federation.record.log)
-        self._on_progress(federation, self._starter.injector.struck())
+        self._on_progress(federation, self._starter.injector.describe_struck())
 
 
 @contextmanager
@@ -270,7 +270,7 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
         outcome.collusion = CollusionReport(
             coalition=coalition.sites,
             coordinator=coalition.coordinator,
-            victims=tuple(findings(recorded, coalition, algorithm.shown(settings))),
+            victims=tuple(findings(recorded, coalition, algorithm.shown_steps(settings))),
             remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
         )
         coalitions = [coalition, *(each for each in coalitions if each != coalition)]
@@ -447,6 +447,6 @@ def _sites(dataset: DataFacts, federation: Federation | None) -> tuple[SiteResul
     """Return each site with its data and its status."""
     known = {site.name: site for site in report.sites(federation)} if federation else {}
     return tuple(
-        SiteResult(**vars(known.get(name, report.SiteReport(name))), **vars(dataset.held(name)))
+        SiteResult(**vars(known.get(name, report.SiteReport(name))), **vars(dataset.site_size(name)))
         for name in dataset.names
     )

@@ -91,7 +91,7 @@ def _type_of(setting: Setting) -> Any:
     """Return the type of a key. The setting checks its values itself; the annotation is for editors."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        return setting.checked(value)
+        return setting.check(value)
 
     return Annotated[setting.annotation, WrapValidator(check), Field(description=setting.sentence)]
 
