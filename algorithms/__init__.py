@@ -4,12 +4,13 @@ settings      types of an algorithm's settings
 ranking       ordered columns, as a result shows them
 algorithm     the interface of an algorithm
 mapped_site   the site half and the settings of algorithms in features that all sites share
+linear_model  the model that PAN-SVM, its comparison methods and selection share
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      the algorithms by their names in scenarios
 column_description
               a program that describes the columns of all sites and trains nothing
 pan_svm, dpp_svm, hybrid_svm, dp_erm
-              one method each: settings, site half, coordinator half, model, pooled reference
+              one method each: settings, site half, coordinator half, model, pooled reference; hybrid_svm is a package
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
               comparison methods
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper

@@ -38,6 +38,7 @@ from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.least_squares import moments_leakage, with_ones
+from fedsvm.algorithms.linear_model import PanModel, with_calibration
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.weighting import (
@@ -46,7 +47,6 @@ from fedsvm.algorithms.optimization.weighting import (
     Weighting,
     agreement_on_factors,
 )
-from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc

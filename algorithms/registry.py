@@ -23,7 +23,7 @@ DEFAULT_ALGORITHM = "pan-svm"
 OWN_ALGORITHMS = {
     "pan-svm": "fedsvm.algorithms.pan_svm:PanSvm",
     "dpp-svm": "fedsvm.algorithms.dpp_svm:DppSvm",
-    "hybrid-svm": "fedsvm.algorithms.hybrid_svm:HybridSvm",
+    "hybrid-svm": "fedsvm.algorithms.hybrid_svm.algorithm:HybridSvm",
     "dp-erm": "fedsvm.algorithms.dp_erm:DpErm",
     "svm-admm": "fedsvm.algorithms.svm_admm:SvmAdmm",
     "voting-ensemble": "fedsvm.algorithms.voting_ensemble:VotingEnsemble",

@@ -21,7 +21,7 @@ from sklearn.svm import SVC
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.public_rows import public_columns
 from fedsvm.algorithms.features.fourier import FitName, choose_frequencies
-from fedsvm.algorithms.hybrid_svm import minimize, public_weights
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize, public_weights
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from fedsvm.federation.arrays import IntArray

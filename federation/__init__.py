@@ -8,7 +8,9 @@ Reading order; each module imports only from those above it:
 - `plugins`: entry points of other packages
 - `transport`: the encrypted connections of one party, and the bytes on them
 - `channel`: the view that a protocol function has of the network
-- `control`: every message that does not belong to a protocol
+- `control`: the coordinator's messages that do not belong to a protocol, and a table of all such messages
+- `site_messages`: those of a site
+- `control_fields`: reads and checks their fields
 - `site`: the code that runs in a site's process
 - `processes`: starts and watches site processes
 - `traffic_ledger`: messages and bytes of every link in every round, reported by both ends

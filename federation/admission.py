@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from fedsvm.federation.control import Abort, MissedOrders, Order, RosterUpdate, StepDone
+from fedsvm.federation.control import Abort, MissedOrders, Order, RosterUpdate
 from fedsvm.federation.control_exchange import Dispatcher, Exchange
 from fedsvm.federation.disclosures import Disclosures
 from fedsvm.federation.errors import DeadlineExpired
+from fedsvm.federation.site_messages import StepDone
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
 

@@ -1,4 +1,6 @@
-"""Every control message, its form on the wire, and its effect.
+"""The control messages of the coordinator, their form on the wire, and the effect of every control message.
+
+Those of a site are in `site_messages`.
 
     message        from         when                                effect
     -------------  -----------  ----------------------------------  ----------------------------------------------------
@@ -30,28 +32,21 @@ other module spells the name of a field.
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import msgpack
 import numpy as np
 
+from fedsvm.federation.control_fields import check_all, check_text, read_fields
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, SIGNATURE_BYTES, Roster
 from fedsvm.federation.transport.wire import Array, Message, decode
 
-LedgerRows = list[list[Any]]
-"""The rows that `Ledger.take` returns: the four parts of a link, then the four of its traffic."""
-
 MAX_LOG_TEXT = 500
 """Characters of a log record's text, and of the reason why a run failed."""
 
-MAX_LOGGER_NAME = 100
-
-LOG_LEVELS = ("debug", "info", "warning", "error")
-"""Those of Python's `logging`; what is critical is an error."""
 
 _OF_PARTIES: Mapping[str, int] = {
     "public_keys": KEY_BYTES,
@@ -59,9 +54,6 @@ _OF_PARTIES: Mapping[str, int] = {
     "vouchers": SIGNATURE_BYTES,
 }
 """The arrays of a roster, with the bytes for each party."""
-
-_ROW = ((int,), (bool,), (str,), (str,), (int,), (int,), (int,), (int, type(None)))
-_ROWS = frozenset(itertools.product(*_ROW))
 
 
 # What the coordinator says.
@@ -273,7 +265,7 @@ class Order:
         )
         everyone = fields["sites"] is None
         if not everyone:
-            _check_all(message.kind, "sites", fields["sites"], (str,))
+            check_all(message.kind, "sites", fields["sites"], (str,))
         order = cls(
             fields["step"],
             fields["protocol"],
@@ -354,164 +346,15 @@ class RunOver:
     def from_message(cls, message: Message) -> RunOver:
         """Decode a message. Raises Malformed."""
         fields = read_fields(message, failure=(str,), resumable=(bool,))
-        _check_text(cls.kind, "failure", fields["failure"], MAX_LOG_TEXT)
+        check_text(cls.kind, "failure", fields["failure"], MAX_LOG_TEXT)
         return cls(**fields)
 
 
 # What a site says.
 
 
-@dataclass(slots=True)
-class RoundProgress:
-    """The progress of a site in a round's protocol: the longest chain of messages that ended there, the peer that it
-    last waited for, and the number of messages it sent to the coordinator."""
-
-    hop: int = 0
-    waiting: str = ""
-    sent_to_coordinator: int = 0
-
-
-@dataclass(frozen=True)
-class StepDone:
-    """The order was carried out. `standing` is None where no protocol could run, as with a roster."""
-
-    kind: ClassVar[str] = "done"
-
-    ledger: LedgerRows
-    standing: RoundProgress | None = None
-
-    def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with field ledger and, if a protocol could run, hop, waiting and sent_to_coordinator."""
-        return Message(self.kind, run, round_number, fields=_answer_fields(self))
-
-    @classmethod
-    def from_message(cls, message: Message) -> StepDone:
-        """Decode a message. Raises Malformed."""
-        fields, standing = _answer(message)
-        return cls(fields["ledger"], standing)
-
-
-@dataclass(frozen=True)
-class Aborted:
-    """The round was left before its end, or was over already."""
-
-    kind: ClassVar[str] = "aborted"
-
-    ledger: LedgerRows
-    standing: RoundProgress | None = None
-
-    def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with the fields of StepDone."""
-        return Message(self.kind, run, round_number, fields=_answer_fields(self))
-
-    @classmethod
-    def from_message(cls, message: Message) -> Aborted:
-        """Decode a message. Raises Malformed."""
-        fields, standing = _answer(message)
-        return cls(fields["ledger"], standing)
-
-
-@dataclass(frozen=True)
-class StepFailure:
-    """Something raised. `cut_off`: a peer could not be reached or was late, so that the cause may lie elsewhere."""
-
-    kind: ClassVar[str] = "failed"
-
-    ledger: LedgerRows
-    standing: RoundProgress | None
-    reason: str
-    traceback: str
-    cut_off: bool
-
-    def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with the fields of StepDone, and reason, traceback and cut_off."""
-        own = {"reason": self.reason, "traceback": self.traceback, "cut_off": self.cut_off}
-        return Message(self.kind, run, round_number, fields=own | _answer_fields(self))
-
-    @classmethod
-    def from_message(cls, message: Message) -> StepFailure:
-        """Decode a message. Raises Malformed."""
-        fields, standing = _answer(message, reason=(str,), traceback=(str,), cut_off=(bool,))
-        return cls(fields["ledger"], standing, fields["reason"], fields["traceback"], fields["cut_off"])
-
-
-@dataclass(frozen=True)
-class FinalReport:
-    """The final report of a site: CPU seconds, memory of its own in bytes (None if the system does not measure it), and
-    the number of messages that it refused, by reason."""
-
-    kind: ClassVar[str] = "final_report"
-
-    ledger: LedgerRows
-    cpu_s: float
-    unique_memory_bytes: int | None
-    refused: Mapping[str, int]
-
-    def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with fields ledger, cpu_s, unique_memory_bytes and refused."""
-        fields = {
-            "cpu_s": self.cpu_s,
-            "unique_memory_bytes": self.unique_memory_bytes,
-            "refused": dict(self.refused),
-            "ledger": self.ledger,
-        }
-        return Message(self.kind, run, round_number, fields=fields)
-
-    @classmethod
-    def from_message(cls, message: Message) -> FinalReport:
-        """Decode a message. Raises Malformed."""
-        fields = read_fields(
-            message, ledger=(list,), cpu_s=(float,), unique_memory_bytes=(int, type(None)), refused=(dict,)
-        )
-        _check_ledger(fields["ledger"])
-        _check_all(message.kind, "refused", list(fields["refused"].values()), (int,))
-        return cls(**fields)
-
-
-@dataclass(frozen=True)
-class LogRecord:
-    """Something that the code of a site logged, see `site.logs`: how bad it is, which logger it was, and what it says.
-
-    Parameters
-    ----------
-    level : {"debug", "info", "warning", "error"}
-    logger : str
-        MAX_LOGGER_NAME printable characters or fewer.
-    text : str
-        MAX_LOG_TEXT printable characters or fewer.
-    """
-
-    kind: ClassVar[str] = "log_record"
-
-    level: str
-    logger: str
-    text: str
-
-    def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with fields level, logger and text."""
-        return Message(self.kind, run, round_number, fields=dict(vars(self)))
-
-    @classmethod
-    def from_message(cls, message: Message) -> LogRecord:
-        """Decode a message. Raises Malformed."""
-        fields = read_fields(message, level=(str,), logger=(str,), text=(str,))
-        if fields["level"] not in LOG_LEVELS:
-            raise Malformed(f"level of {cls.kind} must be one of {', '.join(LOG_LEVELS)}, got {fields['level']!r:.80}")
-        for name, most in (("logger", MAX_LOGGER_NAME), ("text", MAX_LOG_TEXT)):
-            _check_text(cls.kind, name, fields[name], most)
-        return cls(**fields)
-
-
 ControlMessage = RosterUpdate | MissedOrders | Order | Abort | RunOver
 """The messages that a coordinator sends."""
-
-Outcome = StepDone | Aborted | StepFailure
-"""The results of an order at a site."""
-
-
-_ANSWERS: Mapping[str, type[StepDone | Aborted | StepFailure | FinalReport | LogRecord]] = {
-    kind.kind: kind for kind in (StepDone, Aborted, StepFailure, FinalReport, LogRecord)
-}
 
 
 def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | MissedOrders | Order:
@@ -528,12 +371,6 @@ def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdat
 def read_interrupt(message: Message) -> Abort | RunOver:
     """Decode a message of the coordinator that a site obeys in the middle of a round. Raises Malformed."""
     return RunOver.from_message(message) if message.kind == RunOver.kind else Abort.from_message(message)
-
-
-def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:
-    """Decode a message of a site. Return None for a kind that no site may send. Raises Malformed."""
-    kind = _ANSWERS.get(message.kind)
-    return None if kind is None else kind.from_message(message)
 
 
 # Fields, read and written.
@@ -555,66 +392,8 @@ def _terms_to_fields(terms: SumTerms | GatherTerms | None) -> dict[str, Any]:
 def _terms_from_fields(verb: str, fields: Mapping[str, Any]) -> SumTerms | GatherTerms | None:
     if verb == "run":
         return None
-    _check_all("order", "shape", fields["shape"], (int,))
+    check_all("order", "shape", fields["shape"], (int,))
     if verb == "gather":
         return GatherTerms(tuple(fields["shape"]))
-    _check_all("order", "options", list(fields["options"].values()), (int, float))
+    check_all("order", "options", list(fields["options"].values()), (int, float))
     return SumTerms(tuple(fields["shape"]), fields["bound"], fields["options"], fields["opened_by"])
-
-
-_OF_STANDING: Mapping[str, tuple[type, ...]] = {"hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
-
-
-def _answer_fields(answer: Outcome) -> dict[str, Any]:
-    if (standing := answer.standing) is None:
-        return {"ledger": answer.ledger}
-    reached = {"hop": standing.hop, "waiting": standing.waiting, "sent_to_coordinator": standing.sent_to_coordinator}
-    return {**reached, "ledger": answer.ledger}
-
-
-def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], RoundProgress | None]:
-    """Return the fields of an answer, and its standing if it has one."""
-    stands = "hop" in message.fields
-    fields = read_fields(message, ledger=(list,), **own, **(_OF_STANDING if stands else {}))
-    _check_ledger(fields["ledger"])
-    standing = RoundProgress(fields["hop"], fields["waiting"], fields["sent_to_coordinator"]) if stands else None
-    return fields, standing
-
-
-def read_fields(message: Message, arrays: Collection[str] = (), /, **types: tuple[type, ...]) -> dict[str, Any]:
-    """Return the fields of a message, which must have these names and types, and these arrays. Raises Malformed."""
-    fields = message.fields
-    if message.arrays.keys() != set(arrays):
-        raise Malformed(f"the arrays of {message.kind} must be {sorted(arrays)}, got {sorted(message.arrays)}")
-    if fields.keys() != types.keys():
-        raise Malformed(f"the fields of {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")
-    for name, allowed in types.items():
-        if type(fields[name]) not in allowed:
-            raise Malformed(f"{name} of {message.kind} must be {_type_names(allowed)}, got {fields[name]!r:.80}")
-    return fields
-
-
-def _check_all(kind: str, name: str, values: list[Any], allowed: tuple[type, ...]) -> None:
-    for value in values:
-        if type(value) not in allowed:
-            raise Malformed(f"each of {name} of {kind} must be {_type_names(allowed)}, got {value!r:.80}")
-
-
-def _check_text(kind: str, name: str, text: str, most: int) -> None:
-    if len(text) > most:
-        raise Malformed(f"{name} of {kind} must have {most} characters or fewer, got {len(text)}")
-    if not text.isprintable():  # it goes to terminals and logs as it is
-        raise Malformed(f"{name} of {kind} must be printable, got {text!a:.80}")
-
-
-def _check_ledger(rows: LedgerRows) -> None:
-    for row in rows:
-        if not isinstance(row, list) or len(row) != len(_ROW):
-            raise Malformed(f"a row of a ledger must have {len(_ROW)} values, got {row!r:.80}")
-        if tuple(map(type, row)) not in _ROWS:
-            value, allowed = next(pair for pair in zip(row, _ROW, strict=True) if type(pair[0]) not in pair[1])
-            raise Malformed(f"a value of a ledger must be {_type_names(allowed)}, got {value!r:.80}")
-
-
-def _type_names(allowed: tuple[type, ...]) -> str:
-    return " or ".join("missing" if kind is type(None) else kind.__name__ for kind in allowed)

@@ -9,19 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fedsvm.federation.channel.mailbox import Mailbox
-from fedsvm.federation.control import (
-    Abort,
-    Aborted,
-    ControlMessage,
-    FinalReport,
-    LogRecord,
-    Outcome,
-    RunOver,
-    StepFailure,
-    read_answer,
-)
+from fedsvm.federation.control import Abort, ControlMessage, RunOver
 from fedsvm.federation.errors import Malformed, PeerDropped, SiteFailed
 from fedsvm.federation.membership import Membership
+from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, Outcome, StepFailure, read_answer
 from fedsvm.federation.traffic_ledger import LAUNCH, Accounts, RoundRecord
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.wire import Message

@@ -27,7 +27,7 @@ from fedsvm.federation.admission import Admission
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
-from fedsvm.federation.control import FinalReport, GatherTerms, LogRecord, Order, RunOver, SumTerms
+from fedsvm.federation.control import GatherTerms, Order, RunOver, SumTerms
 from fedsvm.federation.control_exchange import Dispatcher
 from fedsvm.federation.disclosures import Disclosure, Disclosures, Kind
 from fedsvm.federation.errors import DeadlineExpired, MembershipChanged, SitesDropped
@@ -39,6 +39,7 @@ from fedsvm.federation.round import GRACE_S
 from fedsvm.federation.rounds import RoundObserver, RoundRunner, TakePart
 from fedsvm.federation.run_journal import Journal
 from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.site_messages import FinalReport, LogRecord
 from fedsvm.federation.traffic_ledger import Accounts
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedsvm.federation.control import LogRecord
 from fedsvm.federation.run_journal import AttemptRecord, MembershipRecord, VerbHistory
+from fedsvm.federation.site_messages import LogRecord
 
 MAX_LOGGED = 1000
 """Maximum number of log records kept of one site; the coordinator refuses further ones."""

@@ -13,9 +13,10 @@ from typing import Any
 
 from fedsvm.federation.channel.interface import Observer
 from fedsvm.federation.channel.socket import SocketChannel
-from fedsvm.federation.control import Abort, Order, StepDone
+from fedsvm.federation.control import Abort, Order
 from fedsvm.federation.control_exchange import Dispatcher, Exchange
 from fedsvm.federation.errors import DeadlineExpired, ProtocolError, SiteFailed, Transient
+from fedsvm.federation.site_messages import StepDone
 from fedsvm.federation.transport.deadline import Deadline
 
 GRACE_S = 2.0

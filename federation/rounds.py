@@ -12,7 +12,7 @@ from typing import Any
 from fedsvm.federation.admission import Admission
 from fedsvm.federation.channel.interface import Observer
 from fedsvm.federation.channel.socket import SocketChannel
-from fedsvm.federation.control import Order, StepDone, SumTerms
+from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.control_exchange import Dispatcher
 from fedsvm.federation.disclosed_round import DisclosedRound
 from fedsvm.federation.disclosures import Disclosures
@@ -21,6 +21,7 @@ from fedsvm.federation.record import RunRecord
 from fedsvm.federation.round import Attempt, Round
 from fedsvm.federation.run_journal import AttemptRecord, MembershipRecord
 from fedsvm.federation.site.signed import OrderSigner
+from fedsvm.federation.site_messages import StepDone
 from fedsvm.federation.traffic_ledger import RoundRecord
 from fedsvm.federation.transport.deadline import Deadline
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsvm.algorithms.dp_erm import ErmSite
 from fedsvm.algorithms.dpp_svm import DppSite
-from fedsvm.algorithms.hybrid_svm import HybridSite
+from fedsvm.algorithms.hybrid_svm.algorithm import HybridSite
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.processes.forkserver import main
 from fedsvm.federation.site.program import Installation, SiteProgram, step, steps_of

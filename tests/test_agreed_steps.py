@@ -22,10 +22,11 @@ from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap
-from fedsvm.algorithms.hybrid_svm import HybridSettings, _by_interior_point, noise_of
+from fedsvm.algorithms.hybrid_svm.noise import noise_of
+from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
+from fedsvm.algorithms.hybrid_svm.training import _by_interior_point
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
-from fedsvm.federation.control import StepFailure
 from fedsvm.federation.errors import LaunchError, OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
@@ -33,6 +34,7 @@ from fedsvm.federation.processes.launcher_cache import spare_launcher
 from fedsvm.federation.site.program import steps_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.site_messages import StepFailure
 from fedsvm.federation.startup import Deployment, SiteSetup, start_federation
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.protocols.sums.registry import SUMS

@@ -25,7 +25,7 @@ from fedsvm.algorithms.calibration import (
     sigmoid,
 )
 from fedsvm.algorithms.data.classes import Scheme, pairs, signs_of
-from fedsvm.algorithms.pan_svm import PanModel
+from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios import predict
 from fedsvm.scenarios.data import dataset, sources

@@ -11,22 +11,24 @@ from hypothesis import strategies as st
 
 from fedsvm.federation.control import (
     Abort,
-    Aborted,
-    FinalReport,
     GatherTerms,
-    LogRecord,
     Order,
     RosterUpdate,
-    RoundProgress,
     RunOver,
-    StepDone,
-    StepFailure,
     SumTerms,
-    read_answer,
     read_interrupt,
     read_order,
 )
 from fedsvm.federation.errors import Malformed
+from fedsvm.federation.site_messages import (
+    Aborted,
+    FinalReport,
+    LogRecord,
+    RoundProgress,
+    StepDone,
+    StepFailure,
+    read_answer,
+)
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import Message, decode, encode
 

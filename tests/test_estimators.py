@@ -27,8 +27,8 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 from fedsvm import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, classifier, run
 from fedsvm.algorithms.estimators import horizontal, vertical
 from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.optimization.linear_svm import SINGLETON_CUTS
-from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.startup import local_federation

@@ -21,8 +21,8 @@ from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.landmarks import LONE_ROWS, ROUNDS_OPENED
 from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.optimization import libsvm
-from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.channel.transcript import read_transcript

@@ -20,7 +20,6 @@ import zmq.auth
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from fedsvm.federation.control import FinalReport
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
@@ -30,6 +29,7 @@ from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.site_session import SiteData, SiteLocation, Visit
 from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site_messages import FinalReport
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.scenarios.hosts import host_scenario

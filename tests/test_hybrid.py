@@ -14,7 +14,10 @@ from scipy.optimize import check_grad
 from sklearn.svm import LinearSVC
 
 from fedsvm.algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
-from fedsvm.algorithms.hybrid_svm import HybridSettings, HybridSite, HybridSvm, minimize, public_weights, train
+from fedsvm.algorithms.hybrid_svm.algorithm import HybridSite, HybridSvm
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize, public_weights
+from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
+from fedsvm.algorithms.hybrid_svm.training import train
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray

@@ -19,7 +19,8 @@ from fedsvm.algorithms.attacks.joint_blocks import JointCuts
 from fedsvm.algorithms.attacks.plain_cuts import lone_joint_rows
 from fedsvm.algorithms.data.classes import above_others, log_odds
 from fedsvm.algorithms.dp_erm import joint_erm_sums
-from fedsvm.algorithms.hybrid_svm import minimised_jointly, noise_of
+from fedsvm.algorithms.hybrid_svm.minimizer import minimised_jointly
+from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.optimization import cutting_plane
 from fedsvm.algorithms.optimization.joint_hinge import JointSums, as_cuts
 from fedsvm.algorithms.optimization.line_search import grid_search

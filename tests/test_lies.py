@@ -19,10 +19,10 @@ from sklearn.svm import SVC
 from fedsvm.algorithms.data.score_counts import MAX_BINS, count_scores
 from fedsvm.algorithms.features.fourier import paired_features
 from fedsvm.algorithms.features.identity import IdentityMap
-from fedsvm.algorithms.hybrid_svm import minimize
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize
+from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.naive_bayes import Categories, NaiveBayesModel
 from fedsvm.algorithms.optimization.solution import StoppingRule
-from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.site_scores import pack_model
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import SiteFailed

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fedsvm.algorithms.dp_erm import ErmSettings, perturb_objective
-from fedsvm.algorithms.hybrid_svm import minimize
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.discrete_noise import laplace_share
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical

@@ -20,7 +20,7 @@ import pytest
 
 from fedsvm.algorithms import dp_erm
 from fedsvm.algorithms.dp_erm import ErmModel
-from fedsvm.algorithms.hybrid_svm import HybridModel
+from fedsvm.algorithms.hybrid_svm.model import HybridModel
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.partition import read_partition
 from fedsvm.scenarios.data import dataset, sources

@@ -33,7 +33,9 @@ from fedsvm.algorithms.data.classes import (
 )
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.features.identity import IdentityMap
-from fedsvm.algorithms.hybrid_svm import minimize, noise_of
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize
+from fedsvm.algorithms.hybrid_svm.noise import noise_of
+from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimization.cutting_plane import Line, Points
 from fedsvm.algorithms.optimization.duration_forecast import Work
@@ -41,7 +43,6 @@ from fedsvm.algorithms.optimization.hinge_sums import HingeSums, cuts_at_zero
 from fedsvm.algorithms.optimization.local_path import solve_pooled
 from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.algorithms.optimization.solution import StoppingRule
-from fedsvm.algorithms.pan_svm import PanModel
 from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import dataset

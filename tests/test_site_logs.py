@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fedsvm.federation.control import LogRecord
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.record import MAX_LOGGED, LoggedMessage
 from fedsvm.federation.site.logs import MAX_RECORDS, RECORDS_PER_ROUND, LogForwarder
+from fedsvm.federation.site_messages import LogRecord
 from fedsvm.scenarios.report.page import write_report
 from tests.commands import FEDSVM
 from tests.conftest import drill

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedsvm.algorithms.data import horizontal, partition
-from fedsvm.algorithms.hybrid_svm import ModelRelease
+from fedsvm.algorithms.hybrid_svm.release import ModelRelease
 from fedsvm.algorithms.optimization import hinge_sums
 from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.site_process import INSTALLATION

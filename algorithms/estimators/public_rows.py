@@ -16,7 +16,7 @@ from fedsvm.algorithms.dp_erm import ErmSettings
 from fedsvm.algorithms.estimators.base import FederatedClassifier, estimator
 from fedsvm.algorithms.estimators.frames import Frame
 from fedsvm.algorithms.estimators.horizontal import RowsEstimator
-from fedsvm.algorithms.hybrid_svm import HybridSettings
+from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.algorithms.settings import ShareOrCount, doc

@@ -32,9 +32,10 @@ from fedsvm.algorithms.data.horizontal import HorizontalTask, PreparedRows
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import WholeRunLeakage
+from fedsvm.algorithms.linear_model import PanModel, with_calibration
 from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.optimization.weighting import Weighting
-from fedsvm.algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
+from fedsvm.algorithms.pan_svm import PanSvm, train
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import CurvePoint, FeatureRanking, RankingStep
 from fedsvm.algorithms.remarks import Remark

@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from fedsvm.federation.control import read_fields
+from fedsvm.federation.control_fields import read_fields
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
 

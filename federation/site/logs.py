@@ -20,8 +20,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedsvm.federation.control import LOG_LEVELS, MAX_LOG_TEXT, MAX_LOGGER_NAME, LogRecord
+from fedsvm.federation.control import MAX_LOG_TEXT
 from fedsvm.federation.errors import PeerDropped
+from fedsvm.federation.site_messages import LOG_LEVELS, MAX_LOGGER_NAME, LogRecord
 from fedsvm.federation.text import visible
 
 SILENT = "none"

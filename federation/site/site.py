@@ -22,17 +22,11 @@ from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.channel.transcript import Transcript
 from fedsvm.federation.control import (
     Abort,
-    Aborted,
-    FinalReport,
     GatherTerms,
-    LogRecord,
     MissedOrders,
     Order,
     RosterUpdate,
-    RoundProgress,
     RunOver,
-    StepDone,
-    StepFailure,
     SumTerms,
     read_interrupt,
     read_order,
@@ -61,6 +55,7 @@ from fedsvm.federation.site.script import END, Script, ScriptPosition
 from fedsvm.federation.site.signed import order_content, order_facts
 from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
 from fedsvm.federation.site.site_policy import SitePolicy
+from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, RoundProgress, StepDone, StepFailure
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint, MessageTransport, Received

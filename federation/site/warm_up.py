@@ -30,7 +30,7 @@ import zmq
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.interface import Channel
-from fedsvm.federation.control import FinalReport, Order, RosterUpdate, RunOver, StepDone, SumTerms
+from fedsvm.federation.control import Order, RosterUpdate, RunOver, SumTerms
 from fedsvm.federation.errors import DeadlineExpired, FederationError
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import Installation, SiteProgram, SumProtocol, step
@@ -38,6 +38,7 @@ from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, st
 from fedsvm.federation.site.site import Assignment, run_site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.site_messages import FinalReport, StepDone
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
