@@ -375,7 +375,7 @@ class _NumberedColumns:
         """Keep these columns at the sites."""
         federation.run("keep_columns", columns=columns, first=dict(self.first))
 
-    def named(self, columns: IntArray) -> tuple[str, ...]:
+    def name_all(self, columns: IntArray) -> tuple[str, ...]:
         return tuple(self.names[column] for column in columns.tolist())
 
 
@@ -417,11 +417,11 @@ def _by_filter(
         f = (len(records.labels) - classes) * shares / ((classes - 1) * (1.0 - shares))
     selected = np.sort(order[:size])
     ranking = FeatureRanking(
-        columns=columns.named(order),
+        columns=columns.name_all(order),
         ranks=tuple(ranks_of(shares, order).tolist()),
         scores=tuple(float(each) if math.isfinite(each) else None for each in f[order]),
         score="F",
-        selected=columns.named(selected),
+        selected=columns.name_all(selected),
         size_rule=f"{settings.size:g}, as told",
     )
     return ranking, selected
@@ -470,7 +470,7 @@ def _by_elimination(
         federation.disclose(COORDINATOR, EXCHANGED, shown, (count,))
         gap = max(dual.gap for dual in duals)
         rounds = federation.progress.round - before
-        steps.append(RankingStep(columns.named(removed), "score", None, gap, rounds, len(federation.sites)))
+        steps.append(RankingStep(columns.name_all(removed), "score", None, gap, rounds, len(federation.sites)))
         federation.log_metrics(columns=len(left), step_gap=gap)
         gone.append(removed)
         left = np.setdiff1d(left, removed)
@@ -480,11 +480,11 @@ def _by_elimination(
         order.append(removed)
     return (
         FeatureRanking(
-            columns=columns.named(np.concatenate(order)),
+            columns=columns.name_all(np.concatenate(order)),
             ranks=tuple(ranks),
             scores=(None,) * columns.count,
             score="no site shows a weight",
-            selected=columns.named(left),
+            selected=columns.name_all(left),
             size_rule=f"{settings.size:g}, as told",
             steps=tuple(steps),
         ),

@@ -54,7 +54,7 @@ from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
-from fedsvm.algorithms.linear_model import PanModel, ranked, with_calibration
+from fedsvm.algorithms.linear_model import PanModel, score_classes, with_calibration
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimization import joint_hinge, libsvm
 from fedsvm.algorithms.optimization.blind_path import BlindNewton
@@ -279,8 +279,8 @@ def _pooled_classes(
         if exact is not None:
             svm = libsvm.kernel(model.feature_map.kernel, rows.train.rows[of], labels[of], paid)
             exact[:, place] = svm.decision_function(rows.test.rows)
-    of_kernel = None if exact is None else ranked(exact, settings.multiclass, classes)
-    return Pooled(ranked(same, settings.multiclass, classes), total, of_kernel)
+    of_kernel = None if exact is None else score_classes(exact, settings.multiclass, classes)
+    return Pooled(score_classes(same, settings.multiclass, classes), total, of_kernel)
 
 
 def _pooled_jointly(

@@ -191,7 +191,7 @@ def _path(
             stopping = StoppingRule(settings.select_tolerance, done + settings.max_iterations)
             solutions = improve(oracle, bundles, stopping, grid_search, done=done)
             done = max(solution.iterations for solution in solutions)
-            judged = training.counted(solutions)
+            judged = training.count(solutions)
             nets.append(ElasticNetSolution(l1, solutions[-1], bundles[-1].dual))
             size = len(nets[-1].support)
             curve.append(point_of(size, float(judged.right.sum()), float(judged.rows.sum())))

@@ -258,7 +258,7 @@ class RoundRunner:
     def _note_completed(self, number: int, order: Order) -> None:
         following = replace(order, after=self._admission.last_completed)
         if self._signer is not None:
-            self._signer.completed(number, following)
+            self._signer.add_complete(number, following)
         self._admission.note_completed(number, following)
 
     def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:

@@ -66,8 +66,8 @@ def test_the_coordinators_chain_is_the_sites_after_rounds_that_were_aborted_or_r
         content = order_content(RUN.hex(), order_facts(given, number), chain.begin(given, number).digest.hex())
         assert is_signed(KEY.public, given.signature, ORDER, content)
         if complete:
-            signer.completed(number, plain)
-            resumed.completed(number, plain)
+            signer.add_complete(number, plain)
+            resumed.add_complete(number, plain)
     assert resumed.sign_order(order(14, 4), 14) == signer.sign_order(order(14, 4), 14)
 
 
@@ -98,7 +98,7 @@ def relinked(path: Path, change: Callable[[list[dict[str, object]]], None]) -> N
     texts = []
     for number, line in enumerate(lines, start=1):
         plain = {**lines_of._without(line, "digest"), "line": number}
-        digest = lines_of._linked(digest, plain)
+        digest = lines_of._digest_of(digest, plain)
         texts.append(json.dumps({**plain, "digest": digest.hex()}))
     path.write_text("\n".join(texts) + "\n")
 
@@ -109,7 +109,7 @@ def signed_again(key: SigningKey, site: str) -> Callable[[list[dict[str, object]
     def change(lines: list[dict[str, object]]) -> None:
         digest = lines_of._FIRST
         for number, line in enumerate(lines[:-1], start=1):
-            digest = lines_of._linked(digest, {**lines_of._without(line, "digest"), "line": number})
+            digest = lines_of._digest_of(digest, {**lines_of._without(line, "digest"), "line": number})
         lines[-1]["signature"] = key.sign(RECEIPT, head_content(RUN.hex(), site, digest.hex())).hex()
 
     return change

@@ -266,14 +266,14 @@ def privacy_statement(settings: HybridSettings, noise: Noise, federation: Federa
         mechanism=noise.privacy.mechanism,
         sensitivity=noise.sensitivity,
         noise_scale=noise.scale,
-        protects_against=("everyone who gets the model", *_protected(settings, noise, federation)),
+        protects_against=("everyone who gets the model", *_protection(settings, noise, federation)),
         drawn_by=noise.drawn_by,
         lattice=noise.step,
         share_epsilon=alone,
     )
 
 
-def _protected(settings: HybridSettings, noise: Noise, federation: Federation) -> Iterator[str]:
+def _protection(settings: HybridSettings, noise: Noise, federation: Federation) -> Iterator[str]:
     """Yield from whom, besides recipients of the model, the noise protects private rows, and how far.
 
     Who knows the shares of some sites has less of the noise against it, and who isolates a site's part has only that

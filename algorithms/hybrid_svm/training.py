@@ -34,7 +34,7 @@ from fedsvm.federation.site.terms import Terms
 
 
 def training_script(terms: Terms) -> Script:
-    """Return the script of `_minimized`."""
+    """Return the script of `_minimize`."""
     settings = terms.settings
     if settings["variant"] == "one-shot":
         return once("train_alone")
@@ -66,7 +66,7 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     def stage() -> tuple[int, _Minimum]:
         count = sum(count_rows(federation).values())  # the number of private rows is public
         federation.run("receive_frequencies", remember=True, rho=frequencies.rho)
-        return count, _minimized(federation, settings, prior, count)
+        return count, _minimize(federation, settings, prior, count)
 
     count, trained = federation.until_stable(stage)
     noise = noise_for_settings(settings, prior, count, task.noise_shares)
@@ -114,7 +114,7 @@ class _Minimum:
     weights: FloatArray | None
 
 
-def _minimized(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Minimum:
+def _minimize(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Minimum:
     """Return the minimizer over all rows. Raises FederationError if it is not reached."""
     if settings.variant == "one-shot":
         terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}

@@ -72,7 +72,7 @@ class PrivacyLedger:
         """Return what was charged so far. Raises FederationError if the ledger cannot be read, or is of other data."""
         if not self.path.exists():
             return Spent()
-        with self._locked(os.O_RDONLY) as descriptor:
+        with self._open_locked(os.O_RDONLY) as descriptor:
             return self._added_up(descriptor)
 
     def charge(self, epsilon: float, delta: float, what: str, limits: tuple[float, float]) -> Spent:
@@ -80,7 +80,7 @@ class PrivacyLedger:
 
         Returns what all of them come to. Raises FederationError where a limit has no room for it, or as in `spent`.
         """
-        with self._locked(os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
+        with self._open_locked(os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
             size = os.fstat(descriptor).st_size
             new = size == 0
             before = Spent() if new else self._added_up(descriptor)
@@ -98,7 +98,7 @@ class PrivacyLedger:
         return after
 
     @contextmanager
-    def _locked(self, flags: int) -> Iterator[int]:
+    def _open_locked(self, flags: int) -> Iterator[int]:
         """Open the file, locked against other runs. Only its owner may read a new one."""
         try:
             descriptor = os.open(self.path, flags, 0o600)

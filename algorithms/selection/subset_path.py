@@ -155,7 +155,7 @@ class SubsetPaths:
     def solve(self, posed: SubsetProblems, stopping: StoppingRule) -> list[Solution]:
         """Solve new problems. Raises MembershipChanged where sites leave or join."""
         self._lengths = [len(each.columns) for each in posed.subsets]
-        self._begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
+        self._begun = {**posed.to_arguments(), "price": self.C, "lever": self._lever, "masking": self.masking}
         return self._solve(stopping, ())
 
     def solve_without(self, kept: IntArray, stopping: StoppingRule) -> list[Solution]:

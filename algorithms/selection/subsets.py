@@ -69,7 +69,7 @@ class SubsetProblems:
     groups: int
     inner_folds: int
 
-    def told(self) -> dict[str, Any]:
+    def to_arguments(self) -> dict[str, Any]:
         """Return what sites are sent of them, once."""
         return {
             "groups": self.groups,
@@ -311,7 +311,7 @@ class SubsetOracle(FederatedOracle):
 
     def _sum(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
         """Order the sum of a step at points without their zeros, with the problems if sites do not know them yet."""
-        lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.told()
+        lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.to_arguments()
         self._is_posed = True
         order: dict[str, Any] = {
             name: np.concatenate([w[:length] for w, length in zip(part, lengths, strict=True)])

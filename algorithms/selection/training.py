@@ -175,9 +175,9 @@ class SubsetTraining:
         """Train on subsets, and count on the rows that each leaves out, anew where sites leave or join."""
         self.require_folds()
         posed = [replace(each, label=label) for each in subsets for label in range(self.problems)]
-        return self.federation.until_stable(lambda: self.counted(self.train(posed, tolerance)))
+        return self.federation.until_stable(lambda: self.count(self.train(posed, tolerance)))
 
-    def counted(self, solutions: Sequence[Solution]) -> ScoredModels:
+    def count(self, solutions: Sequence[Solution]) -> ScoredModels:
         """Judge models of all problems posed last, by the rows that each leaves out. Takes one round."""
         w, b, together = [each.w for each in solutions], np.array([each.b for each in solutions]), self.problems
         longest = max(float(np.linalg.norm(each)) for each in w)

@@ -169,7 +169,7 @@ class Visit:
         )
         offer = self._ask(endpoint, deadline)
         terms = _read_terms(offer)
-        tell(f"{COORDINATOR} asks: {described(terms)}")
+        tell(f"{COORDINATOR} asks: {describe_terms(terms)}")
         receipt = self._receipt(offer.run, terms)
         endpoint.ticket = offer.ticket
         via_coordinator = terms.routing == "via-coordinator"
@@ -367,7 +367,7 @@ def _read_terms(offer: Offer) -> Terms:
         raise FederationError(f"The coordinator's terms cannot be read: {error}.") from error
 
 
-def described(terms: Terms) -> str:
+def describe_terms(terms: Terms) -> str:
     """Return in words what a run asks of a site, for its operator."""
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
     settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())

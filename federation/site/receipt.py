@@ -244,7 +244,7 @@ class Receipt:
     def _append(self, body: Line) -> None:
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
         line = {"line": self._lines + 1, "at": now, **body}
-        digest = _linked(self._digest, line)
+        digest = _digest_of(self._digest, line)
         written = memoryview(f"{json.dumps({**line, 'digest': digest.hex()})}\n".encode())
         while written:
             written = written[os.write(self._file, written) :]
@@ -271,7 +271,7 @@ def verify_lines(content: bytes) -> tuple[list[Line], int]:
         try:
             line = json.loads(text)
             said = line.pop("digest")
-            digest = _linked(digest, line)
+            digest = _digest_of(digest, line)
             is_right = line["line"] == number and said == digest.hex() and isinstance(line["what"], str)
         except (ValueError, KeyError, TypeError, AttributeError):
             is_right = False
@@ -281,7 +281,7 @@ def verify_lines(content: bytes) -> tuple[list[Line], int]:
     return lines, len(content) - len(rest)
 
 
-def _linked(before: bytes, line: Line) -> bytes:
+def _digest_of(before: bytes, line: Line) -> bytes:
     """Return the digest of a line and of all before it."""
     return hashlib.sha256(before + json.dumps(line, sort_keys=True).encode()).digest()
 

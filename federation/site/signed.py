@@ -51,7 +51,7 @@ class OrderSigner:
         content = order_content(self._run.hex(), order_facts(order, number), link.hex())
         return replace(order, signature=self._key.sign(ORDER, content))
 
-    def completed(self, number: int, order: Order) -> None:
+    def add_complete(self, number: int, order: Order) -> None:
         """Add a complete round to the chain."""
         self._chain.miss([(number, order)])
 

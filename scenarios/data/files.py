@@ -190,7 +190,7 @@ def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
         letters = len(text) - last - 1 if last >= 0 else letters + len(text)
         if letters > MAX_LINE_BYTES:
             raise _UnusableError(f"a line has more than {MAX_LINE_BYTES} bytes; end each row with a line end")
-    form = form.completed(beginning.splitlines()[:_FIRST_LINES] or [""])
+    form = form.complete(beginning.splitlines()[:_FIRST_LINES] or [""])
     _require_few_names(path, form)
     return form
 

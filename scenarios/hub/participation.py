@@ -26,7 +26,7 @@ from zmq.utils import z85
 from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, StepRefused
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.hosts.site_session import SiteData, described
+from fedsvm.federation.hosts.site_session import SiteData, describe_terms
 from fedsvm.federation.offline.offline_site import OfflineSite, agreement_of
 from fedsvm.federation.offline.sealing import Requests, derive_key
 from fedsvm.federation.offline.site_store import OVER, SECRET_BYTES, SiteStore
@@ -241,7 +241,7 @@ class TaskParticipation:
             raise FederationError(f"What {self.link.hub} says of the task is no hub's.")
         if not diary.facts:
             terms = _terms(said["terms"])
-            self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {described(terms)}"))
+            self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {describe_terms(terms)}"))
             diary.note(said)
         elif any(diary.facts[name] != value for name, value in said.items()):
             raise FederationError(
