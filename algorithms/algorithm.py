@@ -221,6 +221,8 @@ class Algorithm(ABC, Generic[S, M, T]):
         The numbers that only this algorithm's models have, each with its sentence; a sweep can plot them.
     chooses_columns : bool, default False
         Whether its models are of some columns, which they rank (`Model.ranked`).
+    statistics_privacy : float, default 0
+        The mu of noisy statistics in scenarios that do not say it; 0 for exact ones.
     own_method : str, default "svm"
         What a site trains on its own rows alone, to compare the federated model with: "svm", which is a support vector
         machine with the run's kernel, or the name of a baseline on pooled rows.
@@ -242,6 +244,7 @@ class Algorithm(ABC, Generic[S, M, T]):
     figures: ClassVar[Mapping[str, str]] = {}
     chooses_columns: ClassVar[bool] = False
     multiclass: ClassVar[bool] = False
+    statistics_privacy: ClassVar[float] = 0.0
     own_method: ClassVar[str] = "svm"
     model_is_statistics: ClassVar[bool] = False
 

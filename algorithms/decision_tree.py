@@ -1,7 +1,8 @@
 """A decision tree from summed cross-tables: ID3 over sites that hold rows, and CART (Quinlan 1986; Breiman 1984).
 
-Columns are cut into bins, whose edges are equally far apart within three deviations of the mean, by one sum. Then the
-tree grows level by level: of every node of a level one secure sum opens the cross-table of columns, bins and classes,
+Columns are cut into bins, whose edges are equally far apart within three deviations of the mean, by one sum, or by
+noisy statistics. Then the tree grows level by level: of every node of a level one secure sum opens the cross-table of
+columns, bins and classes,
 
     T[node, j, bin, class] = how many rows of the class in the node have column j in the bin,
 
@@ -39,9 +40,12 @@ from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Trai
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, PreparedRows, each_model, preparation
+from fedsvm.algorithms.data.statistics import NoisyStatistics
+from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
+from fedsvm.algorithms.remarks import opened_exactly
 from fedsvm.algorithms.settings import Count, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
@@ -119,6 +123,16 @@ def edges_of(moments: FloatArray, count: float, bins: int) -> FloatArray:
     """Return (p, B - 1) edges from the sums of columns and of their squares (2, p) over `count` rows."""
     mean, square = moments / count
     deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    return _edges(mean, deviation, bins)
+
+
+def noisy_edges(prepared: PreparedRows, statistics: NoisyStatistics, bins: int) -> FloatArray:
+    """Return (p, B - 1) edges from noisy statistics, of columns on the scale that rows have."""
+    standard, scale = statistics.scale("standard", prepared.indicated), prepared.scale
+    return _edges((standard.offset - scale.offset) / scale.scale, standard.scale / scale.scale, bins)
+
+
+def _edges(mean: FloatArray, deviation: FloatArray, bins: int) -> FloatArray:
     return np.asarray(mean[:, None] + deviation[:, None] * np.linspace(-_REACH, _REACH, bins + 1)[None, 1:-1])
 
 
@@ -145,14 +159,20 @@ class TreeSite(HorizontalSite):
     def script(cls, terms: Terms) -> Script:
         """Return the script of `DecisionTree.fit`: one tree, level by level."""
         levels = repeat("cross_tables", 1, terms.settings["max_depth"])
-        return each_model(terms, stage(preparation(terms), "column_moments", "receive_edges", levels))
+        first = "class_counts" if StatisticsPlan.of(terms).mu else "column_moments"
+        return each_model(terms, stage(preparation(terms), first, "receive_edges", levels))
 
     @step
     def column_moments(self) -> FloatArray:
         """Return the (2 p + K,) sums of the scaled columns and of their squares, and the number of rows of each
         class."""
         sums = [self.rows.sum(axis=0), (self.rows**2).sum(axis=0)]
-        return np.concatenate([*sums, members(self.labels).sum(axis=1)])
+        return np.concatenate([*sums, self.class_counts()])
+
+    @step
+    def class_counts(self) -> FloatArray:
+        """Return the (K,) number of training rows of each class."""
+        return np.asarray(members(self.labels).sum(axis=1))
 
     @step(
         told={
@@ -315,6 +335,20 @@ class TreeModel(Model):
         return cls(tree, arrays["edges"])
 
 
+def _agreed_edges(
+    federation: Federation, task: HorizontalTask, prepared: PreparedRows, settings: TreeSettings
+) -> FloatArray:
+    """Return the edges of bins, after checking that no class has too few rows."""
+    size, classes, statistics = 2 * prepared.columns, len(task.classes), prepared.statistics
+    if statistics is not None:
+        counts = federation.sum("class_counts", shape=(classes,), bound=float(prepared.rows))
+        _check_counts(np.rint(counts), task.classes, settings.min_class_rows)
+        return noisy_edges(prepared, statistics, settings.bins)
+    moments = federation.sum("column_moments", shape=(size + classes,), bound=math.inf)
+    _check_counts(np.rint(moments[size:]), task.classes, settings.min_class_rows)
+    return edges_of(moments[:size].reshape(2, -1), prepared.rows, settings.bins)
+
+
 class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
     """A decision tree over sites that hold rows, from secure sums of cross-tables (Quinlan 1986; Breiman 1984)."""
 
@@ -335,10 +369,7 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         def stage() -> TreeModel:
             prepared = task.prepare(federation)
             with federation.phase("train"):
-                size = 2 * prepared.columns
-                moments = federation.sum("column_moments", shape=(size + len(task.classes),), bound=math.inf)
-                _check_counts(np.rint(moments[size:]), task.classes, settings.min_class_rows)
-                edges = edges_of(moments[:size].reshape(2, -1), prepared.rows, settings.bins)
+                edges = _agreed_edges(federation, task, prepared, settings)
                 federation.run("receive_edges", edges=edges)
 
                 def ask(tree: Tree, nodes: IntArray) -> FloatArray:
@@ -360,7 +391,8 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         leaves = model.tree.counts[model.tree.column == LEAF].sum(axis=1)
         nodes, depth = len(model.tree.column), model.tree.depth
         figures = {"nodes": nodes, "depth": depth, "smallest_leaf": int(leaves.min())}
-        report = TrainingReport(federation.sites, f"{nodes} nodes, depth {depth}", figures=figures)
+        remarks = opened_exactly(task.statistics, TABLES)
+        report = TrainingReport(federation.sites, f"{nodes} nodes, depth {depth}", figures=figures, remarks=remarks)
         return TreeModel(model.tree, model.edges, report)
 
     def train_pooled(self, model: TreeModel, settings: TreeSettings, rows: EvaluationRows) -> Pooled:

@@ -48,7 +48,7 @@ from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimization.committee import check_committee, computing_s
 from fedsvm.algorithms.optimization.weighting import ClassWeightSettings, Factors, agreement_on_factors
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.remarks import Remark, opened_exactly
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.interface import Channel
@@ -221,7 +221,6 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
         """Map the rows, sum, and solve."""
-        weighting = settings.weighting(task.classes, by_row=task.weighted)
         if settings.masking == "committee":
             check_committee(federation)
 
@@ -230,7 +229,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
             features = map_rows(federation, settings, prepared, task.seed)
             d = features.map.dimensions + int(settings.intercept)
             with federation.phase("train"):
-                factors = Factors.agreed(federation, weighting, len(task.classes))
+                factors = Factors.agreed(federation, settings.weighting_of(task), len(task.classes))
                 if settings.masking == "committee":
                     return features, _blind_weights(federation, settings, factors, d, task.problems)
                 bound = float(prepared.rows) if settings.features == "fourier" else math.inf  # whose features are short
@@ -246,6 +245,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
         federation.disclose("coordinator", step, shows, (d * (d + 1) // 2 + task.problems * d,))
         found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
         remarks = tuple(Remark(name, sentence) for name, sentence in features.remarks.items())
+        remarks += opened_exactly(task.statistics, shows)
         report = TrainingReport(federation.sites, features.description, figures=features.figures, remarks=remarks)
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)

@@ -48,7 +48,7 @@ from fedsvm.algorithms.optimization.weighting import (
     agreement_on_factors,
 )
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.remarks import Remark, opened_exactly
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
@@ -257,7 +257,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
         """Map the rows, then Newton's steps; sites lost meanwhile have the others go on from the point."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
-        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        weighting = settings.weighting_of(task)
         start = np.zeros(features.map.dimensions + int(settings.intercept))
         newton = _Newton(
             federation, settings, weighting, [_LogisticProgress(start, start) for _ in range(task.problems)]
@@ -268,13 +268,14 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         federation.disclose("coordinator", "newton_sums", NEWTON_SUMS, start.shape)
         found = np.stack([trail.best for trail in newton.trails])
         found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
+        named = (Remark(name, sentence) for name, sentence in features.remarks.items())
         report = TrainingReport(
             federation.sites,
             features.description,
             iterations=newton.iterations,
             converged=newton.converged,
             figures=features.figures,
-            remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
+            remarks=(*named, *opened_exactly(task.statistics, NEWTON_SUMS)),
         )
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)

@@ -55,6 +55,7 @@ class MappedAlgorithm(HorizontalAlgorithm[S, M]):
     """An algorithm that trains on rows in features which all sites share."""
 
     phases: ClassVar[tuple[str, ...]] = ("setup", "landmarks", "train")
+    statistics_privacy: ClassVar[float] = 0.5
     figures: ClassVar[Mapping[str, str]] = {
         "landmarks": "points that stand for the rows",
         "landmarks_asked": "landmarks that the settings ask for",

@@ -31,6 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
+from fedsvm.algorithms.attacks.attack import Attack
+from fedsvm.algorithms.attacks.class_means import ClassMeans
 from fedsvm.algorithms.data.class_statistics import ClassStatistics
 from fedsvm.algorithms.data.classes import log_odds, members
 from fedsvm.algorithms.data.columns import Columns
@@ -254,6 +256,10 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
         counts, sums = found
         federation.disclose("coordinator", "class_sums", MODEL_SHOWS, sums.shape)
         return NaiveBayesModel.of_sums(counts, sums, settings.var_smoothing, task.columns, federation.sites)
+
+    def file_attacks(self, settings: NaiveBayesSettings) -> Sequence[Attack]:
+        """Return the attacks on the digits of the scale, and on the means of classes."""
+        return [*super().file_attacks(settings), ClassMeans(settings.var_smoothing)]
 
     def train_pooled(self, model: NaiveBayesModel, settings: NaiveBayesSettings, rows: EvaluationRows) -> Pooled:
         """Train scikit-learn's GaussianNB on all rows' numbers together, and its CategoricalNB on their categories."""

@@ -142,7 +142,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             federation,
             settings,
             features,
-            settings.weighting(task.classes, by_row=task.weighted),
+            settings.weighting_of(task),
             classes=len(task.classes),
             conditions=task.conditions,
         )

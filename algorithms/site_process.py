@@ -76,8 +76,8 @@ def _step_of_path(half: PanSite) -> FloatArray:
     rows = Problem.of(half.mapped.features, half.labels[0], 1.0, prior=np.zeros(2), lever=1.0)
     standing = DualState.at(rows, 0, np.zeros(3), np.zeros(3)).move(rows, 1, np.zeros(3), 1.0, keep=True, still=False)
     mask = draw_mask(np.zeros(common_seed.SHAPE, dtype=np.uint64), "warm-up", 3, 2, "congruence")
-    opened = opened_by(RowSums.of(rows, standing), standing.v, intercept=True, regulariser=True)
-    return Layout(3, 2).pack(opened if mask is None else opened.mask_sums(mask), np.full(5, 100.0), 4, keeper=True)
+    opened = opened_by(RowSums.of(rows, standing), standing.v, intercept=True, regulariser=True, mask=mask)
+    return Layout(3, 2).pack(opened, np.full(5, 100.0), 4, keeper=True)
 
 
 OTHERS: Mapping[str, type[SiteProgram]] = {"sets": SetsSite, DESCRIBE: DescriptionSite}

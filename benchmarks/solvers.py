@@ -182,11 +182,11 @@ class SitesInMemory:
         (term,), rows, size = terms, self.extent().rows, self._layout
         self.rounds += 1
         if term.step.any():
-            term = replace(term, step=self._mask(iteration - 1).around.T @ term.step)
+            term = replace(term, step=self._mask(iteration - 1).transposed_times(term.step))
         encoding = FixedPoint.for_bound(WIDE_BOUND if wide else 1.0, SITES)
         total = np.zeros((encoding.limbs, size.length), dtype=np.uint64)
         for number, site in enumerate(self._sites):
-            opened = site.opened(iteration, term, regulariser=number == 0).mask_sums(self._mask(iteration))
+            opened = site.opened(iteration, term, regulariser=number == 0, mask=self._mask(iteration))
             packed = size.pack(opened, term.scales.to_array(), rows, keeper=number == 0)
             total = add(total, encoding.encode(packed))
         return RoundSums([size.unpack(encoding.decode(total), term.scales.to_array(), rows)])

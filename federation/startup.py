@@ -25,11 +25,11 @@ from fedsvm.federation.processes import limits
 from fedsvm.federation.processes.launcher_cache import spare_launcher
 from fedsvm.federation.processes.launcher_interface import SiteLauncher
 from fedsvm.federation.run_journal import Journal
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import SumProtocol
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.signed import OrderSigner
-from fedsvm.federation.site.site import Assignment
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.descriptors import descriptors_explained

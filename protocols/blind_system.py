@@ -22,7 +22,7 @@ and no site can choose them. Everything is an integer modulo several primes (`ar
 Several systems have masks of their own, and share the committee and the sum. Normal noise of a and b may be added to q,
 and sums may be opened beside a system (`blind_sums`).
 
-Cost: see `blind_system_cost`. For each prime six products of matrices at a and at b, and four at the dealer.
+Cost: see `blind_systems_cost`. For each prime six products of matrices at a and at b, and four at the dealer.
 
 Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator, also
 together with any one site, sees M and the solution beside what that site has: H stays behind a mask of the other

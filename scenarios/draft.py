@@ -304,7 +304,7 @@ def _ranges(data: Dataset) -> Iterator[str]:
     if ranges := rough_ranges(data.features):
         yield from ("", "[data.ranges]              # lowest and highest values, to which noisy statistics clip")
         yield "# They are rounded outward from the files that `fedsvm new` has read. Ranges are public: replace them by"
-        yield "# those of the data dictionary. To take exact statistics instead, remove them and statistics_privacy."
+        yield "# those of the data dictionary. For exact statistics remove them and set statistics_privacy = 0."
         yield from (f"{_key(name)} = [{low:.12g}, {high:.12g}]" for name, (low, high) in ranges.items())
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.processes import forkserver
 from fedsvm.federation.site import site
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.program import Installation
-from fedsvm.federation.site.site import Assignment
 from tests.broken_sums import ALL_SUMS
 from tests.site_process import Drill
 

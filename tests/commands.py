@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fedsvm as package
 from fedsvm.__main__ import main
+from fedsvm.algorithms.mapped_site import MappedAlgorithm
 from fedsvm.scenarios.cli import AREAS
 
 FEDSVM = Path(sys.executable).with_name("fedsvm")
@@ -41,7 +42,8 @@ def fedsvm(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]
     line = [str(FEDSVM), *map(str, words)]
     with tempfile.TemporaryDirectory() as kept:
         stdout, stderr = Path(kept) / "stdout", Path(kept) / "stderr"
-        process = PROCESSES.Process(target=_command, args=(line, folder, stdout, stderr, dict(os.environ)))
+        mu = MappedAlgorithm.statistics_privacy
+        process = PROCESSES.Process(target=_command, args=(line, folder, stdout, stderr, dict(os.environ), mu))
         process.start()
         process.join(_LONGEST_S)
         if process.exitcode is None:
@@ -51,8 +53,9 @@ def fedsvm(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]
         return subprocess.CompletedProcess(line, process.exitcode, stdout.read_text(), stderr.read_text())
 
 
-def _command(line: list[str], folder: Path, stdout: Path, stderr: Path, environment: dict[str, str]) -> None:
-    """Run the command as a new process would, but without importing."""
+def _command(line: list[str], folder: Path, stdout: Path, stderr: Path, environment: dict[str, str], mu: float) -> None:
+    """Run the command as a new process would, but without importing, and with the tests' noise of statistics."""
+    MappedAlgorithm.statistics_privacy = mu
     for path, stream in ((stdout, sys.stdout), (stderr, sys.stderr)):
         with path.open("w") as file:
             os.dup2(file.fileno(), stream.fileno())

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from fedsvm.algorithms.mapped_site import MappedAlgorithm
 from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
@@ -45,6 +46,8 @@ ROWS = np.arange(12.0).reshape(4, 3)
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     # for workers and commands: several threads of linear algebra each, beside others, spin for longer than they compute
     os.environ.setdefault(threads, "1")
+
+MappedAlgorithm.statistics_privacy = 0.0  # numbers of tests must not depend on noise; `noisy_default` sets it back
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As in the background of a script. The processes that tests start would ignore it too.
@@ -77,6 +80,12 @@ def pytest_pyfunc_call() -> None:
 @pytest.fixture(autouse=True)
 def _site_processes_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def noisy_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenarios take noisy statistics unless they say otherwise, as users' do."""
+    monkeypatch.setattr(MappedAlgorithm, "statistics_privacy", 0.5)
 
 
 @pytest.fixture

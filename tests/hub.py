@@ -79,7 +79,17 @@ class RunningHub:
 
     def start(self) -> None:
         """Start it, at the port that it had; at first any."""
-        command = [sys.executable, "-m", "fedsvm", "hub", "--folder", str(self.folder), "--every", "0.2", *self.options]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.exact",
+            "hub",
+            "--folder",
+            str(self.folder),
+            "--every",
+            "0.2",
+            *self.options,
+        ]
         if self.descriptors is not None:
             command = ["sh", "-c", f'ulimit -n {self.descriptors} && exec "$@"', "sh", *command]
         with self.log.open("a") as log:
@@ -253,7 +263,7 @@ def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
         """
     )
     words = ["run", str(folder / "same.toml"), "--quiet", "--out", str(folder / "same")]
-    subprocess.run([sys.executable, "-m", "fedsvm", *words], check=True, env=environment(), timeout=100)
+    subprocess.run([sys.executable, "-m", "tests.exact", *words], check=True, env=environment(), timeout=100)
     with np.load(folder / "same" / "model.npz") as model:
         return np.asarray(model["w"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -14,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.blind_path import BlindOrder
 from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.memory import SimulatedDeath
@@ -22,8 +25,10 @@ from fedsvm.federation.errors import RoundAborted, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import blind_system
 from fedsvm.protocols.blind_parameters import BlindSystem
+from fedsvm.protocols.sums.ring import RING
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
+from tests.conftest import ROOT
 from tests.in_process import InProcessFederation, Loss
 from tests.small_runs import run
 from tests.test_explanation import explained
@@ -184,6 +189,19 @@ def test_a_site_that_comes_back_is_told_the_path_and_the_next_step(site: str) ->
     found = train(problem, masking="committee", noise=0.1, sites=4, losses=losses)
     check_training(found, problem)
     assert found.federation.orders["share_path"] == 2
+
+
+def test_a_round_costs_what_the_page_of_benchmarks_says() -> None:
+    table = (ROOT / "docs" / "benchmarks.md").read_text().partition("## A round behind a committee")[2]
+    for sites, m in itertools.product((5, 20), (100, 180, 300)):
+        layout, one = Layout(m + 1, m), np.ones(1)
+        order = BlindOrder(
+            1, np.zeros(1, dtype=np.int64), one, one, one, np.ones((1, 5)), 1, np.ones((1, 3)), np.ones((1, 2))
+        )
+        masked = RING.cost(sites, (layout.length,), 1.0)
+        blind = blind_system.blind_systems_cost(RING, sites, order.systems(layout))
+        cells = [sites, m, *(n for each in (masked, blind) for n in (each.payload_bytes, each.messages, each.hops))]
+        assert f"| {' | '.join(f'{cell:,}' for cell in cells)} |" in table
 
 
 # Over real processes.

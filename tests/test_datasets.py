@@ -255,6 +255,14 @@ def test_a_description_counts_what_is_there_and_what_is_missing(tmp_path: Path) 
     assert sum(int(line[2]) for line in found.sites[1:]) == 20
 
 
+@pytest.mark.parametrize("rows", [2, 3])
+def test_a_file_of_fewer_rows_than_sites_is_described(rows: int, tmp_path: Path) -> None:
+    write(tmp_path, "p.csv", "age,label\n" + "".join(f"{20 + i},{i % 2}\n" for i in range(rows)))
+    found = table_description.describe("p.csv", "label", "random", 5, tmp_path)
+    assert found.rows == rows
+    assert len(found.sites) == 1 + rows
+
+
 def test_a_description_of_a_skewed_split_shows_the_skew() -> None:
     found = table_description.describe("wine", "label", "label-skew", 3, Path())
     assert found.sites[0] == ("site", "rows", "class_0", "class_1", "class_2")

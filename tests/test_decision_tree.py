@@ -12,6 +12,9 @@ from fedsvm import classifier
 from fedsvm.algorithms.attacks.attack import Prior, RowClaim
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
 from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.data.horizontal import PreparedRows
+from fedsvm.algorithms.data.scaling import ScaleName
+from fedsvm.algorithms.data.statistics import statistics_of
 from fedsvm.algorithms.decision_tree import (
     LEAF,
     Tree,
@@ -23,6 +26,7 @@ from fedsvm.algorithms.decision_tree import (
     edges_of,
     grow,
     impurity,
+    noisy_edges,
 )
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
@@ -47,6 +51,30 @@ def model_of(rows: FloatArray, labels: FloatArray, settings: TreeSettings) -> Tr
     return TreeModel(
         grow(lambda tree, nodes: cross_tables(tree, nodes, of_bins, counted, settings.bins), settings), edges
     )
+
+
+@pytest.mark.parametrize("name", ["standard", "minmax", "none"])
+def test_noisy_statistics_without_noise_give_the_same_edges(name: ScaleName) -> None:
+    low, high = np.abs(ROWS).max(axis=0) * [[-1.0], [1.0]]
+    moved = (ROWS - (low + high) / 2) / ((high - low) / 2)
+    totals = {"classes": np.array([200.0, 200.0]), "sums": moved.sum(axis=0), "squares": (moved**2).sum(axis=0)}
+    found = statistics_of(totals, dict.fromkeys(totals, 0.0), np.array([low, high]), [], 0.5)
+    scale = found.scale(name)
+    prepared = PreparedRows(ROWS.shape[1], {"site-1": 400}, scale, found)
+    scaled_rows = scale(ROWS)
+    expected = edges_of(np.stack([scaled_rows.sum(axis=0), (scaled_rows**2).sum(axis=0)]), 400, 8)
+    np.testing.assert_allclose(noisy_edges(prepared, found, 8), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_run_with_noisy_statistics_opens_tables_alone_and_says_so(tmp_path: Path) -> None:
+    changes = ["data.statistics_privacy=100", "compare.centralised=false", "algorithm.max_depth=2"]
+    result = run("decision-tree", tmp_path / "run", *changes).result
+    opened = {each["step"] for each in result["disclosures"] if each["kind"] == "sum"}
+    assert {"noisy_statistics", "class_counts", "cross_tables"} <= opened
+    assert not opened & {"column_moments", "column_sums", "column_squares"}
+    (remark,) = result["model"]["remarks"]
+    assert remark["name"] == "exact sums"
+    assert remark["sentence"].endswith("; the noise of data.statistics_privacy does not cover these sums")
 
 
 @pytest.mark.parametrize("criterion", ["gini", "entropy"])

@@ -19,9 +19,10 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy, Membership
 from fedsvm.federation.processes.launcher import LocalLauncher
 from fedsvm.federation.round import Round
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.program import Installation
-from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.site import Site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline

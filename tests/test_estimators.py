@@ -272,6 +272,12 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(sum="changing-neighbours", sum_options={"rings": 0}), "rings must be a whole number from 1, got 0"),
         (PanSVC(round_timeout_s=0.0), "round_timeout_s must be a number from 0.001 to 100000, got 0.0"),
         (DppSVC(columns=3), "columns must be lists"),  # type: ignore[arg-type]
+        (PanSVC(statistics_privacy=0.0), "statistics_privacy must be a number above 0 and up to 100, got 0.0"),
+        (PanSVC(landmark_method="drawn"), "landmark_method: drawn landmarks follow from noisy statistics"),
+        (PanSVC(ranges={"x0": [0, 1]}), "ranges apply to noisy statistics; set statistics_privacy above 0"),
+        (PanSVC(statistics_privacy=1.0, ranges={"x9": [0, 1]}), "ranges must be a dict by names of .* such as x0"),
+        (PanSVC(statistics_privacy=1.0, ranges={"x0": [1, 0]}), "ranges: of 'x0' must be its lowest and its highest"),
+        (PanSVC(statistics_privacy=1.0, ranges={"x0": 5}), "ranges: of 'x0' must be its .*, got 5"),  # type: ignore[dict-item]
         (
             DppSVC(landmarks=1.5),
             "landmarks must be a whole number from 1 to 5792 or a number .* up to 1, got 1.5",
@@ -283,6 +289,18 @@ def test_private_risk_minimisation() -> None:
 def test_parameters_that_will_not_do(estimator: Any, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         estimator.fit(*BLOBS)
+
+
+def test_noisy_statistics_are_a_parameter() -> None:
+    """Exact sums of columns and rows' means are replaced; parameters survive a copy."""
+    X, y = BLOBS
+    ranges = {f"x{column}": [-20.0, 20.0] for column in range(X.shape[1])}
+    model = clone(PanSVC(statistics_privacy=100.0, ranges=ranges, landmark_method="drawn", landmarks=5))
+    assert (model.get_params()["statistics_privacy"], PanSVC().statistics_privacy) == (100.0, None)
+    opened = {each["step"] for each in model.fit(X, y).result_["disclosures"] if each["kind"] == "sum"}
+    assert "noisy_statistics" in opened
+    assert not opened & {"column_sums", "column_squares", "local_landmarks", "scale_counts"}
+    np.testing.assert_array_equal(model.scaling_.window, [[-20.0] * X.shape[1], [20.0] * X.shape[1]])
 
 
 def test_groups_that_will_not_do() -> None:

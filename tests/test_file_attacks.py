@@ -12,11 +12,14 @@ from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
 from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits, one_solution
 from fedsvm.algorithms.attacks.subset_sums import SubsetsOfMean
-from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.data.classes import members
+from fedsvm.algorithms.data.columns import Columns, LabeledRows
+from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features import k_means
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.naive_bayes import NaiveBayes, NaiveBayesModel, NaiveBayesSettings
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
 from fedsvm.scenarios.report import whole_run
@@ -64,6 +67,25 @@ def test_exact_landmarks_and_digits_of_the_scale_name_every_row_of_a_list(
     said = whole_run.line([without, listed])
     assert said.startswith("whoever holds the model file with a list of candidates recovers 80 of 80 rows")
     assert whole_run.table([without])[1][2] == whole_run.WITHOUT_LIST
+
+
+@pytest.mark.parametrize(("noise", "named"), [(0.0, 40), (1e-4, 0)])
+def test_exact_means_of_classes_name_every_row_of_a_list_and_noisy_ones_none(
+    noise: float, named: int, patients: tuple[LabeledRows, LabeledRows]
+) -> None:
+    held, listed_rows = patients
+    training, source = LabeledRows(*(each[:40] for each in held)), LabeledRows(*(each[:55] for each in listed_rows))
+    scale = Scale.of(training.rows, "standard")
+    scale = Scale(scale.offset + noise, scale.scale)
+    of_class = members(training.labels[None, :])
+    scaled = scale(training.rows)
+    sums = np.stack([of_class @ scaled, of_class @ scaled**2]) + noise
+    columns = Columns([f"c{j}" for j in range(6)], Vocabulary({}), scale)
+    model = NaiveBayesModel.of_sums(of_class.sum(axis=1), sums, 1e-9, columns, ("site-1",))
+    attacks = NaiveBayes().file_attacks(NaiveBayesSettings())[1:]
+    arrays = {**model.to_arrays(), **columns.to_arrays()}
+    _, listed = file_audits(arrays, attacks, GroundTruth({"site-1": training}, {}, source=source))
+    assert (listed.recovered, listed.false_claims) == (named, 0)
 
 
 @pytest.mark.parametrize("noise", [1e-5, 0.1])

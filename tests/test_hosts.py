@@ -289,6 +289,29 @@ def test_a_coordinator_that_is_killed_is_resumed_and_sites_that_waited_go_on(tmp
 
 
 @pytest.mark.long
+def test_committee_goes_on_with_a_coordinator_that_was_killed(tmp_path: Path) -> None:
+    """The round that broke off is run again, between sites that listen at addresses of their own."""
+    words = ("--set", "algorithm.masking=committee", "--set", "algorithm.tolerance=1e-6")
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*words)
+        stalls = ("--fault", "stall:phase=train,round=6,for_s=3")
+        sites = [there.site(name, coordinator, *(stalls if name == "north" else ())) for name in NAMES]
+        wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
+        coordinator.process.kill()
+        coordinator.ends()
+        address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
+        again = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
+        resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *again)
+        assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
+        found, exact = there.model(), there.simulated("--set", "algorithm.tolerance=1e-8")
+    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    assert result["model"]["gap"] <= 1e-6
+    assert result["model"]["sites"] == list(NAMES)
+    furthest = (2 * result["model"]["objective"]) ** 0.5 * (1e-6**0.5 + 1e-8**0.5)
+    assert np.linalg.norm(found["w"] - exact["w"]) <= furthest, "1/2 |w|^2 makes the objective strongly convex"
+
+
+@pytest.mark.long
 def test_a_site_that_ended_is_waited_for_and_takes_part_again(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         words = ("--set", "algorithm.tolerance=1e-8", "--rejoin", "60s")
@@ -356,9 +379,11 @@ def test_a_run_that_failed_since_a_site_dropped_is_resumed_with_it_started_again
 
 
 @pytest.mark.long
-def test_a_run_is_resumed_with_all_sites_started_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("masking", "tolerance"), [("congruence", "1e-8"), ("committee", "1e-6")])
+def test_a_run_is_resumed_with_all_sites_started_again(masking: str, tolerance: str, tmp_path: Path) -> None:
+    words = ("--set", f"algorithm.masking={masking}", "--set", f"algorithm.tolerance={tolerance}")
     with hosts(tmp_path) as there:
-        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked")
+        coordinator = there.coordinator(*words, "--set", "protocol.sum=masked")
         sites = [there.site(name, coordinator) for name in NAMES]
         coordinator.says("train after")
         for each in (coordinator, *sites):

@@ -22,8 +22,8 @@ from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
-from fedsvm.algorithms.optimization import interior_point
-from fedsvm.algorithms.optimization.barrier import Problem, on_the_curve
+from fedsvm.algorithms.optimization import interior_point, path_rounds
+from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums, on_the_curve
 from fedsvm.algorithms.optimization.blind_path import BlindNewton, BlindPath
 from fedsvm.algorithms.optimization.interior_point import (
     NewtonRequest,
@@ -33,8 +33,8 @@ from fedsvm.algorithms.optimization.interior_point import (
     Scales,
     solve,
 )
-from fedsvm.algorithms.optimization.local_path import LocalPath, solve_pooled
-from fedsvm.algorithms.optimization.masking import STRETCH, Dither, Masking, draw_mask
+from fedsvm.algorithms.optimization.local_path import LocalPath, opened_by, solve_pooled
+from fedsvm.algorithms.optimization.masking import STRETCH, Dither, Masking, draw_mask, draw_masks
 from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.algorithms.optimization.path_sums import FederatedPath, NewtonPath, PathLostError, Release
 from fedsvm.algorithms.optimization.solution import Certificate, Solution, StoppingRule, StoppingSettings
@@ -297,29 +297,73 @@ def test_masks_are_rotations_and_stretches_that_seed_round_problem_and_purpose_d
     stretched = draw_mask(seed, "0 1", 12, 11, "congruence")
     assert rotated is not None
     assert stretched is not None
-    for rotation in (rotated.around, rotated.turn, stretched.turn):
+    one, fewer = np.eye(12), np.eye(11)
+    around = stretched.times(one)
+    for rotation in (rotated.times(one), rotated.turn.times(fewer), stretched.turn.times(fewer)):
         np.testing.assert_allclose(rotation @ rotation.T, np.eye(len(rotation)), atol=1e-14)
-    singular = np.linalg.svd(stretched.around, compute_uv=False)
+    singular = np.linalg.svd(around, compute_uv=False)
     assert singular.min() >= 1 / STRETCH - 1e-12
     assert singular.max() <= STRETCH + 1e-12
     again = draw_mask(seed.copy(), "0 1", 12, 11, "congruence")
     assert again is not None
-    np.testing.assert_array_equal(again.around, stretched.around)
+    np.testing.assert_array_equal(again.times(one), around)
     for elsewhere in (draw_mask(seed, "0 2", 12, 11, "congruence"), draw_mask(seed, "1 1", 12, 11, "congruence")):
         assert elsewhere is not None
-        assert np.abs(elsewhere.around - stretched.around).max() > 0.1
-        assert np.abs(elsewhere.turn - stretched.turn).max() > 0.1
+        assert np.abs(elsewhere.times(one) - around).max() > 0.1
+        assert np.abs(elsewhere.turn.times(fewer) - stretched.turn.times(fewer)).max() > 0.1
     stranger = draw_mask(other, "0 1", 12, 11, "congruence")
     assert stranger is not None
-    assert np.abs(stranger.turn - stretched.turn).max() > 0.1
+    assert np.abs(stranger.turn.times(fewer) - stretched.turn.times(fewer)).max() > 0.1
     assert draw_mask(seed, "0 1", 12, 11, "none") is None
+
+
+@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 130])
+def test_a_rotation_is_the_orthogonal_factor_of_the_numbers_that_it_is_drawn_from(size: int) -> None:
+    """R of O R, of the same reflections one by one, has a positive diagonal, so that O is Haar-random."""
+    (mask,) = draw_masks(uniform_residues((1, 4)), "0 1", [(size, size)], "orthogonal")
+    assert mask is not None
+    rotation = mask.left
+    one = rotation.signs * np.eye(size)
+    for first, vectors, _ in reversed(rotation.groups):
+        for vector in reversed(vectors.T):
+            assert np.linalg.norm(vector) == pytest.approx(1.0, abs=1e-14)
+            one[first:] -= 2 * np.outer(vector, vector @ one[first:])
+    np.testing.assert_allclose(rotation.times(np.eye(size)), one, atol=1e-13)
+    np.testing.assert_allclose(rotation.transposed_times(one), np.eye(size), atol=1e-13)
+    places = np.concatenate([vectors.diagonal() for _, vectors, _ in rotation.groups])
+    np.testing.assert_array_equal(np.sign(places), -rotation.signs)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(0, 5), (3, 90), (90, 89), (100, 90), (40, 130)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_masks_around_a_system_do_not_depend_on_how_many_rows_there_are(rows: int, size: int, intercept: bool) -> None:
+    random = np.random.default_rng(rows)
+    features, labels = random.normal(size=(rows, size - intercept)), random.choice([-1.0, 1.0], size=rows)
+    problem = Problem.of(features, labels, 2.0, lever=3.0 if intercept else 0.0)
+    origin = np.zeros(size)
+    sums = RowSums.of(
+        problem, DualState.at(problem, 0, origin, origin).move(problem, 1, origin, 1.0, keep=False, still=True)
+    )
+    mask = draw_mask(uniform_residues((1, 4)), "0 1", size, size - intercept, "congruence")
+    assert mask is not None
+    around = mask.times(np.eye(size))
+    np.testing.assert_allclose(mask.inverse_times(around), np.eye(size), atol=1e-12)
+    np.testing.assert_allclose(mask.transposed_times(np.eye(size)), around.T, atol=1e-13)
+    for regulariser in (True, False):
+        clear, masked = (
+            opened_by(sums, np.ones(size), intercept=intercept, regulariser=regulariser, mask=each)
+            for each in (None, mask)
+        )
+        np.testing.assert_allclose(masked.matrix, around @ clear.matrix @ around.T, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(masked.gradient, around @ clear.gradient, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(masked.vectors @ masked.vectors.T, clear.vectors @ clear.vectors.T, atol=1e-9)
 
 
 def test_rotations_are_spread_evenly_over_all_rotations_and_reflections() -> None:
     """Entries of a Haar-random O (d, d): mean 0, variance 1/d, fourth moment 3 / (d (d + 2)); |trace|^2 is 1."""
     seed, d, count = uniform_residues((1, 4)), 5, 1500
-    drawn = [draw_mask(seed, str(number), d, d, "orthogonal") for number in range(count)]
-    turns = np.array([mask.turn for mask in drawn if mask is not None])
+    drawn = draw_masks(seed, "0", [(d, d)] * count, "orthogonal")
+    turns = np.array([mask.turn.times(np.eye(d)) for mask in drawn if mask is not None])
     assert turns.shape == (count, d, d)
     entries = count * d * d
     assert abs(turns.mean()) < 6 * math.sqrt(1 / d / entries)
@@ -365,6 +409,27 @@ def test_step_noise_is_as_long_in_the_metric_of_the_sums_as_it_says() -> None:
     (_, exact, _, noisy), matrix, drawn = steps, matrices[0], Dither(seed).draw(problem.dimensions)
     added = noisy - exact
     assert added @ matrix @ added == pytest.approx(share**2 * (exact @ matrix @ exact) * (drawn**2).mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize(("floor", "is_stalled"), [(0.0, False), (0.9, True)])
+def test_training_ends_where_the_floor_of_the_step_noise_stops_the_gap(floor: float, *, is_stalled: bool) -> None:
+    problem, most = random_problem(6), 400
+    (found,) = solve(
+        LocalPath([problem]),
+        problems=1,
+        dimensions=problem.dimensions,
+        intercept=problem.lever > 0,
+        stopping=StoppingRule(1e-6, most),
+        step_noise=0.9,
+        step_noise_floor=floor,
+        dither=Dither(np.zeros((1, 4), dtype=np.uint64)),
+    )
+    assert found.is_stalled == is_stalled
+    assert found.certificate.converged != is_stalled
+    assert found.certificate.iterations < most
+    assert found.step_noise >= floor
+    assert (found.step_noise == 0.9) == is_stalled
+    assert 0 < found.certificate.lower_bound <= found.certificate.objective
 
 
 # Over site programs.
@@ -514,7 +579,7 @@ def test_what_the_coordinator_opens_is_what_masks_leave() -> None:
         if iteration > 1:
             before = draw_mask(site.path.seed, f"0 {iteration - 1}", layout.dimensions, layout.features, "congruence")
             assert before is not None
-            steps = before.around.T @ params["steps"][0]
+            steps = before.transposed_times(params["steps"][0])
         seen = layout.unpack(total, params["scales"][0], params["rows"])
         assert seen is not None
         terms = NewtonRequest(
@@ -707,6 +772,19 @@ def test_a_round_that_is_run_again_comes_to_the_same() -> None:
     program.channel.sites = ("site-1", "site-2")
     np.testing.assert_array_equal(program.path.newton(**params), once)
     assert (as_keeper[0, -2], once[0, -2]) == (1.0, 0.0)
+
+
+def test_masks_that_take_too_much_memory_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = game(0.03, 10.0, 40)
+    easy = np.where(problem.features[:, 0] > np.median(problem.features[:, 0]), 1.0, -1.0)
+    labels = np.stack([problem.labels, easy, -easy])
+    calm = train(problem, labels=labels)
+    monkeypatch.setattr(path_rounds, "_KEPT", problem.dimensions**2)
+    found = train(problem, labels=labels)
+    for lean, ample in zip(found.outcomes, calm.outcomes, strict=True):
+        assert lean.certificate.converged
+        assert lean.certificate.iterations <= ample.certificate.iterations + 3
+        assert lean.certificate.objective == pytest.approx(ample.certificate.objective, rel=1e-4)
 
 
 def test_problems_that_were_done_go_on_when_rows_leave() -> None:

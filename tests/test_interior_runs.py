@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -63,6 +64,21 @@ def test_training_in_the_open_shows_the_coordinator_the_path_and_says_so(tmp_pat
     check_optimum(result)
     (shown,) = [each for each in result["disclosures"] if (each["kind"], each["step"]) == ("design", "newton")]
     assert "with it the path of weights" in shown["detail"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (["step_noise_floor=0.9"], "stopped training at a gap of .*; lower algorithm.step_noise_floor"),
+        pytest.param(["masking=committee"], "stopped training .*; lower algorithm.step_noise ", marks=pytest.mark.long),
+        pytest.param([], "halved to .*; algorithm.step_noise_floor keeps more", marks=pytest.mark.long),
+    ],
+)
+def test_the_summary_says_what_became_of_the_step_noise(changes: list[str], says: str, tmp_path: Path) -> None:
+    large = ["algorithm.step_noise=0.9", "algorithm.tolerance=1e-6", "compare.centralised=false"]
+    result = run(tmp_path / "run", [*large, *(f"algorithm.{each}" for each in changes)], []).result
+    (sentence,) = [each["sentence"] for each in result["model"]["remarks"] if each["name"] == "step noise"]
+    assert re.match(says, sentence)
 
 
 def kill(site: int, phase: str, number: int, *, rejoin: bool = True) -> str:

@@ -17,9 +17,10 @@ from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.control import Abort, GatherTerms, Order, SumTerms
 from fedsvm.federation.errors import OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, mark_of, step
-from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.site import Site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline

@@ -28,13 +28,13 @@ PINS = {name: key.public for name, key in KEYS.items()}
 LIAR = """\
 import functools, sys
 from fedsvm.federation.channel.agreement import KeyAgreement
-from fedsvm.federation.hosts import gathering
+from fedsvm.federation.hosts import remote_federation
 
 def lying(party, roster):  # to be between north and east, which is told the coordinator's key for that of north
     between = roster["north"]._replace(agreement_key=KeyAgreement(b"").public)
     return roster.replaced(between) if party == "east" else roster
 
-gathering.SiteLinks = functools.partial(gathering.SiteLinks, views=lying)
+remote_federation.SiteLinks = functools.partial(remote_federation.SiteLinks, views=lying)
 del sys.argv[:3]
 from fedsvm.__main__ import main
 main()

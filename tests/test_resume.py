@@ -362,9 +362,9 @@ RESUME = """
 import sys
 
 from fedsvm.__main__ import main
-from fedsvm.federation import journal
+from fedsvm.federation import run_journal
 
-journal.READING_SHOWN_EVERY_S = 0.0
+run_journal.READING_SHOWN_EVERY_S = 0.0
 sys.argv = ["fedsvm", "run", "--resume", *sys.argv[1:]]
 main()
 """
@@ -538,7 +538,7 @@ def test_a_coordinator_that_is_killed_at_a_random_moment(
     undisturbed, folder = wholes(case, *changes), tmp_path / "killed"
     scenario, *own = scenario_of(case, tmp_path)
     words = [word for change in ["compare.centralised=false", *own, *changes] for word in ("--set", change)]
-    line = [sys.executable, "-m", "fedsvm", "run", scenario, *words, "--journal", "--quiet", "--out", str(folder)]
+    line = [sys.executable, "-m", "tests.exact", "run", scenario, *words, "--journal", "--quiet", "--out", str(folder)]
     with subprocess.Popen(line, cwd=ROOT) as process:
         written, journal = undisturbed / "journal" / NAME, folder / "journal" / NAME
         moment = int(random.integers(ends(written)[0], written.stat().st_size))

@@ -123,6 +123,21 @@ def at(*steps: str, script: Script) -> ScriptPosition:
     return place
 
 
+def test_the_example_of_the_documentation_holds() -> None:
+    place = ScriptPosition(seq(stage("count", "scale"), repeat("newton", 1, 3)))
+    orders = [("count", ALL), ("scale", ALL), ("count", FEWER), ("scale", FEWER), ("newton", FEWER), ("newton", FEWER)]
+    for number, (name, sites) in enumerate(orders, start=1):
+        place.admit(name, b"", sites, number)
+    with pytest.raises(OrderRefused, match="step 'scale' is out of place"):
+        place.admit("scale", b"", FEWER, 7)
+    for number in (7, 8):
+        place.admit("newton", bytes([number]), FEWER, number)
+        with pytest.raises(OrderRefused, match="step 'count' is out of place"):
+            place.admit("count", b"", FEWER, number)
+    with pytest.raises(OrderRefused, match="step 'newton' is out of place"):
+        place.admit("newton", b"another point", FEWER, 9)
+
+
 def test_an_order_that_is_refused_changes_nothing() -> None:
     place = at("a", script=seq("a", "b", "c"))
     for wrong in ("c", "d"):

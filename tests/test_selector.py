@@ -95,6 +95,7 @@ def test_sites_are_those_that_groups_name() -> None:
     [
         ({"method": "pan-svm"}, "method must be one of filter, rfe"),
         ({"options": {"colour": "red"}}, "options must be settings of filter"),
+        ({"options": {"statistics_privacy": 0.5}}, "options must be settings of filter.*statistics_privacy is none"),
         ({"options": {"statistic": "welch"}}, 'statistic: "welch" is of two classes, and there are 3'),
         ({"method": "rfe", "options": {"weights": "kernel"}}, 'weights: "kernel" is of two classes'),
         ({"method": "sparse-svm"}, "Only binary classification is supported. The type of the target is multiclass"),

@@ -540,3 +540,12 @@ def test_a_fault_out_of_sense_is_refused(key: str, value: Any) -> None:
         del fault["delay_ms"]
     (problem,) = problems(LEAST | {"faults": [fault]})
     assert problem.startswith(f"faults.1.{key}: must be ")
+
+
+@pytest.mark.usefixtures("noisy_default")
+def test_algorithms_in_features_take_noisy_statistics_unless_the_scenario_says_otherwise() -> None:
+    privacy = {name: spec.read(name)[0].data.statistics_privacy for name in ("quickstart", "naive-bayes", "splice")}
+    assert privacy == {"quickstart": 0.5, "naive-bayes": 0.0, "splice": 0.0}
+    exact, _ = spec.read("quickstart", overrides=["data.statistics_privacy=0"])
+    assert exact.data.statistics_privacy == 0
+    spec.read("quickstart", overrides=["data.ranges={age=[0,120]}"])

@@ -6,6 +6,7 @@ import csv
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +17,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.sweep.charts import Plot, draw, draw_curves
 from fedsvm.scenarios.sweep.grid import Point, Sweep, SweepAxis, default_plots, read_plot
 from fedsvm.scenarios.sweep.worker import Workers
-from tests.commands import FEDSVM, fedsvm
+from tests.commands import fedsvm
 from tests.conftest import site_processes, wait_until
 
 SMALL = ("data.source=wine", "data.positive=class_0", "algorithm.landmarks=20", "compare.centralised=false")
@@ -50,7 +51,8 @@ def test_a_sweep_has_a_row_for_every_run_and_plots_them(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_sweep_that_is_interrupted_goes_on_where_it_was(tmp_path: Path, temporary_folder: Path) -> None:
-    command = [str(FEDSVM), "sweep", "quickstart", *WORDS, "--vary", "seed=1,2", "--out", str(tmp_path / "s")]
+    words = ["sweep", "quickstart", *WORDS, "--vary", "seed=1,2", "--out", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "tests.exact", *words]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path)
     assert process.stderr is not None
     assert process.stderr.readline().startswith("seed=1 done; about ")
@@ -69,7 +71,8 @@ def test_a_sweep_that_is_interrupted_goes_on_where_it_was(tmp_path: Path, tempor
 
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_killed_sweep_leaves_nothing_that_runs(how: signal.Signals, tmp_path: Path, temporary_folder: Path) -> None:
-    command = [str(FEDSVM), "sweep", "quickstart", *WORDS, "--vary", "seed=1,2", "--out", str(tmp_path / "s")]
+    words = ["sweep", "quickstart", *WORDS, "--vary", "seed=1,2", "--out", str(tmp_path / "s")]
+    command = [sys.executable, "-m", "tests.exact", *words]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path)
     wait_until(lambda: bool(site_processes(temporary_folder)), 30)
     os.kill(process.pid, how)
@@ -210,7 +213,7 @@ def test_by_default_numbers_go_across_and_seeds_are_spread() -> None:
 
 def test_an_error_that_nobody_foresaw_is_told_and_the_worker_goes_on(tmp_path: Path) -> None:
     with Workers() as workers:
-        assert "Error: " in workers.carry_out("quickstart", [3], tmp_path / "a")  # type: ignore[list-item]
+        assert "Error: " in workers.carry_out("quickstart", [], tmp_path / "\0")
         (worker,) = workers._all
         assert "data.source" in workers.carry_out("quickstart", ["data.source=no-such-file"], tmp_path / "b")
         assert workers._all == {worker}

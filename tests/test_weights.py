@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,17 @@ import pytest
 from sklearn.svm import SVC
 
 from fedsvm import PanSVC, ScenarioError, run
-from fedsvm.algorithms.optimization.weighting import EXPONENTS, Weighting, bound_of, mark_power_of_two
+from fedsvm.algorithms.optimization.weighting import (
+    EXPONENTS,
+    ClassWeightSettings,
+    Factors,
+    Weighting,
+    agreement_on_factors,
+    bound_of,
+    mark_power_of_two,
+)
 from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
@@ -107,6 +117,23 @@ def test_other_losses_are_weighted_as_pooled_rows_are(name: str, class_weight: s
     assert ["largest_weight" in each for each in steps] == [True, False]
     assert all(("class_counts" in each) == ("balanced" in class_weight) for each in steps)
     assert (sensitivity > 0.6) == ("1.0" not in class_weight)  # without weights of rows
+
+
+def test_balanced_factors_follow_from_noisy_statistics() -> None:
+    """None of the numbers of rows is below its noise, and sites take the factors."""
+    statistics = SimpleNamespace(classes=np.array([400.0, 0.0]), sigma={"classes": 10.0})
+    task: Any = SimpleNamespace(classes=("no", "yes"), weighted=False, statistics=statistics)
+    settings = ClassWeightSettings(class_weight="balanced")
+    found = settings.weighting_of(task)
+    assert found == Weighting((410 / 800, 410 / 20))
+    federation: Any = None  # no sum is asked for
+    factors = Factors.agreed(federation, found, 2)
+    assert sum(1 / each for each in factors.by_class) == pytest.approx(2)
+    task.statistics = None
+    assert settings.weighting_of(task) == Weighting("balanced")
+    reading = {"statistics_privacy": 0.5}
+    asked = [Terms("pan-svm", {"class_weight": "balanced"}, "ring", {}, 1, reading=each) for each in ({}, reading)]
+    assert ["class_counts" in str(agreement_on_factors(terms)) for terms in asked] == [True, False]
 
 
 def test_an_estimator_takes_both(tmp_path: Path) -> None:

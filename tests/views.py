@@ -120,11 +120,10 @@ class _BlindPath(LocalPath):
 
     def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         (each,), rows = terms, self.extent().rows
-        step = each.step if self.mask is None else self.mask.around.T @ each.step
-        opened = self.opened(iteration, replace(each, step=step))
+        step = each.step if self.mask is None else self.mask.transposed_times(each.step)
         d, m = self.layout.dimensions, self.layout.features
         self.mask = draw_mask(self.seed, f"0 {iteration}", d, m, self.masking)
-        opened = opened if self.mask is None else opened.mask_sums(self.mask)
+        opened = self.opened(iteration, replace(each, step=step), mask=self.mask)
         scales = each.scales.to_array()
         self.written.add(
             "newton",

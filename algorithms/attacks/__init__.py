@@ -10,6 +10,7 @@ Reading order:
 - `landmark_means`: listed rows whose mean is a landmark, by `subset_sums`
 - `fold_differences`: rows by which landmarks of two folds differ
 - `scale_digits`: listed rows that match the digits of the scale
+- `class_means`: listed rows that match exact means and variances of classes
 - `run_differences`: the row by which the exact scales of two runs differ
 - `cluster_rounds`: differences between rounds of k-means over all sites
 - `cut_differences`: differences between cuts of the cutting plane, and the single rows in them

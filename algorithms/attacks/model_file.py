@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from fedsvm.algorithms.attacks.class_means import CLASSES
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
 
 HOLDER = "model file"
@@ -21,6 +22,8 @@ def file_view(arrays: Mapping[str, Any]) -> RunView:
     ]
     if "landmarks" in arrays:
         sent.append(("receive_map", arrays))
+    if "means" in arrays:
+        sent.append((CLASSES, arrays))
     rounds = [RoundView(number, step, told, {}) for number, (step, told) in enumerate(sent, start=1)]
     return RunView(Coalition((), coordinator=False), tuple(rounds))
 

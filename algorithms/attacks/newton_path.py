@@ -10,7 +10,7 @@ Behind a committee a site is told each step in the clear, and has no more of a s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -154,7 +154,7 @@ def _path(
         place = _place(told["problems"], posed.number)
         if place is None:
             continue
-        step = told["steps"][place] if mask is None else mask.around.T @ told["steps"][place]
+        step = told["steps"][place] if mask is None else mask.transposed_times(told["steps"][place])
         v += step
         if seed is not None:
             purpose = f"{posed.number} {told['iteration']}"
@@ -251,4 +251,5 @@ def _totals(
 
 
 def _unmask(opened: Opened, mask: Mask) -> Opened:
-    return opened.mask_sums(Mask(np.asarray(np.linalg.inv(mask.around), dtype=np.float64), mask.turn.T))
+    half = mask.inverse_times(opened.matrix)
+    return replace(opened, matrix=mask.inverse_times(half.T), gradient=mask.inverse_times(opened.gradient))

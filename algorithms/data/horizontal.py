@@ -552,6 +552,11 @@ class HorizontalTask:
         """The number of binary problems of one class against the rest: one for two classes."""
         return 1 if len(self.classes) == 2 else len(self.classes)
 
+    @property
+    def statistics(self) -> NoisyStatistics | None:
+        """Noisy statistics of all rows, once `prepare` was called; None of exact ones."""
+        return self.agreed.statistics
+
     def prepare(self, federation: Federation) -> PreparedRows:
         """Encode and scale the rows at the sites, by what they agree on in sums. The rounds are of phase "setup".
 

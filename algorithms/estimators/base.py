@@ -259,6 +259,11 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         return False
 
     @property
+    def _mu(self) -> float:
+        """The mu of noisy statistics; 0 of exact ones."""
+        return 0.0
+
+    @property
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
         return ALGORITHMS[self.algorithm]
 
@@ -266,7 +271,8 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         """Return the algorithm's settings. Raises ValueError for an invalid parameter."""
         algorithm = self._algorithm
         chosen = check_settings(algorithm.Settings, self)
-        for problem in algorithm.problems(chosen, Outline(public_rows, models=1, calibrated=self._is_calibrated)):
+        outline = Outline(public_rows, models=1, calibrated=self._is_calibrated, statistics_privacy=self._mu)
+        for problem in algorithm.problems(chosen, outline):
             raise ValueError(f"{problem}.")
         if isinstance(chosen, KernelSettings):
             for problem in chosen.scale_problems(self._parameter("scale")):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
+from annotated_types import Gt, Le
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
@@ -18,6 +20,8 @@ from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.statistics import wants_explained, wants_products
+from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.estimators.base import FederatedClassifier, FederatedEstimator, estimator
 from fedsvm.algorithms.estimators.frames import Frame, read
 from fedsvm.algorithms.pan_svm import PanSettings
@@ -104,6 +108,21 @@ class RowsEstimator(FederatedEstimator):
 class HorizontalClassifier(RowsEstimator, FederatedClassifier):
     """A classifier whose sites hold rows and agree on the scale of columns by secure sums."""
 
+    statistics_privacy: Annotated[
+        Annotated[float, Gt(0), Le(100)] | None,
+        doc(
+            "Privacy of scale, means and drawn landmarks: mu of Gaussian differential privacy for one row, in one "
+            "noisy release. None takes exact values, with which the model can name rows."
+        ),
+    ] = None
+    ranges: Annotated[
+        Mapping[str, Sequence[float]] | None,
+        doc(
+            "With `statistics_privacy`: lowest and highest value of numeric columns, by name (x0, x1, … of an array). "
+            "A column without a range spends a part of mu on the search for one."
+        ),
+    ] = None
+
     def _train(
         self,
         rows: Frame,
@@ -117,6 +136,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
         chosen = self._settings()
         held = self._deal_rows(np.arange(len(rows)), groups, len(rows), seed)
         weighted, calibrated = weights is not None, apart is not None
+        ranges, agreed = self._agreed_ranges(rows.numeric_names), asdict(chosen)
         task = HorizontalTask(
             Schema(rows.numeric_names, rows.text_names),
             self._parameter("scale"),
@@ -125,6 +145,13 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
             weighted=weighted,
             calibrated=calibrated,
             conditions=Conditions(self._secure_sum(len(held))),
+            plan=StatisticsPlan(
+                self._mu,
+                ranges,
+                wants_products(agreed),
+                wants_explained(agreed),
+                by_class=self._algorithm.model_is_statistics,
+            ),
         )
         model = self._learn(
             self._partitions(held, rows, labels, weights=weights, apart=apart),
@@ -133,9 +160,33 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
             lambda federation: self._algorithm.fit(federation, task, chosen),
             weight=weighted,
             calibration=calibrated,
+            **({"statistics_privacy": self._mu, "ranges": ranges} if self._mu else {}),
         )
         self.columns_ = task.columns
         self._keep(model, task.columns.scale)
+
+    @property
+    def _mu(self) -> float:
+        return float(self._parameter("statistics_privacy") or 0.0)
+
+    def _agreed_ranges(self, names: Sequence[str]) -> dict[str, list[float]]:
+        """Return the ranges of columns with these names. Raises ValueError for invalid ones."""
+        if self.ranges is None:
+            return {}
+        if not self._mu:
+            raise ValueError("ranges apply to noisy statistics; set statistics_privacy above 0, for example to 0.5.")
+        if not isinstance(self.ranges, Mapping) or not set(self.ranges) <= set(names):
+            raise ValueError(f"ranges must be a dict by names of numeric columns such as {names[0]}.")
+        found = {}
+        for name, ends in self.ranges.items():
+            try:
+                low, high = map(float, ends)
+            except (TypeError, ValueError):
+                low = high = math.nan
+            if not -math.inf < low < high < math.inf:
+                raise ValueError(f"ranges: of {name!r} must be its lowest and its highest value, got {ends!r}.")
+            found[name] = [low, high]
+        return found
 
     def _scale(self, rows: Frame) -> FloatArray:
         if rows.text_names != list(self.columns_.vocabulary.values):

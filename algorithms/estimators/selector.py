@@ -8,7 +8,7 @@ columns are chosen within each fold.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal, cast
 
 import numpy as np
@@ -106,10 +106,10 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
         told: dict[str, Any] = {"statistic": "f"} if self.method == "filter" else {}
         told |= {} if self.options is None else dict(self.options)
         told |= {} if self.size is None else {"size": self.size}
-        try:
-            return classifier(self.method)(**told)._settings()
-        except TypeError as error:
-            raise ValueError(f"options must be settings of {self.method}, got {self.options!r}: {error}") from None
+        known = {field.name for field in fields(self._algorithm.Settings)}
+        if unknown := [name for name in told if name not in known]:
+            raise ValueError(f"options must be settings of {self.method}, got {self.options!r}: {unknown[0]} is none")
+        return classifier(self.method)(**told)._settings()
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)

@@ -125,8 +125,8 @@ def _minimize(federation: Federation, settings: HybridSettings, prior: FloatArra
     if short := [each for each in trained.certificates if not each.converged]:
         raise FederationError(
             f"Training did not reach the gap of {settings.tolerance:g} that noise is sized for in "
-            f"{short[0].iterations} iterations; nothing is released. Raise algorithm.tolerance, or "
-            "algorithm.max_iterations."
+            f"{short[0].iterations} iterations; nothing is released. Raise algorithm.tolerance or "
+            "algorithm.max_iterations, or lower algorithm.step_noise_floor."
         )
     return trained
 
@@ -159,6 +159,7 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         intercept=False,
         stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         step_noise=settings.step_noise_among(federation.sites),
+        step_noise_floor=settings.step_noise_floor_among(federation.sites),
         on_iteration=functools.partial(_note, federation, settings),
     )
     keep, constants = choose_points(outcomes)

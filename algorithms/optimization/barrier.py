@@ -20,9 +20,11 @@ Mulet 1999 for total variation), and each row goes along its own dual step as fa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from fedsvm.algorithms.optimization.masking import Mask
 from fedsvm.federation.arrays import FloatArray
 
 BACK_OFF = 0.05
@@ -92,6 +94,15 @@ class Problem:
             total[-1, -1] = self.lever**2 * weights.sum()
         return total
 
+    def roots(self, weights: FloatArray) -> FloatArray:
+        """Return (d, n) columns sqrt(weight) f~, up to their signs: R with R R^T = `curvature`."""
+        scales = np.sqrt(weights)
+        found = np.empty((self.dimensions, len(weights)))
+        np.multiply(self.features.T, scales, out=found[: self.features.shape[1]])
+        if self.lever:
+            found[-1] = self.lever * scales
+        return found
+
     def weights(self, v: FloatArray, constant: int = 0) -> FloatArray:
         """Return (m + 1,) w and b of v, or of a constant unless it is 0; b is 0 without an intercept."""
         if constant:
@@ -156,11 +167,12 @@ class DualState:
 class RowSums:
     """The sums over the rows of a problem in a round.
 
-    matrix (d, d) and gradient (d,): the sums of d f~ f~^T and of alpha* f~. loss: of the point. alphas (g,) and vectors
-    (g, m): of each class the sums of alpha * target and of alpha y f. rows (g,): how many there are.
+    slopes (n,): d of each row. gradient (d,): the sum of alpha* f~. loss: of the point. alphas (g,) and vectors (g, m):
+    of each class the sums of alpha * target and of alpha y f. rows (g,): how many there are.
     """
 
-    matrix: FloatArray
+    problem: Problem
+    slopes: FloatArray
     gradient: FloatArray
     loss: float
     alphas: FloatArray
@@ -173,13 +185,37 @@ class RowSums:
         alpha, classes = standing.alpha, problem.classes
         signed = alpha * problem.labels
         return cls(
-            matrix=problem.curvature(standing.slopes),
+            problem=problem,
+            slopes=standing.slopes,
             gradient=problem.weigh(alpha + standing.lag),
             loss=float(problem.prices @ np.maximum(0.0, problem.targets - problem.margins(standing.v))),
             alphas=np.array([each @ (alpha * problem.targets) for each in classes]),
             vectors=np.stack([(each * signed) @ problem.features for each in classes]),
             rows=np.array([each.sum() for each in classes]),
         )
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """(d, d), the sum of d f~ f~^T."""
+        return self.problem.curvature(self.slopes)
+
+    def behind(self, mask: Mask, ridge: FloatArray) -> FloatArray:
+        """Return A (M + D) A^T for the matrix M and a diagonal D, ridge (d,). Fewer rows than d are masked one by one.
+
+        ridge: 1 of each weight and 0 of the intercept, or 0 of all.
+        """
+        if len(self.slopes) >= self.problem.dimensions:
+            found = self.problem.curvature(self.slopes)
+            found[np.diag_indices_from(found)] += ridge
+            mask.conjugate(found)
+            return found
+        rows = mask.times(self.problem.roots(self.slopes))
+        found = rows @ rows.T
+        if ridge.any():
+            found += mask.around_one()
+            free = mask.times(1 - ridge)
+            found -= np.outer(free, free)
+        return found
 
 
 def on_the_curve(residuals: FloatArray, prices: FloatArray, mu: float) -> tuple[FloatArray, FloatArray]:

@@ -20,8 +20,8 @@ NEWTON_ROUNDS, CUT_ITERATIONS = 20, 30
 FLOPS = 1e10
 """A second, of one processor; what BLAS does in matrices of some hundred."""
 
-_MASK_PRODUCTS = 8
-"""Products of (m, m) matrices that masking a system and taking the masks off takes."""
+_MASK_PRODUCTS = 3
+"""The most products of (m, m) matrices that masking a system takes; with few rows it takes less."""
 
 _MASTER_PASSES = 100
 """Factorisations of the size of its cuts that a master problem takes; and it keeps some ten cuts a group."""

@@ -28,12 +28,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from fedsvm.algorithms.optimization.masking import STRETCH, Dither, Mask
+from fedsvm.algorithms.optimization.masking import STRETCH, Dither
 from fedsvm.algorithms.optimization.solution import Certificate, StoppingRule, relative_gap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
@@ -52,6 +53,9 @@ _FALLEN = 0.7
 CALM_ROUNDS, CALM_FALL = 3, 0.7
 """The dither is halved if the gap has not fallen to this share in so many rounds; sooner would reveal more to sites."""
 
+STALLED_ROUNDS = 12
+"""The number of rounds without a smaller gap after which training ends, if the dither may not be halved any more."""
+
 _RISE = 3.0
 """The largest rise of mu after a change of rows for which the step for the old mu is still taken."""
 
@@ -60,6 +64,9 @@ _GROWTH = 64.0
 
 _TOO_COARSE = 0.1
 """The share of the tolerance that certificates may lose to rounding before the next sum has two limbs a number."""
+
+_SOLVED = 64
+"""Entries of the solution of a triangular system that are computed at a time."""
 
 _JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 """Shares of the mean diagonal that are added to a matrix that rounding left without a factorisation."""
@@ -116,16 +123,6 @@ class Opened:
     off: float = 0.0
     reached: float | None = None
 
-    def mask_sums(self, mask: Mask) -> Opened:
-        """Return the sums behind a mask; numbers are unchanged."""
-        around, turn = mask.around, mask.turn
-        return replace(
-            self,
-            matrix=around @ self.matrix @ around.T,
-            gradient=around @ self.gradient,
-            vectors=self.vectors @ turn.T,
-        )
-
 
 @dataclass(frozen=True)
 class Extent:
@@ -175,6 +172,7 @@ def solve(
     on_iteration: Callable[[int, Sequence[Certificate]], None] = lambda iteration, certificates: None,
     settle: Callable[[Sequence[Outcome]], bool] = lambda outcomes: False,
     step_noise: float = 0.0,
+    step_noise_floor: float = 0.0,
     dither: Dither | None = None,
     mus: Sequence[float] = (),
 ) -> list[Outcome]:
@@ -182,16 +180,19 @@ def solve(
 
     dimensions: of v, of all problems or of each, so that w has one less where there is an intercept. mus: where each
     problem's barrier parameter stood, of rows that do not start at 0 but stand near an optimum. step_noise: size of the
-    dither, as a share of the step, which `dither` draws. `on_iteration` is told the iteration and the state of every
-    problem, where it is known: it is not in a round in which rows left or joined. `settle` is given what training came
-    to, and says whether rows left or joined meanwhile, so that nothing is certified and training goes on. A certificate
-    that is not `converged` ran into `max_iterations`. Raises FederationError where a step cannot be computed.
+    dither, as a share of the step, which `dither` draws. step_noise_floor: the least that halving leaves of it.
+    `on_iteration` is told the iteration and the state of every problem, where it is known: it is not in a round in
+    which rows left or joined. `settle` is given what training came to, and says whether rows left or joined meanwhile,
+    so that nothing is certified and training goes on. A certificate
+    that is not `converged` ran into `max_iterations` or the floor of the dither. Raises FederationError where a step
+    cannot be computed.
     """
     extent = path.extent()
     dither = dither if dither is not None else Dither()
     sizes = [dimensions] * problems if isinstance(dimensions, int) else dimensions
     trails = [
-        _ProblemProgress(k, size, intercept, extent, stopping.tolerance, step_noise) for k, size in enumerate(sizes)
+        _ProblemProgress(k, size, intercept, extent, stopping.tolerance, step_noise, step_noise_floor)
+        for k, size in enumerate(sizes)
     ]
     for trail, mu in zip(trails, mus, strict=False):
         trail.resume(mu)
@@ -228,13 +229,16 @@ class Outcome:
     """The end of a problem.
 
     keep: whether the last point is the best. constant: +1 or -1 where all rows are of one class, so that w = 0 and
-    b = constant cost nothing; else 0. mu: the last barrier parameter.
+    b = constant cost nothing; else 0. mu: the last barrier parameter. step_noise: what halving left of the dither.
+    is_stalled: whether the gap stood still at its floor, so that training ended.
     """
 
     certificate: Certificate
     keep: bool
     constant: int
     mu: float = 0.0
+    step_noise: float = 0.0
+    is_stalled: bool = False
 
 
 @dataclass
@@ -247,6 +251,7 @@ class _ProblemProgress:
     extent: Extent
     tolerance: float
     step_noise: float
+    step_noise_floor: float
     objective: float = math.inf
     lower_bound: float = 0.0
     iterations: int = 0
@@ -264,6 +269,7 @@ class _ProblemProgress:
     _intercept_reach: float = 0.0
     _reach: float = 0.0
     _gaps: list[float] = field(default_factory=list)
+    _is_stalled: bool = False
 
     def __post_init__(self) -> None:
         self.mu = self._last_mu = self.extent.price
@@ -279,15 +285,19 @@ class _ProblemProgress:
         return self.objective < math.inf
 
     @property
-    def is_done(self) -> bool:
+    def is_converged(self) -> bool:
         return self.gap <= self.tolerance
 
     @property
+    def is_done(self) -> bool:
+        return self.is_converged or self._is_stalled
+
+    @property
     def certificate(self) -> Certificate:
-        return Certificate(self.objective, self.lower_bound, self.iterations, self.is_done)
+        return Certificate(self.objective, self.lower_bound, self.iterations, self.is_converged)
 
     def outcome(self) -> Outcome:
-        return Outcome(self.certificate, self.keep, self.constant, self.mu)
+        return Outcome(self.certificate, self.keep, self.constant, self.mu, self.step_noise, self._is_stalled)
 
     def resume(self, mu: float) -> None:
         """Begin at rows that stand near an optimum of another problem, for whose barrier parameter they stood."""
@@ -298,7 +308,7 @@ class _ProblemProgress:
         """Discard what was proven of other rows, and keep the point."""
         self.extent = extent
         self.objective, self.lower_bound, self.constant = math.inf, 0.0, 0
-        self._ceiling, self._has_new_rows = math.inf, True
+        self._ceiling, self._has_new_rows, self._is_stalled = math.inf, True, False
         self._gaps.clear()
 
     def stand_still(self) -> None:
@@ -340,16 +350,17 @@ class _ProblemProgress:
             self.keep = objective < self.objective
             self.objective = min(self.objective, objective)
             self.lower_bound = max(self.lower_bound, bound)
+            self._gaps.append(self.gap)
+            self._is_stalled = self._is_at_floor and self._has_stood_still(STALLED_ROUNDS)
             if self.is_done:
                 self._stay()
                 return
-            self._gaps.append(self.gap)
             self._known_gap = self.objective - self.lower_bound
         lost = objective - opened.objective + self._bound(opened, 0.0) - bound
         self.needs_wide = lost > _TOO_COARSE * self.tolerance * objective
         self._last_mu, self._trace = self.mu, float(np.trace(opened.matrix))
-        if self._has_stood_still(CALM_ROUNDS, CALM_FALL):
-            self.step_noise /= 2
+        if not self._is_at_floor and self._has_stood_still(CALM_ROUNDS, CALM_FALL):
+            self.step_noise = max(self.step_noise / 2, self.step_noise_floor)
         self.mu = self._next_mu(opened, bound, certify=certify)
         if self._has_new_rows and self.mu > _RISE * self._last_mu:
             self._stay()
@@ -397,6 +408,10 @@ class _ProblemProgress:
         """Return whether the gap has not fallen in this number of rounds."""
         return len(self._gaps) > rounds and self._gaps[-1] > share * self._gaps[-1 - rounds]
 
+    @property
+    def _is_at_floor(self) -> bool:
+        return self.step_noise <= self.step_noise_floor > 0
+
     def _newton_step(self, opened: Opened, dither: Dither) -> FloatArray:
         """Return y = E^-1 c, with the dither, or zeros where the sites have the step already.
 
@@ -405,10 +420,10 @@ class _ProblemProgress:
         if opened.reached is not None:
             return np.zeros(self.dimensions)
         factor = _factor(opened.matrix)
-        step = np.linalg.solve(factor.T, np.linalg.solve(factor, opened.gradient))
+        step = _solve_transposed(factor, _solve(factor, opened.gradient))
         if self.step_noise > 0:
             decrement = math.sqrt(max(0.0, float(opened.gradient @ step)))
-            noise = np.linalg.solve(factor.T, dither.draw(len(step)))
+            noise = _solve_transposed(factor, dither.draw(len(step)))
             step += self.step_noise * decrement / math.sqrt(len(step)) * noise
         return np.asarray(step)
 
@@ -427,12 +442,32 @@ def _power_of_two(bound: float) -> float:
 def _factor(matrix: FloatArray) -> FloatArray:
     """Return the Cholesky factor. Uses numpy alone, so that a site which trains by itself loads nothing more."""
     for jitter in _JITTERS:
-        try:
+        shifted = matrix
+        if jitter:
             shifted = matrix + jitter * np.trace(matrix) / len(matrix) * np.eye(len(matrix))
+        with suppress(np.linalg.LinAlgError):
             return np.asarray(np.linalg.cholesky(shifted))
-        except np.linalg.LinAlgError:
-            continue
     raise FederationError(
         "Newton's system of the interior point has no solution in double precision; scale the columns, lower "
         'algorithm.C, or take algorithm.solver = "cutting-plane".'
     )
+
+
+def _solve(factor: FloatArray, right: FloatArray) -> FloatArray:
+    """Return x (d,) with L x = right for a lower triangular L (d, d)."""
+    found = right.copy()
+    for start in range(0, len(found), _SOLVED):
+        here = slice(start, start + _SOLVED)
+        found[here] = np.linalg.solve(factor[here, here], found[here])
+        found[start + _SOLVED :] -= factor[start + _SOLVED :, here] @ found[here]
+    return found
+
+
+def _solve_transposed(factor: FloatArray, right: FloatArray) -> FloatArray:
+    """Return x (d,) with L^T x = right for a lower triangular L (d, d)."""
+    found = right.copy()
+    for start in reversed(range(0, len(found), _SOLVED)):
+        here = slice(start, start + _SOLVED)
+        found[here] = np.linalg.solve(factor[here, here].T, found[here])
+        found[:start] -= found[here] @ factor[here, :start]
+    return found

@@ -24,6 +24,7 @@ from fedsvm.algorithms.optimization.blind_path import BlindPath
 from fedsvm.algorithms.optimization.cutting_plane import CuttingPlaneSettings, Points, Taken
 from fedsvm.algorithms.optimization.duration_forecast import Work
 from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle
+from fedsvm.algorithms.optimization.interior_point import Outcome
 from fedsvm.algorithms.optimization.joint_hinge import JointOracle
 from fedsvm.algorithms.optimization.line_search import MAX_STEPS, line_search
 from fedsvm.algorithms.optimization.local_path import solve_pooled
@@ -59,6 +60,8 @@ CUTS_SHOW = "which shows the coordinator every point and cut"
 
 _ONE_CLASS = "all training rows are of one class; so is the model"
 _CONSTANT = "{} of {} problems have rows of one class only, and nothing to learn"
+_HALVED = "halved to {:.3g} when the gap stood still; algorithm.step_noise_floor keeps more of it"
+_STALLED = "stopped training at a gap of {:.2g}; lower algorithm.{} for a smaller gap and less noise"
 
 SINGLETON_BLOCKS = (
     "features of a single row, which alone is in a group's block of a class; with the map that all know they give the "
@@ -97,10 +100,21 @@ class SolverSettings(CuttingPlaneSettings):
     step_noise: Annotated[
         Portion, doc("Relative size of the noise on each step, which hides rows from the other sites; 0 is no noise.")
     ] = 0.1
+    step_noise_floor: Annotated[
+        Portion,
+        doc(
+            "The size below which step_noise is not halved when the gap stands still. If it then still stands still, "
+            "training ends. Noise behind a committee is never halved."
+        ),
+    ] = 0.0
 
     def step_noise_among(self, sites: Sequence[str]) -> float:
         """Return the size of the noise on each step: none if a site is alone, with only its own rows."""
         return self.step_noise if len(sites) > 1 else 0.0
+
+    def step_noise_floor_among(self, sites: Sequence[str]) -> float:
+        """Return the least noise on each step."""
+        return min(self.step_noise_floor, self.step_noise_among(sites))
 
 
 @dataclass
@@ -297,7 +311,7 @@ def _along_one_path(
     federation: Federation, settings: LinearSvmSettings, features: int, weighting: Weighting, classes: int
 ) -> LinearTraining:
     problems = problems_of(classes, settings.multiclass)
-    noise = settings.step_noise_among(federation.sites)
+    noise, is_blind = settings.step_noise_among(federation.sites), settings.masking == "committee"
     posed: dict[str, Any] = {
         "problems": problems,
         "classes": classes,
@@ -308,7 +322,7 @@ def _along_one_path(
         "release": settings.release,
         "weighting": weighting,
     }
-    if settings.masking == "committee":
+    if is_blind:
         path: FederatedPath = BlindPath(federation, step_noise=noise, **posed)
     else:
         path = FederatedPath(federation, masking=settings.masking, **posed)
@@ -318,15 +332,27 @@ def _along_one_path(
         dimensions=path.dimensions,
         intercept=settings.intercept,
         stopping=StoppingRule(settings.tolerance, settings.max_iterations),
-        step_noise=0.0 if settings.masking == "committee" else noise,
+        step_noise=0.0 if is_blind else noise,
+        step_noise_floor=noise if is_blind else settings.step_noise_floor_among(federation.sites),
         dither=Dither(federation.journaled_random("dither", dither_seed)),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
         settle=path.settle,
     )
-    constant = sum(outcome.constant != 0 for outcome in outcomes)
-    remark = Remark("one class", _ONE_CLASS if classes == 2 else _CONSTANT.format(constant, problems))
+    remarks = []
+    if constant := sum(outcome.constant != 0 for outcome in outcomes):
+        sentence = _ONE_CLASS if classes == 2 else _CONSTANT.format(constant, problems)
+        remarks.append(Remark("one class", sentence))
+    remarks += _noise_remarks(outcomes, 0.0 if is_blind else noise, "step_noise" if is_blind else "step_noise_floor")
     certificates = tuple(outcome.certificate for outcome in outcomes)
-    return LinearTraining(certificates, path.weights, {}, (remark,) if constant else (), path.mean_square)
+    return LinearTraining(certificates, path.weights, {}, tuple(remarks), path.mean_square)
+
+
+def _noise_remarks(outcomes: Sequence[Outcome], noise: float, key: str) -> list[Remark]:
+    """Return what a result says of the noise on the steps. key: the setting that lowers it further."""
+    if stalled := [outcome.certificate.gap for outcome in outcomes if outcome.is_stalled]:
+        return [Remark("step noise", _STALLED.format(max(stalled), key))]
+    least = min(outcome.step_noise for outcome in outcomes)
+    return [Remark("step noise", _HALVED.format(least))] if least < noise else []
 
 
 def _by_cutting_planes(

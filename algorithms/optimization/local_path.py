@@ -15,6 +15,7 @@ from fedsvm.algorithms.optimization.interior_point import (
     RoundSums,
     solve,
 )
+from fedsvm.algorithms.optimization.masking import Mask
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.federation.arrays import FloatArray
 
@@ -39,14 +40,16 @@ class LocalPath:
         """Run a round without rounding."""
         return RoundSums([self.opened(iteration, each) for each in terms])
 
-    def opened(self, iteration: int, terms: NewtonRequest, *, regulariser: bool = True) -> Opened:
-        """Return the sums after a step of one problem, with or without the terms of 1/2 |w|^2."""
+    def opened(
+        self, iteration: int, terms: NewtonRequest, *, regulariser: bool = True, mask: Mask | None = None
+    ) -> Opened:
+        """Return the sums after a step of one problem, with or without the terms of 1/2 |w|^2, behind a mask if any."""
         problem = self.problems[terms.problem]
         before = self.standings[terms.problem]
         standing = before.move(problem, iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still)
         self.standings[terms.problem] = standing
         sums = RowSums.of(problem, standing)
-        return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser)
+        return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser, mask=mask)
 
     def best(self, outcome: Outcome, problem: int) -> Solution:
         """Return the best point of a finished problem."""
@@ -55,17 +58,18 @@ class LocalPath:
         return Solution(**vars(outcome.certificate), w=found[:-1], b=float(found[-1]))
 
 
-def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: bool) -> Opened:
-    """Return the sums over rows, with the terms of 1/2 |w|^2 if requested."""
+def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: bool, mask: Mask | None = None) -> Opened:
+    """Return the sums over rows, with the terms of 1/2 |w|^2 if requested, behind a mask if any."""
     weights = np.full(len(v), float(regulariser))
     if intercept:
         weights[-1] = 0.0
+    gradient = sums.gradient - weights * v
     return Opened(
-        matrix=sums.matrix + np.diag(weights),
-        gradient=sums.gradient - weights * v,
+        matrix=sums.matrix + np.diag(weights) if mask is None else sums.behind(mask, weights),
+        gradient=gradient if mask is None else mask.times(gradient),
         objective=sums.loss + 0.5 * float(weights @ v**2),
         alphas=sums.alphas,
-        vectors=sums.vectors,
+        vectors=sums.vectors if mask is None else mask.turn.times(sums.vectors.T).T,
         rows=sums.rows,
     )
 

@@ -8,14 +8,15 @@ What can be read off: the decrement c^T E^-1 c, the inner products, and of the s
 each eigenvalue to a factor of 16 ("congruence"), or exactly ("orthogonal", S = 1).
 
 The sites draw from a seed that they share (`fedsvm.protocols.common_seed`), by SHAKE-256 and AES-256. Their linear
-algebra may differ in the last bits, which is an error of the step and not of any certificate.
+algebra may differ in the last bits, which is an error of the step and not of any certificate. A rotation is a product
+of reflections (Stewart, SIAM J. Numer. Anal. 17, 1980) and is applied as one: its entries are never computed.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -31,50 +32,120 @@ STRETCH = 4.0
 """The largest diagonal entry of S; the smallest is its inverse."""
 
 
+_GROUP = 64
+"""Reflections that are applied at a time, as products of matrices."""
+
+_BLOCK = 1 << 13
+"""Normal numbers that are drawn at a time: the steps of a block stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """A Haar-random orthogonal matrix O (d, d): a product of d reflections, of which no entry is computed.
+
+    groups: of each the row in which it begins, the unit vectors V (rows, b) of its reflections, and T (b, b), by which
+    their product is I - V T V^T (Schreiber and Van Loan 1989). signs (d,): by which rows are multiplied first.
+    """
+
+    groups: Sequence[tuple[int, FloatArray, FloatArray]]
+    signs: FloatArray
+
+    def times(self, columns: FloatArray) -> FloatArray:
+        """Return O X for X (d,) or (d, n)."""
+        found = (self.signs * columns.T).T
+        for first, vectors, inner in reversed(self.groups):
+            found[first:] -= vectors @ (inner @ (vectors.T @ found[first:]))
+        return found
+
+    def transposed_times(self, columns: FloatArray) -> FloatArray:
+        """Return O^T X for X (d,) or (d, n)."""
+        found = columns.copy()
+        for first, vectors, inner in self.groups:
+            found[first:] -= vectors @ (inner.T @ (vectors.T @ found[first:]))
+        return np.asarray((self.signs * found.T).T)
+
+    def conjugate(self, matrix: FloatArray) -> None:
+        """Put O M O^T in the place of a symmetric M (d, d)."""
+        matrix *= self.signs
+        matrix *= self.signs[:, None]
+        for first, vectors, inner in reversed(self.groups):
+            rest, beside = matrix[first:, first:], matrix[first:, :first]
+            across = rest @ (vectors @ inner.T)
+            across -= vectors @ (inner @ (vectors.T @ across)) / 2
+            left, right = np.hstack([vectors, across]), np.hstack([across, vectors]).T
+            for start in range(0, len(rest), 4 * _GROUP):
+                rest[start : start + 4 * _GROUP] -= left[start : start + 4 * _GROUP] @ right
+            if first:
+                beside -= vectors @ (inner @ (vectors.T @ beside))
+                matrix[:first, first:] = beside.T
+
+
 @dataclass(frozen=True)
 class Mask:
-    """A (d, d), and O (m, m)."""
+    """A = O1 S O2 (d, d), and O (m, m). stretch (d,): the diagonal of S."""
 
-    around: FloatArray
-    turn: FloatArray
+    left: Rotation
+    stretch: FloatArray
+    right: Rotation
+    turn: Rotation
+
+    def times(self, columns: FloatArray) -> FloatArray:
+        """Return A X for X (d,) or (d, n)."""
+        return self.left.times((self.stretch * self.right.times(columns).T).T)
+
+    def transposed_times(self, columns: FloatArray) -> FloatArray:
+        """Return A^T X for X (d,) or (d, n)."""
+        return self.right.transposed_times((self.stretch * self.left.transposed_times(columns).T).T)
+
+    def inverse_times(self, columns: FloatArray) -> FloatArray:
+        """Return A^-1 X for X (d,) or (d, n)."""
+        return self.right.transposed_times((self.left.transposed_times(columns).T / self.stretch).T)
+
+    def conjugate(self, matrix: FloatArray) -> None:
+        """Put A M A^T in the place of a symmetric M (d, d)."""
+        self.right.conjugate(matrix)
+        matrix *= self.stretch
+        matrix *= self.stretch[:, None]
+        self.left.conjugate(matrix)
+
+    def around_one(self) -> FloatArray:
+        """Return A A^T."""
+        found = np.diag(self.stretch**2)
+        self.left.conjugate(found)
+        return found
+
+    def spent(self) -> Mask:
+        """Return the mask without O, which only the mask's own round needs."""
+        return replace(self, turn=_NO_ROTATION)
+
+
+_NO_ROTATION = Rotation((), np.zeros(0))
 
 
 def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, masking: Masking) -> Mask | None:
     """Draw the mask of one purpose, for v with `dimensions` and w with `features` entries; None if nothing is
     masked."""
-    if masking in ("none", "committee"):
-        return None
-    left, right = (_rotation(seed, f"{purpose} {side}", dimensions) for side in ("left", "right"))
-    if masking == "congruence":
-        share = _uniform(seed, f"{purpose} stretch", dimensions)
-        left = left * STRETCH ** (2 * share - 1)
-    return Mask(left @ right, _rotation(seed, f"{purpose} turn", features))
+    return draw_masks(seed, purpose, [(dimensions, features)], masking)[0]
 
 
 def draw_masks(seed: Residues, purpose: str, sizes: Sequence[tuple[int, int]], masking: Masking) -> list[Mask | None]:
-    """Draw masks of one purpose for problems of some sizes each, dimensions and features, from one stream: see
-    `draw_mask`.
+    """Draw masks of one purpose for problems of some sizes each, dimensions and features: see `draw_mask`.
 
     Many small ones cost a fraction of as many calls.
     """
-    if masking == "none":
+    if masking in ("none", "committee"):
         return [None] * len(sizes)
-    counts = [2 * d * d + m * m for d, m in sizes]
-    normals = np.split(_normal(seed, f"{purpose} rotations", sum(counts)), np.cumsum(counts)[:-1])
-    stretches = np.split(
-        _uniform(seed, f"{purpose} stretches", sum(d for d, _ in sizes)), np.cumsum([d for d, _ in sizes])[:-1]
-    )
     masks: list[Mask | None] = [None] * len(sizes)
     for size in dict.fromkeys(sizes):
         d, m = size
         places = [place for place, other in enumerate(sizes) if other == size]
-        drawn = np.array([normals[place] for place in places])
-        left, right = (_rotate(drawn[:, side * d * d :][:, : d * d].reshape(-1, d, d)) for side in (0, 1))
-        turns = _rotate(drawn[:, 2 * d * d :].reshape(-1, m, m))
+        of_size, count = f"{purpose} {d} {m}", len(places)
+        lefts, rights = (_rotations(seed, f"{of_size} {side}", count, d) for side in ("left", "right"))
+        turns, stretches = _rotations(seed, f"{of_size} turn", count, m), np.ones((count, d))
         if masking == "congruence":
-            left = left * STRETCH ** (2 * np.array([stretches[place] for place in places]) - 1)[:, None, :]
-        for place, around, turn in zip(places, left @ right, turns, strict=True):
-            masks[place] = Mask(around, turn)
+            stretches = STRETCH ** (2 * _uniform(seed, f"{of_size} stretch", count * d).reshape(count, d) - 1)
+        for place, mask in zip(places, map(Mask, lefts, stretches, rights, turns), strict=True):
+            masks[place] = mask
     return masks
 
 
@@ -99,27 +170,62 @@ def dither_seed() -> Residues:
     return uniform_residues((1, 4))
 
 
-def _rotation(seed: Residues, purpose: str, size: int) -> FloatArray:
-    """Return a Haar-random orthogonal (size, size) matrix: QR of normal entries without the signs of R (Mezzadri
-    2007)."""
-    return _rotate(_normal(seed, purpose, size * size).reshape(size, size))
+def _rotations(seed: Residues, purpose: str, count: int, size: int) -> list[Rotation]:
+    """Draw Haar-random orthogonal matrices, as products of reflections of normal vectors (Stewart 1980).
 
-
-def _rotate(normal: FloatArray) -> FloatArray:
-    """Return rotations of normal entries, from one matrix or a stack of them."""
-    q, r = np.linalg.qr(normal)
-    return np.asarray(q * np.copysign(1.0, np.diagonal(r, axis1=-2, axis2=-1))[..., None, :])
+    Reflection k takes a normal vector of the last size - k entries to its own length in the first of them, as in a QR
+    factorization of normal entries, whose R is not computed.
+    """
+    groups: list[list[tuple[int, FloatArray, FloatArray]]] = [[] for _ in range(count)]
+    signs = np.ones((count, size))
+    for first in range(0, size, _GROUP):
+        rows, width = size - first, min(_GROUP, size - first)
+        vectors = _normal(seed, f"{purpose} {first}", count * rows * width).reshape(count, rows, width)
+        vectors[:, :width] = np.tril(vectors[:, :width])
+        lengths = np.sqrt(np.einsum("pij,pij->pj", vectors, vectors))
+        places = np.arange(width)
+        heads = vectors[:, places, places]
+        signs[:, first : first + width] = -np.copysign(1.0, heads)
+        vectors[:, places, places] += np.copysign(lengths, heads)
+        vectors /= np.sqrt(2 * lengths * (lengths + np.abs(heads)))[:, None, :]
+        inner = np.linalg.inv(np.triu(vectors.transpose(0, 2, 1) @ vectors, 1) + np.eye(width) / 2)
+        for place, found in enumerate(groups):
+            found.append((first, vectors[place], inner[place]))
+    return [Rotation(*each) for each in zip(groups, signs, strict=True)]
 
 
 def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:
-    """Return (size,) standard normal numbers, by Box and Muller: two from two uniform ones."""
+    """Return (size,) standard normal numbers, by Box and Muller: two from two uniform ones.
+
+    Sine and cosine are those of the tangent of half the angle, which alone numpy computes several at a time.
+    """
     pairs = -(-size // 2)
-    first, second = _uniform(seed, purpose, 2 * pairs).reshape(2, pairs)
-    radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size]
+    words = _words(seed, purpose, 2 * pairs).reshape(2, pairs)
+    found = np.empty((2, pairs))
+    for start in range(0, pairs, _BLOCK):
+        block = slice(start, start + _BLOCK)
+        share, turns = _in_unit_interval(words[:, block])
+        radius = np.sqrt(-2 * np.log1p(-share))
+        tangent = np.tan(np.pi * turns)
+        square = tangent * tangent
+        radius /= 1 + square
+        np.multiply(radius, 1 - square, out=found[0, block])
+        np.multiply(radius, 2 * tangent, out=found[1, block])
+    return found.reshape(-1)[:size]
 
 
 def _uniform(seed: Residues, purpose: str, size: int) -> FloatArray:
     """Return (size,) numbers in [0, 1), of 53 bits, a function of the seed and the purpose."""
+    return _in_unit_interval(_words(seed, purpose, size))
+
+
+def _in_unit_interval(words: Residues) -> FloatArray:
+    found: FloatArray = (words >> np.uint64(11)).astype(np.float64)
+    found *= 2.0**-53
+    return found
+
+
+def _words(seed: Residues, purpose: str, size: int) -> Residues:
+    """Return (size,) uniform residues, a function of the seed and the purpose."""
     secret = hashlib.shake_256(seed.tobytes() + b"mask " + purpose.encode()).digest(SECRET_BYTES)
-    return np.asarray(np.ldexp((keystream(secret, (size,)) >> np.uint64(11)).astype(np.float64), -53))
+    return keystream(secret, (size,))

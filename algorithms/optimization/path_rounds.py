@@ -7,7 +7,7 @@ bound from the last round, the site omits the matrix, and the next round has two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -17,7 +17,7 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimization.interior_point import NewtonRequest, Opened, RoundSums
 from fedsvm.algorithms.optimization.local_path import opened_by
 from fedsvm.algorithms.optimization.masking import Mask
-from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
 
@@ -60,12 +60,22 @@ class Layout:
         keeper: whether the site added what is not a row's. A matrix beyond its scale is left out, and the last number
         says so.
         """
+        packed = np.empty(self.length)
+        self.pack_into(packed, opened, scales, rows, keeper=keeper)
+        return packed
+
+    def pack_into(self, place: FloatArray, opened: Opened, scales: FloatArray, rows: int, *, keeper: bool) -> None:
+        """Write the numbers of `pack` to a place (length,)."""
         matrix, gradient, objective, alphas, vectors = scales
-        upper = opened.matrix[np.triu_indices(self.dimensions)] / matrix
-        overflows = float(np.abs(upper).max(initial=0.0)) > 1.0
-        return np.concatenate(
+        d = self.dimensions
+        upper, rest = np.split(place, [d * (d + 1) // 2])
+        for row, begin in enumerate(self._begins):
+            np.divide(opened.matrix[row, row:], matrix, out=upper[begin : begin + d - row])
+        overflows = max(upper.max(initial=0.0), -upper.min(initial=0.0)) > 1.0
+        if overflows:
+            upper[:] = 0.0
+        rest[:] = np.concatenate(
             [
-                np.zeros_like(upper) if overflows else upper,
                 opened.gradient / gradient,
                 [opened.objective / objective],
                 opened.alphas / alphas,
@@ -74,6 +84,12 @@ class Layout:
                 [float(keeper), float(overflows)],
             ]
         )
+
+    @property
+    def _begins(self) -> IntArray:
+        """(d,), where each row of the matrix begins in its upper triangle."""
+        rows = np.arange(self.dimensions)
+        return rows * self.dimensions - rows * (rows - 1) // 2
 
     def unpack(self, total: FloatArray, scales: FloatArray, rows: int) -> Opened | None:
         """Return what a sum (length,) means; None if nobody added the regularizer, or a matrix was omitted."""
@@ -85,11 +101,12 @@ class Layout:
         d, g = self.dimensions, self.classes
         sizes = [d * (d + 1) // 2, d, 1, g, g * self.features, g, 1, 1]
         upper, gradient, objective, alphas, vectors, counts, keepers, overflows = np.split(total, np.cumsum(sizes)[:-1])
-        matrix = np.zeros((d, d))
-        matrix[np.triu_indices(d)] = upper
-        matrix += np.triu(matrix, 1).T
+        matrix = np.empty((d, d))
+        for row, begin in enumerate(self._begins):
+            matrix[row, row:] = matrix[row:, row] = upper[begin : begin + d - row]
+        matrix *= scales[0]
         opened = Opened(
-            matrix=matrix * scales[0],
+            matrix=matrix,
             gradient=gradient * scales[1],
             objective=float(objective[0] * scales[2]),
             alphas=alphas * scales[3],
@@ -157,18 +174,23 @@ class RoundOrder(PathOrder):
         return RoundSums(systems, resolution=resolution)
 
 
-DrawMasks = Callable[[Sequence[int], int, Sequence[tuple[int, int]]], Sequence[Mask | None]]
-"""Draws the masks of some problems in a round, given the dimensions of v and of w of each."""
+DrawMasks = Callable[[Sequence[int], int], Iterable[Mask | None]]
+"""Draws the masks of some problems in a round. A problem's mask in a round is always the same."""
+
+_KEPT = 1 << 20
+"""Numbers of masks that a site keeps for the next step, and as many that it draws ahead. Others are drawn again."""
 
 
 class RowPaths:
-    """The paths of a site's rows: the current point of each problem, and the masks of the last two rounds."""
+    """The paths of a site's rows: the current point of each problem, the mask of its last round, and masks drawn
+    ahead."""
 
     def __init__(self, problems: Sequence[Problem], points: Sequence[DualState], draw: DrawMasks) -> None:
         self.problems = tuple(problems)
         self._standings = [[point] for point in points]
         self._draw = draw
-        self._masks: dict[tuple[int, int], Mask | None] = {}
+        self._last: dict[int, tuple[int, Mask | None]] = {}
+        self._ahead: dict[tuple[int, int], Mask | None] = {}
         self._steps: dict[tuple[int, int], FloatArray] = {}
 
     @property
@@ -182,26 +204,27 @@ class RowPaths:
             if self._standings[place][-1].iteration != point.iteration:
                 self._standings[place] = [point]
 
-    def sums(self, round_: RoundOrder, *, keeper: bool) -> list[FloatArray]:
-        """Take the steps of a round, and return this site's vector for each of its problems.
+    def sums(self, round_: RoundOrder, *, keeper: bool) -> FloatArray:
+        """Take the steps of a round, and return this site's vectors for each of its problems, one behind the other.
 
         A repeated round starts from the same points as before. keeper: whether this site adds 1/2 |w|^2.
         """
-        problems = round_.problems.tolist()
-        steps = np.split(np.ravel(round_.steps), np.cumsum([self.problems[k].dimensions for k in problems])[:-1])
-        self.draw_masks(problems, round_.iteration)
-        vectors = []
-        for place, (problem, towards) in enumerate(zip(problems, steps, strict=True)):
-            rows, before = self.problems[problem], self._before(problem, round_.iteration)
-            still = bool(round_.still[place])
-            mask = None if still else self._mask(problem, before.iteration)
-            step = towards if mask is None else mask.around.T @ towards
+        problems, iteration = round_.problems.tolist(), round_.iteration
+        layouts = [Layout.of(self.problems[problem]) for problem in problems]
+        steps = np.split(np.ravel(round_.steps), np.cumsum([layout.dimensions for layout in layouts])[:-1])
+        total = np.empty(sum(layout.length for layout in layouts))
+        places = np.split(total, np.cumsum([layout.length for layout in layouts])[:-1])
+        masks, kept = self._masks(problems, iteration), self._kept(problems)
+        unmasked = self._unmasked(problems, iteration, steps, np.asarray(round_.still, dtype=bool))
+        for place, (problem, step, mask) in enumerate(zip(problems, unmasked, masks, strict=True)):
+            intercept = self.problems[problem].lever > 0
             sums, standing = self.move(round_, place, step)
-            opened = opened_by(sums, standing.v, intercept=rows.lever > 0, regulariser=keeper)
-            mask = self._mask(problem, round_.iteration)
-            shown = opened if mask is None else opened.mask_sums(mask)
-            vectors.append(Layout.of(rows).pack(shown, round_.scales[place], round_.rows, keeper=keeper))
-        return vectors
+            opened = opened_by(sums, standing.v, intercept=intercept, regulariser=keeper, mask=mask)
+            layouts[place].pack_into(places[place], opened, round_.scales[place], round_.rows, keeper=keeper)
+            if problem in kept:
+                self._last[problem] = iteration, None if mask is None else mask.spent()
+        self._last = {problem: self._last[problem] for problem in kept}
+        return total
 
     def move(self, round_: PathOrder, place: int, step: FloatArray) -> tuple[RowSums, DualState]:
         """Take a step (d,) of the problem at a place of the order; return the sums over the rows, and their state."""
@@ -228,14 +251,11 @@ class RowPaths:
         self._steps = {known: each for known, each in self._steps.items() if known[1] >= iteration - 1}
         self._steps[problem, iteration] = step
 
-    def draw_masks(self, problems: Sequence[int], iteration: int) -> None:
-        """Draw the masks of a round that are not drawn yet, and forget those of all but the round before."""
-        missing = [problem for problem in problems if (problem, iteration) not in self._masks]
-        if missing:
-            self._masks = {known: mask for known, mask in self._masks.items() if known[1] >= iteration - 1}
-            sizes = [(rows.dimensions, rows.features.shape[1]) for rows in map(self.problems.__getitem__, missing)]
-            drawn = zip(missing, self._draw(missing, iteration, sizes), strict=True)
-            self._masks |= {(problem, iteration): mask for problem, mask in drawn}
+    def draw_ahead(self, problems: Sequence[int], iteration: int) -> None:
+        """Draw masks of the next round, of as many of its problems as memory allows."""
+        chosen = self._kept(problems)
+        drawn = zip(chosen, self._draw(chosen, iteration), strict=True)
+        self._ahead = {(problem, iteration): mask for problem, mask in drawn}
 
     def best(self, keep: IntArray, constants: IntArray) -> list[FloatArray]:
         """Return the best weights and intercept (m + 1,) of each problem.
@@ -255,9 +275,37 @@ class RowPaths:
     def _before(self, problem: int, iteration: int) -> DualState:
         return next(each for each in reversed(self._standings[problem]) if each.iteration < iteration)
 
-    def _mask(self, problem: int, iteration: int) -> Mask | None:
-        self.draw_masks([problem], iteration)
-        return self._masks[problem, iteration]
+    def _kept(self, problems: Sequence[int]) -> Sequence[int]:
+        """Return the first problems, one at least, whose masks together are not too large to keep."""
+        numbers = np.cumsum([self.problems[problem].dimensions ** 2 for problem in problems])
+        return problems[: max(1, int((numbers <= _KEPT).sum()))]
+
+    def _masks(self, problems: Sequence[int], iteration: int) -> Iterator[Mask | None]:
+        """Yield the masks of a round, each drawn when it is needed unless it was drawn ahead."""
+        ahead, self._ahead = self._ahead, {}
+        fresh = iter(self._draw([problem for problem in problems if (problem, iteration) not in ahead], iteration))
+        for problem in problems:
+            yield ahead.pop((problem, iteration)) if (problem, iteration) in ahead else next(fresh)
+
+    def _unmasked(
+        self, problems: Sequence[int], iteration: int, steps: Sequence[FloatArray], still: BoolArray
+    ) -> Iterator[FloatArray]:
+        """Yield the steps (d,) of a round, which the coordinator computed behind the masks of the round before.
+
+        A problem that stands `still` has none to unmask. Masks that are not kept are drawn again.
+        """
+        before = [self._before(problem, iteration).iteration for problem in problems]
+        known = [self._last.get(problem, (None,))[0] == at for problem, at in zip(problems, before, strict=True)]
+        lost = [place for place in range(len(problems)) if not known[place] and not still[place]]
+        drawn = {
+            at: iter(self._draw([problems[place] for place in lost if before[place] == at], at))
+            for at in {before[place] for place in lost}
+        }
+        for place, (problem, step) in enumerate(zip(problems, steps, strict=True)):
+            mask = None
+            if not still[place]:
+                mask = self._last[problem][1] if known[place] else next(drawn[before[place]])
+            yield step if mask is None else mask.transposed_times(step)
 
 
 def _without(problem: Problem, standing: DualState, kept: IntArray) -> tuple[Problem, DualState]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -128,7 +128,7 @@ class NewtonPath(SitePart):
         """Draw the masks of the next round, most of a round's work, while other sites still compute."""
         if self._last_round is not None and self.paths is not None:
             (iteration, problems), self._last_round = self._last_round, None
-            self.paths.draw_masks(problems, iteration + 1)
+            self.paths.draw_ahead(problems, iteration + 1)
 
     @step(
         told={
@@ -173,12 +173,14 @@ class NewtonPath(SitePart):
             told = np.concatenate(parts)
         return np.hstack([seed, told.view(np.uint64)[None, :]])
 
-    def _draw(self, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]) -> list[Mask | None]:
-        """Draw the masks of a round, which are the same at every site."""
+    def _draw(self, problems: Sequence[int], iteration: int) -> Iterator[Mask | None]:
+        """Draw the masks of a round one by one. They are the same at every site."""
         if self.seed is None:
             raise StepRefused("the sites have no common seed yet")
-        pairs = zip(problems, sizes, strict=True)
-        return [draw_mask(self.seed, f"{problem} {iteration}", *size, self.start.masking) for problem, size in pairs]
+        layout = self.start.layout
+        for problem in problems:
+            purpose = f"{problem} {iteration}"
+            yield draw_mask(self.seed, purpose, layout.dimensions, layout.features, self.start.masking)
 
     @step(
         told={
@@ -205,7 +207,7 @@ class NewtonPath(SitePart):
             return np.zeros((len(round_.problems), self.start.layout.length))
         total = self.paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site)
         self._last_round = round_.iteration, round_.problems.tolist()
-        return np.stack(total)
+        return total.reshape(len(round_.problems), -1)
 
     @step(
         bound=math.inf,

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from fedsvm.algorithms.data.class_statistics import LEAST_ROWS
 from fedsvm.algorithms.data.classes import members, numbers, one_against_rest
-from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.settings import MAX_COUNT, Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused, StepRefused
@@ -72,6 +74,17 @@ class ClassWeightSettings:
             return Weighting(self.class_weight, by_row)
         return Weighting(tuple(self.class_weight.get(name, 1.0) for name in classes), by_row)
 
+    def weighting_of(self, task: HorizontalTask) -> Weighting:
+        """Return the factors of the rows' losses in a task whose rows are prepared.
+
+        With noisy statistics, balanced factors follow from their numbers of rows, none of which is below its noise.
+        """
+        found, statistics = self.weighting(task.classes, by_row=task.weighted), task.statistics
+        if found.by_class != "balanced" or statistics is None:
+            return found
+        counts = np.maximum(statistics.classes, max(LEAST_ROWS, statistics.sigma["classes"]))
+        return replace(found, by_class=found.factors(counts))
+
     def pooled_factors(
         self, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, ...]
     ) -> FloatArray | None:
@@ -127,7 +140,8 @@ class RowWeights(SitePart):
 
 def agreement_on_factors(terms: Terms) -> Script:
     """Return the script of `Factors.agreed`."""
-    balanced, weighted = terms.settings.get("class_weight") == "balanced", terms.reading.get("weight")
+    balanced = terms.settings.get("class_weight") == "balanced" and not StatisticsPlan.of(terms).mu
+    weighted = terms.reading.get("weight")
     return seq(*(["class_counts"] if balanced else []), *(["largest_weight"] if weighted else []))
 
 

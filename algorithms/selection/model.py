@@ -38,9 +38,10 @@ from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanSvm, train
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import CurvePoint, FeatureRanking, RankingStep
-from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.remarks import Remark, opened_exactly
 from fedsvm.algorithms.selection.elimination import MANY_COLUMNS
 from fedsvm.algorithms.selection.filters import membership_auc
+from fedsvm.algorithms.selection.moments import MOMENTS
 from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.subsets import Subset
 from fedsvm.algorithms.selection.training import SubsetTraining, TrainingSettings
@@ -259,7 +260,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         """Choose columns, and how many, and have the sites keep these."""
         prepared = federation.until_stable(lambda: task.prepare(federation))
         began, names = federation.progress.round, task.columns.names
-        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        weighting = settings.weighting_of(task)
         selecting = SelectionInput(federation, prepared, names, task.seed, len(task.classes), weighting)
         with federation.phase("select"):
             choice = self.choose(selecting, settings)
@@ -280,7 +281,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
             return map_rows(federation, settings, narrowed, task.seed)
 
         features = federation.until_stable(mapped)
-        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        weighting = settings.weighting_of(task)
         trained = train(federation, settings, features, weighting, len(task.classes), task.conditions)
         inner = with_calibration(federation, task, trained, settings)
         report = _report_selection(inner, chosen)
@@ -345,7 +346,7 @@ def _report_selection(inner: PanModel, chosen: SelectionOutcome) -> TrainingRepo
         training,
         description=f"{count} of {of} columns, {training.description}",
         figures=figures,
-        remarks=(*training.remarks, *chosen.choice.remarks),
+        remarks=(*training.remarks, *chosen.choice.remarks, *opened_exactly(chosen.prepared.statistics, MOMENTS)),
     )
 
 

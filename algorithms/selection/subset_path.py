@@ -77,7 +77,7 @@ class SubsetPath(SitePart):
         round_ = RoundOrder(**order)
         if epoch != self._epoch or round_.iteration == 1:
             self._begin(epoch, kept, **posed)
-        return np.concatenate(self._paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site))
+        return self._paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site)
 
     @step(
         bound=math.inf,
@@ -120,13 +120,13 @@ class SubsetPath(SitePart):
         features = site.scaled[np.ix_(used, subset.columns)]
         return Problem.of(features, site.labels[subset.label, used], price, lever=lever)
 
-    def _draw_masks(
-        self, epoch: int, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]
-    ) -> Sequence[Mask | None]:
-        """Draw the masks of a round, which are the same at every site."""
+    def _draw_masks(self, epoch: int, problems: Sequence[int], iteration: int) -> Sequence[Mask | None]:
+        """Draw the masks of a round, which are the same at every site. Those of all problems are drawn together."""
         if self._masking == "none":
             return [None] * len(problems)
-        return draw_masks(self._site.secret, f"columns {epoch} {iteration}", sizes, self._masking)
+        sizes = [(rows.dimensions, rows.features.shape[1]) for rows in self._paths.problems]
+        drawn = draw_masks(self._site.secret, f"columns {epoch} {iteration}", sizes, self._masking)
+        return [drawn[problem] for problem in problems]
 
 
 @dataclass
@@ -142,6 +142,7 @@ class SubsetPaths:
     C: float
     masking: Masking
     step_noise: float
+    step_noise_floor: float
     _epoch: int = -1
     _has_seed_for: int = -1
     _mus: tuple[float, ...] = ()
@@ -191,7 +192,8 @@ class SubsetPaths:
             dimensions=[length + 1 for length in self._lengths],
             intercept=True,
             stopping=stopping,
-            step_noise=self.step_noise if len(federation.sites) > 1 else 0.0,
+            step_noise=self.step_noise,
+            step_noise_floor=self.step_noise_floor,
             mus=mus,
         )
         self._mus = tuple(outcome.mu for outcome in outcomes)

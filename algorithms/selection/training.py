@@ -93,8 +93,9 @@ class SubsetTraining:
         self._begin_paths()
 
     def _begin_paths(self) -> None:
-        settings = self.settings
-        solved = (settings.select_penalty, settings.masking, settings.step_noise)
+        settings, sites = self.settings, self.federation.sites
+        noises = settings.step_noise_among(sites), settings.step_noise_floor_among(sites)
+        solved = (settings.select_penalty, settings.masking, *noises)
         self.paths = SubsetPaths(self.federation, self.rows, self.squares, *solved)
 
     @property

@@ -26,13 +26,14 @@ from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, 
 from fedsvm.federation.hosts.outbound_endpoint import OUTBOUND_ONLY, OutboundEndpoint
 from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.hosts.reminders import Reminders
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
-from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.site import Site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline

@@ -11,13 +11,14 @@ from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.offline.endpoint import StoredArrival, StoredEndpoint
 from fedsvm.federation.offline.sealing import Draws, derive_key
 from fedsvm.federation.offline.site_store import SiteStore
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import SiteRules
-from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.site import Site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster

@@ -32,7 +32,7 @@ from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.processes.launcher import LocalLauncher
 from fedsvm.federation.processes.launcher_interface import Ended
-from fedsvm.federation.site.site import Assignment
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.transport.keys import Party
 
 _START_S = 120.0

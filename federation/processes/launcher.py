@@ -17,7 +17,7 @@ from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.processes import limits, pipe
 from fedsvm.federation.processes.child import Child
 from fedsvm.federation.processes.launcher_interface import Ended
-from fedsvm.federation.site.site import Assignment
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fedsvm.federation.site.site import Assignment
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.transport.keys import Party
 
 

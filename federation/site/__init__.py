@@ -8,7 +8,9 @@
 - `site_policy`: terms and rules of a site in one run
 - `site_journal`: records what a restarted site needs to continue
 - `receipt`: records the values that left the site, for the people responsible for its data
+- `assignment`: everything that a launcher sends a site process
 - `site`: receives an order, runs the step, runs the protocol, answers
+- `resources`: CPU seconds and memory of the process
 - `partition`: the data of a site, and the file that holds it
 - `faults`: kills and stalls that a site inflicts on itself, for experiments
 """

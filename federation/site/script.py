@@ -343,6 +343,19 @@ def _script(script: Script | str) -> Script:
 class ScriptPosition:
     """The place of a site in its script.
 
+    An example, of `seq(stage("count", "scale"), repeat("newton", 1, 3))` at a site of a run with the sites x, y and z:
+
+        order    sites    accepted as                                  may follow
+        -------  -------  -------------------------------------------  -------------------------------------
+        count    x, y, z  the first step                               scale; count unchanged
+        scale    x, y, z  the next step                                newton; scale unchanged
+        count    x, y     the stage, which starts again: z left        scale; count unchanged
+        scale    x, y     the next step                                newton; scale unchanged
+        newton   x, y     the next step                                newton, twice; newton unchanged
+        newton   x, y     the last order, repeated unchanged; as the   newton, once or twice, since only the
+                          script has newton again, also the next step  coordinator knows which it was
+        scale    x, y     refused: nothing changed since the stage     the same as before
+
     Parameters
     ----------
     script : Script
@@ -356,15 +369,15 @@ class ScriptPosition:
         self._max_repeats = max_repeats
         self._over_others = 0
         self._has_opened = self._last_opened = False
-        self._may: Scripts = (script,)
-        self._before: Scripts = ()
-        self._last: tuple[str, bytes] = ("", b"")
-        self._members: tuple[str, ...] = ()
-        self._changed = False
-        self._restarts: Scripts = ()
-        self._repeats = 0
+        self._may: Scripts = (script,)  # what may follow the last order
+        self._before: Scripts = ()  # what could follow the order before it
+        self._last: tuple[str, bytes] = ("", b"")  # its step, and the digest of all else that it said
+        self._members: tuple[str, ...] = ()  # the sites that took part in it
+        self._changed = False  # whether sites left or joined since
+        self._restarts: Scripts = ()  # the stages that the last change still lets start again
+        self._repeats = 0  # how often it was repeated unchanged
         self._round = 0
-        self._missed: list[str] = []
+        self._missed: list[str] = []  # steps that this site missed, and may receive alone
 
     def admit(self, step: str, told: bytes, members: tuple[str, ...], round_number: int) -> None:
         """Move on by an order of a round, or stay if it is the last one unchanged.

@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,16 +44,17 @@ from fedsvm.federation.errors import (
     Transient,
 )
 from fedsvm.federation.site.answers import AnswerRecord
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
+from fedsvm.federation.site.resources import resources
 from fedsvm.federation.site.script import END, Script, ScriptPosition
 from fedsvm.federation.site.signed import order_content, order_facts
 from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
-from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, RoundProgress, StepDone, StepFailure
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
@@ -64,109 +64,11 @@ from fedsvm.federation.transport.signing import ORDER, SigningKey, is_signed
 from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
 _LOGGER = logging.getLogger(__name__)
-MAX_SILENCE_S = 3600.0
-"""Default maximum time without an order of the coordinator."""
 
 _MAX_TRACEBACK = 16_000
 _LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
 """Maximum time that a site which communicates through the coordinator tries to become reachable after a roster."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """Everything that a launcher sends a site process, as plain values, because it crosses a process boundary.
-
-    Parameters
-    ----------
-    name : str
-        The site's.
-    run : bytes
-        The run's 8 random bytes.
-    listen : str
-        Address to listen on.
-    peers : int
-        How many parties it may have to talk to.
-    encrypted : bool
-        Whether sockets use CURVE.
-    coordinator_address, coordinator_key : str, bytes or None
-        The one party it knows from the start.
-    coordinator_signing_key : bytes, optional
-        The key by which the coordinator signs its orders; None where it has none.
-    program : str
-        Which of its installation's programs it runs.
-    partition_path : str
-        File of what it holds, which it removes when it has read it; "" if it is given that itself.
-    policy : SitePolicy
-        What it takes part in, whatever the coordinator orders.
-    settings : dict, default {}
-        For the program.
-    faults : list of dict, default []
-        Those that this site does to itself, see `faults`.
-    transcript_path : str, default ""
-        Where it writes its transcript, see `transcript`; empty in a run that nobody audits.
-    colludes : bool, default False
-        Whether the transcript holds everything, not the inputs alone.
-    needs_pairwise_keys : bool, default False
-        Whether it makes a key pair to agree on secrets with.
-    via_coordinator : bool, default False
-        Whether it speaks to other sites through the coordinator, sealed.
-    journal_path : str, default ""
-        Where it writes its journal, see `site_journal`; empty for none.
-    receipt_path : str, default ""
-        Where it keeps its receipt, see `receipt`; empty for none.
-    version : str, default ""
-        Of the installation, for the receipt.
-    journal_until : int, default 0
-        The last round of the coordinator's journal: what is later in the site's own did not happen.
-    journal_has : int, default 0
-        The last round of which the coordinator's journal says that this site took part: the site's own must have it.
-    patience_s : float
-        A coordinator that gave no order for this long is taken for dead.
-    resume_s : float, default 0.0
-        How long the site waits for a run that failed to be resumed.
-    log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
-        From which level on the coordinator is told what its code logs, see `logs`.
-    """
-
-    name: str
-    run: bytes
-    listen: str
-    peers: int
-    encrypted: bool
-    coordinator_address: str
-    coordinator_key: bytes | None
-    program: str
-    partition_path: str
-    policy: SitePolicy
-    settings: dict[str, Any] = field(default_factory=dict)
-    faults: list[dict[str, Any]] = field(default_factory=list)
-    transcript_path: str = ""
-    colludes: bool = False
-    needs_pairwise_keys: bool = False
-    via_coordinator: bool = False
-    journal_path: str = ""
-    receipt_path: str = ""
-    version: str = ""
-    journal_until: int = 0
-    journal_has: int = 0
-    patience_s: float = MAX_SILENCE_S
-    resume_s: float = 0.0
-    log_level: str = "warning"
-    coordinator_signing_key: bytes | None = None
-
-    def to_fields(self, policy: int) -> dict[str, Any]:
-        """Return plain values for the launcher's pipe, with the number of the policy, which is sent separately."""
-        return {**vars(self), "policy": policy}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], policies: Sequence[SitePolicy]) -> Self:
-        """Return an assignment from the fields that came through the pipe."""
-        return cls(**{**fields, "policy": policies[fields["policy"]]})
-
-    @property
-    def coordinator(self) -> Party:
-        return Party(COORDINATOR, self.coordinator_address, self.coordinator_key)
 
 
 def run_site(
@@ -232,14 +134,7 @@ class Site:
         path = assignment.transcript_path
         self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
         self._journal = SiteJournal(assignment.journal_path) if assignment.journal_path else None
-        self._receipt, self._has_asked = receipt, receipt is not None
-        if receipt is None and assignment.receipt_path:
-            self._receipt = Receipt(
-                assignment.receipt_path,
-                assignment.version,
-                key=SigningKey(),
-                coordinator_key=assignment.coordinator_signing_key,
-            )
+        self._receipt, self._has_asked = receipt or _own_receipt(assignment), receipt is not None
         self._mailbox = Mailbox(endpoint, assignment.run)
         if assignment.via_coordinator and agreement is not None:
             self._mailbox.sealer = Sealer(assignment.name, agreement, lambda peer: endpoint.roster[peer].agreement_key)
@@ -298,14 +193,12 @@ class Site:
         self._current = self._channel = None
         self._orders.clear()
         self._paused = end
-        if self._receipt is not None:
-            self._receipt.record_paused(end.failure)
+        self._receipt.record_paused(end.failure)
         self._on_pause(end.failure)
 
     def _close_receipt(self, outcome: str) -> None:
-        if self._receipt is not None:
-            with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
-                self._receipt.record_ended(outcome, self._endpoint.refused)
+        with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
+            self._receipt.record_ended(outcome, self._endpoint.refused)
 
     # What the coordinator says.
 
@@ -320,8 +213,7 @@ class Site:
             self._notice()
         if self._paused is not None:
             self._paused = None
-            if self._receipt is not None:
-                self._receipt.record_resumed()
+            self._receipt.record_resumed()
             self._on_pause("")
         return self._orders.pop(0)
 
@@ -376,12 +268,10 @@ class Site:
                 elif isinstance(order, MissedOrders):
                     self._miss(order)
                 else:
-                    if self._receipt is not None:
-                        self._receipt.record_ordered(order, number)
+                    self._receipt.record_ordered(order, number)
                     self._policy.check_round(order, self._endpoint.name, number, last)
                     form = self._run_round(order, number)
-                    if self._receipt is not None:
-                        self._receipt.left(order, number, form)
+                    self._receipt.left(order, number, form)
             self._answer(StepDone(*self._account(number, whole=False)), number)
         except RoundAborted as aborted:
             self._note_broken(number, "the round was aborted")
@@ -404,45 +294,59 @@ class Site:
 
     def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition."""
-        if self._receipt is not None and self._program is None and not self._has_asked:
+        if self._program is None and not self._has_asked:
             self._receipt.record_asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
             self._has_asked = True
-        if self._receipt is not None:
-            self._receipt.parties(update.parties)
-        self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
-        self._policy.check_pins(update.parties, self._assignment.run, self._endpoint.name)
-        self._endpoint.admit(update.parties)
+        self._admit_parties(update.parties)
+        if self._program is None:
+            self._start_program()
+        else:
+            self._place.note_change()
+
+    def _admit_parties(self, parties: Roster) -> None:
+        """Accept connections of these parties alone. Raises OrderRefused if they are not those of the policy."""
+        self._receipt.parties(parties)
+        self._policy.check_roster(parties, self._endpoint.roster, self._endpoint.name)
+        self._policy.check_pins(parties, self._assignment.run, self._endpoint.name)
+        self._endpoint.admit(parties)
         if self._mailbox.sealer is not None:
             hello = Message(HELLO_KIND, self._assignment.run, self._endpoint.round)
             self._endpoint.stay_reachable(COORDINATOR, hello, Deadline(_REACH_S))
-        if self._program is None:
-            program = self._installation.programs[self._assignment.program]
-            if self._policy.script is None:  # else whoever derived it has checked them
-                self._policy.check_settings(self._installation.setting_names(self._assignment.program))
-            joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
-            joined.terms, rules = self._policy.terms, self._policy.rules
-            joined.answers, joined.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
-            self._script = self._policy.script or script_of(program, self._policy.terms)
-            self._place = ScriptPosition(self._script, self._policy.rules.max_repeats)
-            self._policy.rules.check_held(*joined.data_summary())
-            if self._receipt is not None:
-                self._receipt.record_joined(self._policy.sites, *joined.data_summary())
-            self._check_sum()
-            self._policy.agree(self._assignment.run, exact_steps(program, self._script), program.noisy_settings)
-            self._note_charge()
-            self._program = joined
-            if self._journal is not None:
-                self._replay(joined, self._journal)
-            joined.charge_again = self._charge_again
-        else:
-            self._place.note_change()
+
+    def _start_program(self) -> None:
+        """Agree to the run, and bring the program to where an earlier process of this site was.
+
+        Raises OrderRefused for a run that the policy or the operator's rules forbid.
+        """
+        program = self._read_program()
+        self._policy.rules.check_held(*program.data_summary())
+        self._receipt.record_joined(self._policy.sites, *program.data_summary())
+        self._check_sum()
+        self._policy.agree(self._assignment.run, exact_steps(type(program), self._script), program.noisy_settings)
+        self._note_charge()
+        self._program = program
+        if self._journal is not None:
+            self._replay(program, self._journal)
+        program.charge_again = self._charge_again
+
+    def _read_program(self) -> SiteProgram:
+        """Return the program of the agreed terms over the partition of this site, and derive its script."""
+        program_type, rules = self._installation.programs[self._assignment.program], self._policy.rules
+        if self._policy.script is None:  # otherwise whoever derived it has checked them
+            self._policy.check_settings(self._installation.setting_names(self._assignment.program))
+        program = program_type(self._assignment.name, self._taken_partition(), self._assignment.settings)
+        program.terms = self._policy.terms
+        program.answers, program.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
+        self._script = self._policy.script or script_of(program_type, self._policy.terms)
+        self._place = ScriptPosition(self._script, rules.max_repeats)
+        return program
 
     def _charge_again(self) -> None:
         self._policy.charge(self._assignment.run)
         self._note_charge()
 
     def _note_charge(self) -> None:
-        if self._receipt is not None and self._policy.terms.epsilon is not None:
+        if self._policy.terms.epsilon is not None:
             self._receipt.record_charged(self._policy.terms.epsilon)
 
     def _check_sum(self) -> None:
@@ -453,8 +357,7 @@ class Site:
 
     def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
-        if self._receipt is not None:
-            self._receipt.record_missed(missed)
+        self._receipt.record_missed(missed)
         self._take_missed(missed)
         if self._journal is not None:
             self._journal.record_missed(missed.to_message(self._assignment.run, self._endpoint.round))
@@ -554,8 +457,7 @@ class Site:
         link = self._admit(order, number)
         program.channel = channel = self._open_channel(order, number, link)
         value = step(**order.parameters, **order.arrays)
-        if self._receipt is not None:
-            self._receipt.record_answered(program.answers.spent)
+        self._receipt.record_answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
@@ -588,8 +490,7 @@ class Site:
         observers: list[Observer] = [*self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
-        if self._receipt is not None:
-            observers.append(self._receipt.begin_step(link))
+        observers.append(self._receipt.begin_step(link))
         if self._journal is not None:
             observers.append(self._journal.begin(order.to_message(self._assignment.run, number)))
         self._channel = SocketChannel(
@@ -616,9 +517,8 @@ class Site:
         self._answer(StepFailure(*self._account(number), reason, trace, cut_off), number)
 
     def _note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:
-        if self._receipt is not None:
-            with suppress(StepRefused):  # why it cannot be written is what is answered
-                self._receipt.broken(number, reason, refused=refused)
+        with suppress(StepRefused):  # why it cannot be written is what is answered
+            self._receipt.broken(number, reason, refused=refused)
 
     def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], RoundProgress | None]:
         """Return the traffic of this site's connections since the last call, and its progress in the round.
@@ -644,9 +544,8 @@ class Site:
     def _say(self, record: LogRecord) -> None:
         """Send what was logged, and see it out of this process. Raises PeerDropped."""
         endpoint = self._endpoint
-        if self._receipt is not None:
-            with suppress(StepRefused):
-                self._receipt.record_logged(record.text)
+        with suppress(StepRefused):
+            self._receipt.record_logged(record.text)
         endpoint.reply(COORDINATOR, record.to_message(self._assignment.run, endpoint.round))
         endpoint.flush(COORDINATOR)
 
@@ -660,19 +559,11 @@ class Site:
             endpoint.reply(COORDINATOR, report.to_message(self._assignment.run, endpoint.round))
 
 
-def resources() -> dict[str, Any]:
-    """Return the CPU seconds of this process, and the memory of its own (None if Linux does not report it)."""
-    times = os.times()
-    return {"cpu_s": times.user + times.system, "unique_memory_bytes": _unique_memory_bytes()}
-
-
-def _unique_memory_bytes() -> int | None:
-    try:
-        with open("/proc/self/smaps_rollup", "rb", buffering=0) as file:  # noqa: PTH123 - see read_partition
-            lines = file.read().splitlines()
-    except OSError:
-        return None
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Private_"))
+def _own_receipt(assignment: Assignment) -> Receipt:
+    """Return the receipt of a site process, with a new key; one that writes nothing, if the assignment has no path."""
+    key = SigningKey() if assignment.receipt_path else None
+    coordinator_key = assignment.coordinator_signing_key
+    return Receipt(assignment.receipt_path, assignment.version, key=key, coordinator_key=coordinator_key)
 
 
 def _shape(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:

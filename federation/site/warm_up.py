@@ -32,10 +32,11 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.control import Order, RosterUpdate, RunOver, SumTerms
 from fedsvm.federation.errors import DeadlineExpired, FederationError
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import Installation, SiteProgram, SumProtocol, step
 from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
-from fedsvm.federation.site.site import Assignment, run_site
+from fedsvm.federation.site.site import run_site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.site_messages import FinalReport, StepDone

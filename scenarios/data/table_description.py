@@ -102,8 +102,9 @@ def _rows_to_count(table: Table, label: str, site: str | None) -> tuple[Dataset,
 
 
 def _parts(data: Dataset, split: str, sites: int, site: str | None) -> tuple[list[str], list[IntArray]]:
-    """Return the names of the sites, and the rows of each."""
+    """Return the names of the sites, and the rows of each; as many sites as there are rows, if these are fewer."""
     if site is None:
+        sites = min(sites, data.rows)
         parts = splits.horizontal(split, data, sites, np.random.default_rng([0, 1]))
         return [f"site-{number}" for number in range(1, sites + 1)], parts
     values = next(feature.values for feature in data.features if feature.name == site)

@@ -84,7 +84,8 @@ class DataSpec(Corrections):
     """The scaling of columns, from secure sums over training rows. minmax scales to [-1, 1]."""
     statistics_privacy: Annotated[float, Field(ge=0, le=100)] = 0.0
     """Privacy of the scale, means and counts of columns: mu of Gaussian differential privacy for one row, in one noisy
-    release. 0 releases exact values, which can name rows."""
+    release. 0 releases exact values, which can name rows. Without it 0.5 for algorithms that train in features, such as
+    landmarks, and 0 for others."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """The share of rows used for testing."""
     rows: Annotated[float, Field(gt=0, le=MAX_COUNT)] | None = None

@@ -174,6 +174,7 @@ def _table(scenario: str | Path, overrides: Sequence[str], unset: Sequence[str],
 def validate(given: dict[str, Any]) -> Scenario:
     """Return a scenario from plain values. Raises ScenarioError with all mistakes."""
     given, of_algorithm = _algorithm_known(_sites_named(given))
+    given = _with_statistics(given)
     kind = scenario_type(_algorithm_name(given))
     try:
         scenario: Scenario = kind.model_validate(given)
@@ -252,6 +253,15 @@ def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     ]
 
 
+def _with_statistics(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the values with the mu of noisy statistics; the algorithm says it unless the scenario does."""
+    data = given.get("data")
+    if not isinstance(data, dict) or "statistics_privacy" in data:
+        return given
+    mu = ALGORITHMS[_algorithm_name(given)].statistics_privacy
+    return {**given, "data": {**data, "statistics_privacy": mu}}
+
+
 def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
     """Return the tables that are valid by themselves."""
 
@@ -328,9 +338,13 @@ def resolved_toml(scenario: Scenario) -> str:
 
 
 def short_toml(scenario: Scenario) -> str:
-    """Return the scenario without defaults. Reading it gives the same scenario."""
+    """Return the scenario without defaults. Reading it gives the same scenario.
+
+    It always has the mu of the statistics, whose default is the algorithm's.
+    """
     said = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True, by_alias=True)
-    for table, key in (("algorithm", "name"), ("protocol", "sum"), ("federation", "sites")):
+    always = (("algorithm", "name"), ("protocol", "sum"), ("federation", "sites"), ("data", "statistics_privacy"))
+    for table, key in always:
         chosen = scenario.model_dump(mode="json", include={table: {key}}, by_alias=True)
         said[table] = {**chosen[table], **said.get(table, {})}
     return tomli_w.dumps(said)

@@ -14,12 +14,15 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self, cast
 
 from fedsvm.scenarios.interrupts import Interrupts, terminate_as_interrupted
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 
 class Workers:
@@ -38,12 +41,16 @@ class Workers:
 
         audit: whether it is attacked afterwards, as `fedsvm audit` does. Returns why nothing was started, or "".
         """
+        try:
+            chosen, base = spec.read(scenario, overrides=changes, unset=unset)
+        except ScenarioError as error:
+            return " ".join(error.problems)
         with self._lock:
             if self._is_stopped:
                 return ""
             worker = self._idle.pop() if self._idle else _Worker()
             self._all.add(worker)
-        said = worker.carry_out(scenario, changes, folder, audit=audit, unset=unset)
+        said = worker.carry_out(spec.short_toml(chosen), base, folder, audit=audit)
         if said is not None:
             with self._lock:
                 self._idle.append(worker)
@@ -79,16 +86,12 @@ class _Worker:
         )
         self._orders, self._answers = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
 
-    def carry_out(
-        self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool, unset: Sequence[str]
-    ) -> str | None:
-        """Run a scenario. Return why nothing was started, "" if it was, and None if the worker has gone.
+    def carry_out(self, scenario: str, base: Path, folder: Path, *, audit: bool) -> str | None:
+        """Run a scenario from its text. Return why nothing was started, "" if it was, and None if the worker has gone.
 
-        Every wait within a run has its deadline.
+        Every wait within a run has its deadline. base: the folder at which relative paths start.
         """
-        told = {"scenario": scenario, "changes": list(changes), "folder": str(folder), "audit": audit}
-        told["unset"] = list(unset)
-        order = json.dumps(told)
+        order = json.dumps({"scenario": scenario, "base": str(base), "folder": str(folder), "audit": audit})
         with suppress(OSError):  # it is gone
             self._orders.write(order.encode() + b"\n")
             self._orders.flush()
@@ -122,13 +125,11 @@ _is_busy = threading.Event()
 def _carry_out(order: bytes) -> str:
     """Carry out an order. Return why nothing was started, or ""."""
     from fedsvm.scenarios.api import carry_out  # slow to import, while the first order is on its way
-    from fedsvm.scenarios.schema import spec
-    from fedsvm.scenarios.schema.errors import ScenarioError
 
     told = json.loads(order)
     try:
-        chosen, base = spec.read(told["scenario"], overrides=told["changes"], unset=told["unset"])
-        carry_out(chosen, base, Path(told["folder"]), audit=told["audit"])
+        chosen = spec.validate(tomllib.loads(told["scenario"]))
+        carry_out(chosen, Path(told["base"]), Path(told["folder"]), audit=told["audit"])
     except ScenarioError as error:
         return " ".join(error.problems)
     except Exception as error:  # noqa: BLE001 - the next run has the same process, and the sweep must say what befell

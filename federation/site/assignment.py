@@ -1,0 +1,109 @@
+"""The assignment of a site process: all that its launcher sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from fedsvm.federation.site.site_policy import SitePolicy
+from fedsvm.federation.transport.keys import COORDINATOR, Party
+
+MAX_SILENCE_S = 3600.0
+"""Default maximum time without an order of the coordinator."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Everything that a launcher sends a site process, as plain values, because it crosses a process boundary.
+
+    Parameters
+    ----------
+    name : str
+        The site's.
+    run : bytes
+        The run's 8 random bytes.
+    listen : str
+        Address to listen on.
+    peers : int
+        How many parties it may have to talk to.
+    encrypted : bool
+        Whether sockets use CURVE.
+    coordinator_address, coordinator_key : str, bytes or None
+        The one party it knows from the start.
+    coordinator_signing_key : bytes, optional
+        The key by which the coordinator signs its orders; None where it has none.
+    program : str
+        Which of its installation's programs it runs.
+    partition_path : str
+        File of what it holds, which it removes when it has read it; "" if it is given that itself.
+    policy : SitePolicy
+        What it takes part in, whatever the coordinator orders.
+    settings : dict, default {}
+        For the program.
+    faults : list of dict, default []
+        Those that this site does to itself, see `faults`.
+    transcript_path : str, default ""
+        Where it writes its transcript, see `transcript`; empty in a run that nobody audits.
+    colludes : bool, default False
+        Whether the transcript holds everything, not the inputs alone.
+    needs_pairwise_keys : bool, default False
+        Whether it makes a key pair to agree on secrets with.
+    via_coordinator : bool, default False
+        Whether it speaks to other sites through the coordinator, sealed.
+    journal_path : str, default ""
+        Where it writes its journal, see `site_journal`; empty for none.
+    receipt_path : str, default ""
+        Where it keeps its receipt, see `receipt`; empty for none.
+    version : str, default ""
+        Of the installation, for the receipt.
+    journal_until : int, default 0
+        The last round of the coordinator's journal: what is later in the site's own did not happen.
+    journal_has : int, default 0
+        The last round of which the coordinator's journal says that this site took part: the site's own must have it.
+    patience_s : float
+        A coordinator that gave no order for this long is taken for dead.
+    resume_s : float, default 0.0
+        How long the site waits for a run that failed to be resumed.
+    log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
+        From which level on the coordinator is told what its code logs, see `logs`.
+    """
+
+    name: str
+    run: bytes
+    listen: str
+    peers: int
+    encrypted: bool
+    coordinator_address: str
+    coordinator_key: bytes | None
+    program: str
+    partition_path: str
+    policy: SitePolicy
+    settings: dict[str, Any] = field(default_factory=dict)
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    transcript_path: str = ""
+    colludes: bool = False
+    needs_pairwise_keys: bool = False
+    via_coordinator: bool = False
+    journal_path: str = ""
+    receipt_path: str = ""
+    version: str = ""
+    journal_until: int = 0
+    journal_has: int = 0
+    patience_s: float = MAX_SILENCE_S
+    resume_s: float = 0.0
+    log_level: str = "warning"
+    coordinator_signing_key: bytes | None = None
+
+    def to_fields(self, policy: int) -> dict[str, Any]:
+        """Return plain values for the launcher's pipe, with the number of the policy, which is sent separately."""
+        return {**vars(self), "policy": policy}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], policies: Sequence[SitePolicy]) -> Self:
+        """Return an assignment from the fields that came through the pipe."""
+        return cls(**{**fields, "policy": policies[fields["policy"]]})
+
+    @property
+    def coordinator(self) -> Party:
+        return Party(COORDINATOR, self.coordinator_address, self.coordinator_key)
