@@ -32,6 +32,7 @@ Reading order; each module imports only from those above it:
 - `hosts`: sites on other hosts
 - `offline`: sites that are never online together
 - `relays`: delays and faults on links, for experiments
+- `text`: text of others, such as names in files and what sites say, made fit to be shown
 
 Programs start at `local_federation` in `startup`. docs/architecture.md follows one `Federation.sum` step by step.
 """

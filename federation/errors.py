@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+SEE_SITE = "see the site's own output"
+"""The end of a sentence for others about an error whose text stays at the site."""
+
 
 class FederationError(Exception):
     """A run, or a round of it, cannot go on. The message is what the user reads."""
@@ -92,14 +95,22 @@ class RoundFailed(Fatal):
 
 
 class StepRefused(Fatal):
-    """A site will not carry out a step on its data; the message says why, and no traceback is needed."""
+    """A site will not carry out a step on its data; the message says why, and no traceback is needed.
+
+    The message is for the site's own operator and may quote its data. `shared` is the sentence for everybody else and
+    for the receipt: the message, unless another one is given.
+    """
+
+    def __init__(self, message: str, shared: str = "") -> None:
+        super().__init__(message)
+        self.shared = shared or message
 
 
 class OrderRefused(StepRefused):
     """A site's own configuration forbids what an order or a roster asks for; nothing of it was carried out."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(f"it refuses the order: {why}")
+    def __init__(self, why: str, shared: str = "") -> None:
+        super().__init__(f"it refuses the order: {why}", f"it refuses the order: {shared or why}")
 
 
 class OrdersDiffer(StepRefused):

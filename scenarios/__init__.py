@@ -22,5 +22,8 @@ cli       the whole command line
 console   the terminal
 figures   numbers as text: percent, bytes
 interrupts  Ctrl-C, SIGTERM and SIGHUP
+drift         new rows beside the training rows of a model
+export        models of runs as scikit-learn pipelines
+two_runs      audit of two runs
 catalogue built-in scenarios
 """

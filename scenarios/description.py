@@ -17,6 +17,7 @@ from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.launcher_cache import SPARE
+from fedsvm.federation.site.rules import MIN_CELL
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.startup import start_federation
 from fedsvm.federation.text import quote_names
@@ -29,9 +30,6 @@ from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.starter import Starter
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
-
-MIN_CELL = 5
-"""The minimum count of a category that is shown."""
 
 NUMERIC_HEAD = ("column", "known", "missing", "mean", "deviation", "5 %", "25 %", "50 %", "75 %", "95 %")
 CATEGORICAL_HEAD = ("column", "known", "missing", "values")

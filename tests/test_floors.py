@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +97,12 @@ def test_the_check_sees_every_floor_and_what_is_inside() -> None:
 def test_every_package_is_installed(package: Path) -> None:
     """A folder without an `__init__` is found by no packager, and would be missing from the wheel silently."""
     assert (package / "__init__.py").is_file()
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    parsed = [ast.parse(path.read_text()) for path in FILES]
+    names = Counter(node.name for tree in parsed for node in tree.body if isinstance(node, ast.ClassDef))
+    assert not [name for name, count in names.items() if count > 1 and not name.startswith("_")]
 
 
 def test_a_site_process_imports_nothing_heavy() -> None:

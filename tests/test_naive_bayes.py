@@ -47,6 +47,7 @@ def test_categories_have_shares_of_their_own(scale: str, tmp_path: Path) -> None
     lines_ = [f"{ward},{age},{label}" for ward, age, label in zip(wards, ages, sick, strict=True)]
     (tmp_path / "wards.csv").write_text("\n".join(["ward,age,sick", *lines_]) + "\n")
     table = [f"data.source={tmp_path / 'wards.csv'}", "data.label=sick", "data.positive=yes", f"data.scale={scale}"]
+    table.append('data.categories={ward=["a","b","c","d"]}')
     result = run("naive-bayes", tmp_path / "run", *table).result
     assert result["centralised"]["max_decision_difference"] < 1e-6
     with np.load(tmp_path / "run" / "model.npz") as arrays:

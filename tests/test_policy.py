@@ -109,6 +109,15 @@ def test_too_few_rows_and_other_columns_are_refused() -> None:
         rules.check_held(10, ["age", "zip"])
 
 
+def test_a_budget_alone_refuses_runs_that_promise_no_epsilon() -> None:
+    """Nothing would charge them."""
+    rules = SiteRules(budget=4.0, ledger="north.ledger")
+    assert rules.refusals(Terms("pan-svm", {}, "masked", {}, 3)) == [
+        "all runs together may spend epsilon 4, and the run promises none"
+    ]
+    assert rules.refusals(Terms("dp-erm", {}, "masked", {}, 3, epsilon=0.5)) == []
+
+
 def test_runs_are_charged_once_and_never_beyond_the_budget(tmp_path: Path) -> None:
     rules = SiteRules(budget=1.0, ledger=str(tmp_path / "north.ledger"))
     terms = Terms("dp-erm", {}, "ring", {}, 3, epsilon=0.6)

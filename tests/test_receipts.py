@@ -243,7 +243,7 @@ def test_receipts_across_hosts_of_a_run_with_a_refusal_a_dropped_site_and_a_resu
         assert [each.ends() for each in (again, *sites.values())] == [0] * 4, [x.said for x in (again, *sites.values())]
     records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
     assert set(records) == set(names)
-    assert "must have 1000 rows or more, and has 40" in records["west"].refused[0]
+    assert "min_rows must be reached, and it has fewer rows" in records["west"].refused[0]
     assert records["west"].is_whole and not records["west"].left
     east, north, south = (records[name] for name in SITES)
     assert east.is_whole and south.is_whole and north.restarts == 1

@@ -198,6 +198,12 @@ def test_keys_that_a_site_invents_are_found_with_the_known_ones(tmp_path: Path) 
     done = CliRunner().invoke(application("receipt"), ["receipt", str(path), "--keys", str(public.parent)])
     assert done.exit_code == 3
     assert "the signing-key of coordinator is not that of coordinator.key" in done.output
+    assert "not the key in coordinator.key" in done.output
+    assert "not compared, since the folder of --keys has no east.key" in done.output
+    right = receipts.read(path, {"east": SITE_KEYS["east"].public})
+    assert right.compared["site"] == "the key in east.key"
+    assert receipts.read(path).compared == {}
+    assert any("has no coordinator.key" in note for note in receipts.compare(right, right).notes)
 
 
 # Lies over real processes.

@@ -27,6 +27,13 @@ Reading order:
 - `support_rows`: candidates that are support vectors of the trained model
 - `membership`: the optimal test of one row against noisy sums
 - `kernel_matrix`: a kernel matrix together with some known records
+- `bin_sums`: an attack on sums over rows in the bins of random grids
+- `cross_tables`: rows from cross-tables of columns, bins and classes
+- `dual_points`: rows at the margin from a sum of rows weighted by dual variables, by whoever has a list (on
+  consensus ADMM)
+- `encrypted_items`: rows from encrypted sets of items, by finding out which item each ciphertext is (on PP-SVM)
+- `every_problem`: attacks on binary problems where there are several
+- `second_moments`: an attack on the second moments of all rows in known features
 
 A new attack is a class of the interface in `attack`. Its algorithm lists it (`Algorithm.attacks`).
 """

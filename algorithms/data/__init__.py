@@ -9,4 +9,11 @@ columns      converts raw rows to scaled rows
 horizontal   sites that hold rows and agree by sums
 public_rows  sites that hold private rows, scaled and encoded by public ones
 vertical     sites that hold columns: alignment, folds, labels
+bins               bins of numbers between powers of two, one set for each sign, with a bin of zeros between them
+class_statistics   noisy statistics of the rows of each class, of which a model can be made without another look at
+                   the rows
+classes            labels of rows
+conditions         conditions of a round
+scale_search       search for the scale of numeric columns without ranges, from noisy counts over overlapping windows
+score_counts       counts of a site's rows by prediction and by decision value, which can be summed
 """

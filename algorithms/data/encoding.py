@@ -121,7 +121,9 @@ def table_of(values: Sequence[str], slots: int, salt: str) -> FloatArray:
         if len(encoded) > MAX_VALUE_BYTES:
             raise StepRefused(
                 f"a category has {len(encoded)} bytes, and at most {MAX_VALUE_BYTES} can be agreed on; "
-                "declare the values of its column in data.categories"
+                "declare the values of its column in data.categories",
+                f"a category must have {MAX_VALUE_BYTES} bytes or fewer; declare the values of its column in "
+                "data.categories",
             )
         places, check = _places(encoded, slots, salt)
         table[places] += _record(encoded, check)
@@ -139,7 +141,8 @@ def require_declared(categories: Sequence[str], values: Sequence[str]) -> None:
     """Raise StepRefused for categories that are not among `values`."""
     if unknown := set(categories) - set(values):
         raise StepRefused(
-            f"categories must be among the declared ones, got {len(unknown)} others; add them to data.categories"
+            f"categories must be among the declared ones, got {len(unknown)} others; add them to data.categories",
+            "categories must be among the declared ones, got others; add them to data.categories",
         )
 
 

@@ -71,7 +71,8 @@ class VerticalSite(SiteProgram):
         identifiers = self.partition.values["identifiers"]
         if twice := len(identifiers) - len(set(identifiers)):
             raise StepRefused(
-                f"{twice} of its {len(identifiers)} records have the identifier of another; keep one record of each"
+                f"{twice} of its {len(identifiers)} records have the identifier of another; keep one record of each",
+                "some of its records have the identifier of another; keep one record of each",
             )
         return np.array(float(len(identifiers)))
 

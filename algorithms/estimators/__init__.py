@@ -7,6 +7,7 @@ public_rows sites hold private rows, and public ones set scale and features: Hyb
 vertical    sites hold columns: DppSVC
 selector    column selection for pipelines: FederatedSelector
 narration   the output of `verbose`
+progress    output of an estimator with `verbose` during training
 
 Every algorithm has an estimator, also those of other packages: `classifier("pan-svm")`, or the name of its class.
 Estimators load on first use, so that site processes do not load scikit-learn.

@@ -10,4 +10,10 @@ k_means         clusters by sums over rows
 landmarks       landmarks, computed by sums
 choice          the settings of features, and the map that sites agree on
 mapped_rows     sites that map their rows to these features
+cluster_differences  single rows among the sums of clusters that rounds of k-means over all sites show
+                (`features.landmarks`, `global`)
+drawn_landmark_sums  drawn landmarks at the sites
+drawn_landmarks  landmarks drawn from a description of all rows
+inversion       rows from their features
+random_bins     random binning features (Rahimi and Recht 2007, section 4)
 """

@@ -10,4 +10,14 @@ path_sums      the interior point over a federation: at a site, and at the coord
 linear_svm     a linear SVM by either solver
 single_rows    single rows that cuts on columns reveal
 libsvm         LIBSVM on pooled rows, for comparison, and on a kernel matrix
+barrier        contributions of rows to a step of the interior point
+blind_path     interior point behind a committee
+committee      conditions of a committee, behind whose masks a coordinator solves systems
+               (`fedsvm.protocols.blind_system`)
+duration_forecast  predicted duration of training by each solver
+interior_point  linear SVMs by a federated interior point
+local_path     path of rows that are all in one place, as the interior point trains on them without a federation
+masking        secret matrices, drawn anew by all sites for every round, behind which a coordinator solves without
+               seeing what
+solution       solution of a problem
 """

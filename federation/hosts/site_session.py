@@ -183,8 +183,8 @@ class Visit:
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
             if receipt is not None:
-                receipt.record_declined(str(error))
-            self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
+                receipt.record_declined(error.shared)
+            self._decline(endpoint, error.shared, by_policy=isinstance(error, OrderRefused))
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
         endpoint.say(Ready(columns, public, self._voucher(offer.run, public, terms)).to_message(), deadline)
@@ -210,6 +210,7 @@ class Visit:
             needs_pairwise_keys=terms.needs_pairwise_keys,
             via_coordinator=via_coordinator,
             log_level=SILENT,
+            shares_errors=False,
             patience_s=self.patience_s,
             resume_s=self.wait_s,
         )
@@ -372,7 +373,7 @@ def describe_terms(terms: Terms) -> str:
     """Return in words what a run asks of a site, for its operator."""
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
     settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())
-    release = "the coordinator gets the model" if terms.releases else "the sites alone keep the model"
+    release = "the coordinator gets the model" if terms.releases else "the sites alone keep its weights"
     return (
         f"{terms.program} ({settings}); {terms.sum_name} sums{f' ({options})' if options else ''} of "
         f"{terms.min_sites} sites or more; {release}"

@@ -180,4 +180,5 @@ class OfflineSite:
             needs_pairwise_keys=True,
             via_coordinator=True,
             log_level=SILENT,
+            shares_errors=False,
         )

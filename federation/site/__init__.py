@@ -13,4 +13,8 @@
 - `resources`: CPU seconds and memory of the process
 - `partition`: the data of a site, and the file that holds it
 - `faults`: kills and stalls that a site inflicts on itself, for experiments
+- `logs`: log records of a site's code, on their way to the coordinator
+- `private_file`: files that belong to a site alone
+- `signed`: signed orders
+- `warm_up`: the steps of a site in small, in the process that sites are forked from
 """

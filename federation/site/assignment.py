@@ -67,6 +67,9 @@ class Assignment:
         How long the site waits for a run that failed to be resumed.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
         From which level on the coordinator is told what its code logs, see `logs`.
+    shares_errors : bool, default True
+        Whether the coordinator receives the text and the traceback of what a step raises, as on one machine. Otherwise
+        it receives what names no value, and the site prints the rest.
     """
 
     name: str
@@ -94,6 +97,7 @@ class Assignment:
     resume_s: float = 0.0
     log_level: str = "warning"
     coordinator_signing_key: bytes | None = None
+    shares_errors: bool = True
 
     def to_fields(self, policy: int) -> dict[str, Any]:
         """Return plain values for the launcher's pipe, with the number of the policy, which is sent separately."""

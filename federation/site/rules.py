@@ -22,6 +22,9 @@ from fedsvm.federation.control import GatherTerms, Order
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.terms import Terms
 
+MIN_CELL = 5
+"""The default minimum number of the site's rows in a category that it opens, also without a policy."""
+
 MIN_SITES = "min_sites"
 """A rule of any secure sum: with fewer sites this one puts nothing in."""
 
@@ -48,14 +51,15 @@ class SiteRules:
     max_epsilon : float, default None
         The largest epsilon that a run may promise; then one that promises none is refused. None: any.
     budget : float, default None
-        The largest sum of the epsilons of all runs that `ledger` lists. None: any.
+        The largest sum of the epsilons of all runs that `ledger` lists; then a run that promises none is refused. None:
+        any.
     ledger : str, default ""
         The file of these.
     max_mu : float, default None
         The largest mu of all noisy statistics in `answers`; then a run that takes exact ones is refused. None: any.
     answers : str, default ""
         The file of noisy statistics, which gives the same answer to the same question.
-    min_cell : int, default 0
+    min_cell : int, default MIN_CELL
         A category of fewer rows of its own is not opened, and its rows are of no category.
     max_repeats : int, default None
         How often the site takes part in a step again over other members once a sum was opened, since the difference
@@ -78,7 +82,7 @@ class SiteRules:
     ledger: str = ""
     max_mu: float | None = None
     answers: str = ""
-    min_cell: int = 0
+    min_cell: int = MIN_CELL
     max_repeats: int | None = None
     colluders: int = 0
     pinned: bool = False
@@ -103,7 +107,10 @@ class SiteRules:
     def check_held(self, rows: int, columns: Sequence[str]) -> None:
         """Raise OrderRefused where the site has too few rows, or would train with columns that it must not."""
         if rows < self.min_rows:
-            raise OrderRefused(f"by this site's policy it must have {self.min_rows} rows or more, and has {rows}")
+            raise OrderRefused(
+                f"by this site's policy it must have {self.min_rows} rows or more, and has {rows}",
+                "by this site's policy min_rows must be reached, and it has fewer rows",
+            )
         if self.columns is not None and (others := [name for name in columns if name not in self.columns]):
             raise OrderRefused(
                 f"by this site's policy it trains with {', '.join(self.columns)} alone, and not with "
@@ -185,6 +192,8 @@ class SiteRules:
             yield f"epsilon must be {self.max_epsilon:g} or less, and the run promises none"
         elif self.max_epsilon is not None and terms.epsilon is not None and terms.epsilon > self.max_epsilon:
             yield f"epsilon must be {self.max_epsilon:g} or less, got {terms.epsilon:g}"
+        elif self.budget is not None and terms.epsilon is None:
+            yield f"all runs together may spend epsilon {self.budget:g}, and the run promises none"
 
         if self.max_mu is not None:
             yield from self._problems_of_statistics(terms, self.max_mu)
@@ -214,7 +223,10 @@ def _spent_by(line: str, ledger: str) -> float:
     except (ValueError, KeyError, TypeError):
         epsilon = None
     if type(epsilon) not in (int, float) or not 0 <= epsilon < math.inf:
-        raise OrderRefused(f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no valid line; fix it")
+        raise OrderRefused(
+            f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no valid line; fix it",
+            "the ledger of its policy is damaged",
+        )
     return float(epsilon)
 
 

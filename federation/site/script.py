@@ -1,8 +1,8 @@
 """Scripts: which steps a coordinator may order, in which order, and how often.
 
 A script is a regular expression over the names of steps. A site derives it from the agreed terms alone, and keeps what
-may still come: each order that it carries out leaves a shorter script (Brzozowski 1964). It refuses any other order
-before it computes anything.
+may still come: each order that it carries out leaves a shorter script, its derivative (J. A. Brzozowski, Journal
+of the ACM 11, 1964). It refuses any other order before it computes anything.
 
 Membership changes make a coordinator order steps again, which a script alone does not allow:
 
@@ -10,10 +10,6 @@ Membership changes make a coordinator order steps again, which a script alone do
   that comes after it arrives, since a site may have finished it when another drops in its last round.
 - A round can fail at other sites, so the last order may come again unchanged.
 - Each change of membership allows some more rounds, where the script says so.
-
-References
-----------
-J. A. Brzozowski, "Derivatives of regular expressions", Journal of the ACM 11, 1964.
 """
 
 from __future__ import annotations

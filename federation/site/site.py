@@ -31,6 +31,7 @@ from fedsvm.federation.control import (
     read_order,
 )
 from fedsvm.federation.errors import (
+    SEE_SITE,
     BoundExceeded,
     DeadlineExpired,
     EndpointError,
@@ -283,13 +284,15 @@ class Site:
             self._fail(number, f"the {protocol} protocol: {error}")
         except (StepRefused, EndpointError) as error:
             self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
-            self._fail(number, str(error), refused=isinstance(error, OrderRefused))
+            shared = error.shared if isinstance(error, StepRefused) else str(error)
+            self._fail(number, str(error), shared, refused=isinstance(error, OrderRefused))
         except SiteStopped:
             self._note_broken(number, "the run ended before it was complete")
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
             trace = traceback.format_exc()[-_MAX_TRACEBACK:]
-            self._fail(number, f"{type(error).__name__}: {error}", trace)
+            shared = f"a step raised {type(error).__name__}; {SEE_SITE}"
+            self._fail(number, f"{type(error).__name__}: {error}", shared, trace)
         self._current = self._channel = None
 
     def _join(self, update: RosterUpdate) -> None:
@@ -510,10 +513,25 @@ class Site:
 
     # Answers.
 
-    def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False, refused: bool = False) -> None:
-        self._note_broken(number, reason, refused=refused)
+    def _fail(
+        self,
+        number: int,
+        reason: str,
+        shared: str = "",
+        trace: str = "",
+        *,
+        cut_off: bool = False,
+        refused: bool = False,
+    ) -> None:
+        """Answer that an order failed. reason: for this site's operator. shared: for others, if it differs."""
+        shared = shared or reason
+        self._note_broken(number, shared, refused=refused)
         if not cut_off:
             self._on_failure(reason)
+        if not self._assignment.shares_errors:
+            if trace:
+                _LOGGER.error("%s", trace)
+            reason, trace = shared, ""
         self._answer(StepFailure(*self._account(number), reason, trace, cut_off), number)
 
     def _note_broken(self, number: int, reason: str, *, refused: bool = False) -> None:

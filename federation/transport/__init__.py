@@ -10,4 +10,5 @@
 - `zmtp`, `counters`: bytes on the stream, by formula and by the kernel's count
 - `deadline`: the clock of this process
 - `framefile`: messages in a file
+- `signing`: signatures of parties (Ed25519, RFC 8032)
 """

@@ -8,4 +8,6 @@ Reading order:
 - `coalitions`: the view of a coalition, and the inputs that follow from it.
 - `views`: the view that a coalition has of a whole run, the input of every attack.
 - `sum_conformance`: checks that every secure sum must pass, for sums of this project and of others.
+- `blind_views`: views of parties on a blind system (`blind_system`)
+- `survey`: success of coalitions of every size against every secure sum
 """

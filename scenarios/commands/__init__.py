@@ -8,4 +8,6 @@ run           `fedsvm run`, `audit` and `check-sum`
 results       `fedsvm report`, `predict-cost` and `predict`
 files         `fedsvm scenarios` and `schema`
 data          `fedsvm data` and `new`
+describe      `fedsvm describe`
+exit_statuses  exit statuses of the command line, and errors that end a command with a sentence and a status
 """

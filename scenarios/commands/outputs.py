@@ -19,8 +19,8 @@ def write_new(target: Path, text: str) -> None:
 
 
 def make_new(folder: Path) -> None:
-    """Make the folder of `--out`. Raises ScenarioError if it exists or cannot be made."""
+    """Make the folder of `--out`, readable by its owner only. Raises ScenarioError if it exists or cannot be made."""
     try:
-        folder.mkdir(parents=True)
+        folder.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise ScenarioError([f"--out: no folder {folder} can be made: {error.strerror}; name another."]) from error

@@ -10,4 +10,15 @@ openml    data sets of openml.org, through scikit-learn and its cache
 splits    rows and columns of each site, test rows, folds
 dataset   the data of one scenario
 describe  describes a data set to a person
+corrections  files of different sites in one form
+derived_labels  tables that are a file's with labels that papers tell apart and the file does not
+downloads   places where the public data sets that scenarios name can be downloaded
+file_join   tables of several files as one
+harmonization  tables as a first scenario takes them
+notation    numbers that are read as text for a cell or for how they are written, and what stands for a missing one
+proposals   corrections that files seem to need
+rough_ranges  ranges of numeric columns as a first scenario proposes them
+site_column  scenarios whose sites are named by a column of the data
+sphere      rows on a sphere that a plane through its center tells apart, drawn to measure
+table_description  data set in figures
 """

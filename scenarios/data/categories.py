@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.encoding import MAX_VALUE_BYTES, MAX_VALUES
+from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.processes.memory import available_bytes
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import notation
 from fedsvm.scenarios.data.sources import Dataset, Feature, spelled_alike
-from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError
 
 _IDENTIFYING = 0.5
 """A column of texts that differ in more than this share of the rows tells rows apart."""
@@ -60,16 +62,21 @@ def _not_meant(data: Dataset, name: str, values: NDArray[np.str_]) -> Iterator[s
         return
     way_out = "or declare its values in data.categories if they are meant"
     if odd := notation.odd_among_numbers(known, _decimals(data)):
-        yield f"data.source: {_as_text(data, name, odd)}; add the column to data.ignore only if it is not wanted."
+        yield QuotingProblem(
+            f"data.source: {_as_text(data, name, odd)}; add the column to data.ignore only if it is not wanted.",
+            f"data.source: column {name!r} has cells that are no numbers",
+        )
     elif is_date(known):
-        yield (
+        yield QuotingProblem(
             f"data.ignore: column {name!r} holds dates, {len(known)} different ones, and each would become a column of "
-            f"0 and 1; put numbers such as days in their place, add it to data.ignore, {way_out}."
+            f"0 and 1; put numbers such as days in their place, add it to data.ignore, {way_out}.",
+            f"data.ignore: column {name!r} holds dates",
         )
     elif len(known) > _IDENTIFYING * data.rows:
-        yield (
+        yield QuotingProblem(
             f"data.ignore: column {name!r} has {len(known)} different values in {data.rows} rows: it looks like an "
-            f"identifier; add it to data.ignore, {way_out}."
+            f"identifier; add it to data.ignore, {way_out}.",
+            f"data.ignore: column {name!r} looks like an identifier",
         )
 
 
@@ -125,14 +132,16 @@ def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, 
     if not agreed:
         return
     if len(values) > MAX_VALUES:
-        yield (
+        yield QuotingProblem(
             f"data.ignore: column {name!r} has {len(values)} different texts in {data.rows} rows, and sites can agree "
-            f"on {MAX_VALUES}; if it is an identifier, ignore it: data.ignore = [{name!r}]."
+            f"on {MAX_VALUES}; if it is an identifier, ignore it: data.ignore = [{name!r}].",
+            f"data.ignore: column {name!r} has more different texts than the {MAX_VALUES} that sites can agree on",
         )
     elif long := next((value for value in values.tolist() if len(value.encode()) > MAX_VALUE_BYTES), None):
-        yield (
+        yield QuotingProblem(
             f"data.categories.{name}: a value has {len(long.encode())} bytes, and sites can agree on "
-            f"{MAX_VALUE_BYTES}; declare the values of the column, shorten them, or add it to data.ignore."
+            f"{MAX_VALUE_BYTES}; declare the values of the column, shorten them, or add it to data.ignore.",
+            f"data.categories.{name}: a value has more than the {MAX_VALUE_BYTES} bytes that sites can agree on",
         )
 
 
@@ -157,6 +166,33 @@ def warnings(data: Dataset, declared: Mapping[str, Collection[str]] | None = Non
             yield (
                 f"Column {feature.name!r} has a different whole number in each row: it looks like an identifier; add "
                 "it to data.ignore."
+            )
+
+
+def unopened(data: Dataset, sites: Sequence[tuple[IntArray, int]], declared: Collection[str] = ()) -> Iterator[str]:
+    """Yield a sentence for each column with values that no site opens, since each has too few rows of them.
+
+    Parameters
+    ----------
+    data : Dataset
+        The rows of all sites.
+    sites : sequence of (array, int)
+        The numbers of each site's rows, and its `min_cell`.
+    declared : collection of str, default ()
+        Columns whose values are declared, and need not be opened.
+    """
+    for feature in data.features:
+        if not feature.categorical or feature.name in declared:
+            continue
+        held, opened = {""}, {""}
+        for rows, min_cell in sites:
+            values, counts = np.unique(feature.values[rows], return_counts=True)
+            held |= set(values.tolist())
+            opened |= set(values[counts >= min_cell].tolist())
+        if few := sorted(held - opened):
+            yield (
+                f"Column {feature.name!r}: no site has min_cell rows of {quote_names(few)}, so no column of 0 and 1 is made "
+                f"of them; list them in data.categories.{feature.name}, or lower min_cell in a [[policy]] of the site."
             )
 
 

@@ -86,7 +86,7 @@ def unknown_columns(tables: dict[str, Table], settings: DataSpec) -> Iterator[st
             if key != "rename" and name in _new_names(settings):
                 continue
             if all(name not in table.columns for table in tables.values()):
-                yield f"data.{key}: {sources.lacks(next(iter(tables.values())), name)}"
+                yield sources.lacking(f"data.{key}", next(iter(tables.values())), name)
     for site, own in settings.by_site.items():
         table = tables.get(site, tables.get(""))
         if table is None:  # another host's
@@ -95,7 +95,7 @@ def unknown_columns(tables: dict[str, Table], settings: DataSpec) -> Iterator[st
         for key, names in own.columns().items():
             for name in names:
                 if name not in (table.columns if key == "rename" else known):
-                    yield f"data.by_site.{site}.{key}: {sources.lacks(table, name)}"
+                    yield sources.lacking(f"data.by_site.{site}.{key}", table, name)
 
 
 def _new_names(settings: DataSpec) -> set[str]:

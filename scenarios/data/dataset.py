@@ -28,7 +28,8 @@ from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL, DataSpec
-from fedsvm.scenarios.schema.errors import ScenarioError, collect_problems, nearest
+from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collect_problems, nearest
+from fedsvm.scenarios.schema.policy import rules_at
 from fedsvm.scenarios.schema.spec import Scenario
 
 
@@ -269,6 +270,10 @@ def _warnings(
         yield f"{data.dropped} rows with missing values were left out."
     yield from categories.warnings(data, scenario.data.categories)
     names = scenario.federation.site_names
+    if scenario.algorithm.implementation.scaling == "secure-sums":
+        least = [rules_at(name, scenario.policy, names).min_cell for name in names]
+        held = [(shard.rows, count) for shard, count in zip(shards, least, strict=True)]
+        yield from categories.unopened(data, held, scenario.data.categories)
     yield from splits.sites_without_a_class(names, [labels[held.rows] for held in shards], classes)
 
 
@@ -546,9 +551,8 @@ def declared_classes(settings: DataSpec) -> tuple[str, ...]:
 def require_declared(data: Dataset, declared: Sequence[str]) -> None:
     """Raise ScenarioError for labels that are not declared, if any are declared."""
     if others := [name for name in data.classes if declared and name not in declared]:
-        raise ScenarioError(
-            [f"data.classes: {data.name} has {quote_names(others)} too; add it, or leave the rows out."]
-        )
+        said = f"data.classes: {data.name} has {quote_names(others)} too; add it, or leave the rows out."
+        raise ScenarioError([QuotingProblem(said, "data.classes: a label is none of the declared classes")])
 
 
 def labels_of(data: Dataset, classes: tuple[str, ...]) -> FloatArray:

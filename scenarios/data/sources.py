@@ -22,7 +22,7 @@ from fedsvm.scenarios.data import files, openml, sphere
 from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.text_form import TextForm
-from fedsvm.scenarios.schema.errors import ScenarioError, collect_problems, nearest
+from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collect_problems, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40
@@ -330,7 +330,7 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
         return replace(table, columns=RELABELLED[name].columns(table.columns))
     raise ScenarioError(
         [
-            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_search_place(found)}, "
+            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_describe_search(found)}, "
             f"nor built in ({', '.join(_BUILT_IN)}), nor {openml.PREFIX}ID.{nearest(source, [*_BUILT_IN, *found])}"
         ]
     )
@@ -341,7 +341,7 @@ def _read_file(path: Path, text: Collection[str], form: TextForm | None) -> Tabl
     return Table(path.name, columns, forms={} if read_as is None else {path.name: read_as})
 
 
-def _search_place(found: dict[str, Path]) -> str:
+def _describe_search(found: dict[str, Path]) -> str:
     """Return where names were searched, and which were found."""
     folder = data_folder()
     if folder is None:
@@ -374,8 +374,11 @@ def _distinct(source: str, column: str, identifiers: NDArray[np.str_]) -> NDArra
         rows = np.flatnonzero(identifiers == name)[:2] + 1
         raise ScenarioError(
             [
-                f"data.identifier: column {column!r} of {source} has {str(name)!r} in rows {rows[0]} and {rows[1]} "
-                f"({len(identifiers) - len(names)} such in all); keep one row of each, or name another column."
+                QuotingProblem(
+                    f"data.identifier: column {column!r} of {source} has {str(name)!r} in rows {rows[0]} and {rows[1]} "
+                    f"({len(identifiers) - len(names)} such in all); keep one row of each, or name another column.",
+                    f"data.identifier: column {column!r} has a value in several rows",
+                )
             ]
         )
     return identifiers
@@ -398,10 +401,11 @@ def spelling_problem(data: Dataset, label: str, declared: Collection[str] = ()) 
         for names in several[:_MAX_SPELLINGS]
     )
     more = f"; and {len(several) - _MAX_SPELLINGS} more" if len(several) > _MAX_SPELLINGS else ""
-    return (
+    return QuotingProblem(
         f"data.label: column {label!r} of {data.name} has labels that differ in capitals or blanks alone: "
         f"{shown}{more}; give each class one spelling in all files, or list every class in data.classes if these are "
-        "different classes."
+        "different classes.",
+        f"data.label: column {label!r} has labels that differ in capitals or blanks alone",
     )
 
 
@@ -411,12 +415,21 @@ def lacks(table: Table, name: str) -> str:
     return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {columns}."
 
 
+def lacking(key: str, table: Table, name: str) -> str:
+    """Return a problem for a column that a key names and a table does not have.
+
+    In a file without a line of names the first row would be listed as the columns, so others read the name alone.
+    """
+    return QuotingProblem(f"{key}: {lacks(table, name)}", f"{key}: the file of the site has no column {name!r}")
+
+
 def _weights(table: Table, column: str) -> FloatArray:
     """Return (n,) numbers from 0, NaN if missing. Raises ScenarioError for others."""
     values = table.columns[column]
     if values.dtype.kind != "f" or (wrong := values < 0).any() or not (values > 0).any():
         found = f"{values[wrong][0]:g}" if values.dtype.kind == "f" and wrong.any() else "text, or zeros alone"
-        raise ScenarioError([f"data.weight: column {column!r} must hold numbers from 0, some above it, got {found}."])
+        said = f"data.weight: column {column!r} must hold numbers from 0, some above it"
+        raise ScenarioError([QuotingProblem(f"{said}, got {found}.", said)])
     return np.asarray(values, dtype=np.float64)
 
 
@@ -429,7 +442,7 @@ def _require_columns(table: Table, named: Mapping[str, str | None], ignore: Sequ
     wanted = [(f"data.{key}", name) for key, name in named.items() if name is not None]
     for key, name in [*wanted, *(("data.ignore", name) for name in ignore)]:
         if name not in table.columns:
-            problems.append(f"{key}: {lacks(table, name)}")
+            problems.append(lacking(key, table, name))
     (_, label), *others = wanted
     if label in ignore:
         problems.append(f"data.ignore: {label!r} is the label and cannot be ignored.")
@@ -444,12 +457,16 @@ def _require_labels(table: Table, label: str, labeled: NDArray[np.bool_], *, dro
     """Raise ScenarioError if no row has a label, or if some have none and are not dropped."""
     unlabeled = np.flatnonzero(~labeled)
     if len(unlabeled) == table.rows:
-        raise ScenarioError([f"data.label: column {label!r} of {table.name} has no value in any row; fill it in."])
+        said = f"data.label: column {label!r} of {table.name} has no value in any row; fill it in."
+        raise ScenarioError([QuotingProblem(said, f"data.label: column {label!r} has no value in any row")])
     if len(unlabeled) and not drop:
         raise ScenarioError(
             [
-                f"data.unlabeled: column {label!r} has no value in {table.place(int(unlabeled[0]))} (rows without a "
-                f'label: {len(unlabeled)}); fill it in, or set unlabeled = "drop" to remove such rows.'
+                QuotingProblem(
+                    f"data.unlabeled: column {label!r} has no value in {table.place(int(unlabeled[0]))} (rows without "
+                    f'a label: {len(unlabeled)}); fill it in, or set unlabeled = "drop" to remove such rows.',
+                    f"data.unlabeled: column {label!r} has rows without a value",
+                )
             ]
         )
 
@@ -469,8 +486,11 @@ def _complete_rows(
         count = sum(int(where.sum()) for where in where_missing.values())
         raise ScenarioError(
             [
-                f"data.missing: {table.name} has no value in {table.place(row)}, column {column!r} ({count} missing in "
-                'all); fill them, or set missing = "drop" to leave such rows out.'
+                QuotingProblem(
+                    f"data.missing: {table.name} has no value in {table.place(row)}, column {column!r} ({count} "
+                    'missing in all); fill them, or set missing = "drop" to leave such rows out.',
+                    f"data.missing: column {column!r} has rows without a value",
+                )
             ]
         )
     return np.asarray(~incomplete)
@@ -481,9 +501,10 @@ def _no_complete_row(table: Table, columns: dict[str, NDArray[Any]]) -> str:
     missing = sorted(((int(gaps(values).sum()), name) for name, values in columns.items()), reverse=True)
     said = [f"{name!r} lacks {count}" for count, name in missing if count]
     more = f" and {len(said) - _MAX_GAPPY} more columns" if len(said) > _MAX_GAPPY else ""
-    return (
+    return QuotingProblem(
         f"data.missing: none of the {table.rows} rows of {table.name} is complete: {', '.join(said[:_MAX_GAPPY])}{more}"
-        '; leave such columns out by data.ignore, or fill gaps by missing = "mean".'
+        '; leave such columns out by data.ignore, or fill gaps by missing = "mean".',
+        "data.missing: no row has a value in every column",
     )
 
 
@@ -498,8 +519,11 @@ def _refuse_infinite(table: Table, columns: dict[str, NDArray[Any]]) -> None:
             row = int(np.isinf(values).argmax())
             raise ScenarioError(
                 [
-                    f"data.source: {table.name} has an infinite value in {table.place(row)}, column {column!r}; "
-                    "replace it."
+                    QuotingProblem(
+                        f"data.source: {table.name} has an infinite value in {table.place(row)}, column {column!r}; "
+                        "replace it.",
+                        f"data.source: column {column!r} has an infinite value",
+                    )
                 ]
             )
 

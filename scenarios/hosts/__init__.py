@@ -8,4 +8,6 @@
 - `sources`: rows and columns at other hosts, for training
 - `coordination`: a run over registered sites
 - `commands`: the commands of a coordinator and of a site
+- `host_description`: description of the columns of sites on other hosts
+- `service`: site as a service
 """

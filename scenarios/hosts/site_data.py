@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from fedsvm.algorithms.data.partition import NO_FOLD, site_partition
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.errors import SEE_SITE, StepRefused
 from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.hosts.site_session import SiteData
 from fedsvm.federation.site.partition import Partition
@@ -22,7 +22,7 @@ from fedsvm.scenarios.data import categories, file_join, sources, splits
 from fedsvm.scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
 from fedsvm.scenarios.data.sources import Dataset
 from fedsvm.scenarios.schema.data import ALL, DataSpec
-from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.errors import ScenarioError, shared_problem
 
 
 def hold(name: str, file: str, terms: Terms) -> SiteData:
@@ -51,7 +51,8 @@ def hold(name: str, file: str, terms: Terms) -> SiteData:
         settings = DataSpec.model_validate({**said, **own})
         return (_columns_held if is_vertical else _hold_columns)(settings, name, terms.seed)
     except ScenarioError as error:
-        raise StepRefused(" ".join(error.problems)) from error
+        shared = "; ".join(dict.fromkeys(map(shared_problem, error.problems)))
+        raise StepRefused(" ".join(error.problems), f"{shared}; {SEE_SITE}") from error
     except ValidationError as error:
         keys = sorted({".".join(map(str, each["loc"])) or "data" for each in error.errors()})
         raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
@@ -115,7 +116,8 @@ def _columns_held(settings: DataSpec, name: str, seed: int) -> SiteData:
     if data.rows < table.rows and settings.align == "position":
         raise StepRefused(
             f"{table.rows - data.rows} of its {table.rows} rows are incomplete, and leaving them out would move the "
-            "others, which are told apart by their position; fill the gaps"
+            "others, which are told apart by their position; fill the gaps",
+            "some of its rows are incomplete, and rows are aligned by position; fill the gaps",
         )
     if labelled:
         require_declared(data, settings.classes)

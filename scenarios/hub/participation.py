@@ -258,8 +258,8 @@ class TaskParticipation:
             held = hold(name, self.data, terms)
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except OrderRefused as error:
-            self._note_declined(name, run, terms, str(error))
-            self._hub.ask("decline", reason=str(error))
+            self._note_declined(name, run, terms, error.shared)
+            self._hub.ask("decline", reason=error.shared)
             raise FederationError(f"{name} does not take part: {error}") from error
         except StepRefused as error:
             raise FederationError(f"{name} cannot take part: {error}") from error

@@ -3,4 +3,5 @@
 explanation  the values that would leave a site, from the script of the agreed terms
 receipts     the values that left a site in a run, and a comparison of two sites' orders
 commands     `fedsvm explain` and `fedsvm receipt`
+signatures   signatures in a receipt
 """

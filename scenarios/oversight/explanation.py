@@ -207,7 +207,12 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
             f"Sums are {scenario.protocol.secure_sum.described}: masks hide each site's value, and only the sum is "
             f"opened. The run ends with fewer than {terms.min_sites} sites."
         )
-    yield "The coordinator gets the model." if terms.releases else "The sites alone keep the model."
+    yield (
+        "The coordinator gets the model."
+        if terms.releases
+        else "The sites alone keep the weights of the model. The coordinator keeps its other parts, such as landmarks "
+        "and scale, which can name rows."
+    )
     if terms.epsilon is None and (mu := terms.reading.get("statistics_privacy")):
         yield f"Noise of mu {mu:g} protects single rows in the statistics of columns, and none in sums of training."
     elif terms.epsilon is None:

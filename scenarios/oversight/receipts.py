@@ -12,6 +12,7 @@ from typing import Any
 
 from fedsvm.federation.site import receipt as lines_of
 from fedsvm.federation.site.receipt import DamagedReceipt, Line
+from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.scenarios.oversight import signatures
 from fedsvm.scenarios.report.template import render
 from fedsvm.scenarios.run.starter import RECEIPT, RECEIPTS
@@ -102,6 +103,8 @@ class SiteReceipt:
         The public keys for signatures of "site" and "coordinator"; "" for none.
     signed : mapping of str to int
         Of each round whose order has the coordinator's valid signature the number of its line.
+    compared : mapping of str to str
+        Of "site" and "coordinator", whether their key was compared with a given one, in a clause; empty without keys.
     """
 
     path: str
@@ -129,6 +132,7 @@ class SiteReceipt:
     links: Mapping[str, str]
     signing: Mapping[str, str]
     signed: Mapping[str, int]
+    compared: Mapping[str, str]
 
     def with_site(self, site: str) -> list[str]:
         """Return the rounds that were ordered of a site too."""
@@ -146,7 +150,9 @@ class SiteReceipt:
     @property
     def facts(self) -> list[tuple[str, str]]:
         """The facts of the order without its tables, with titles."""
-        asked = {name: value for name, value in self.policy.items() if value not in (None, "", 0)}
+        usual = asdict(ANYTHING)
+        asked = {name: value for name, value in self.policy.items() if value != usual.get(name)}
+        allowed = f"none: everything was allowed but to open categories of fewer than {ANYTHING.min_cell} rows"
         sum_name, least = self.terms.get("sum_name", ""), self.terms.get("min_sites", "")
         spent = [] if self.epsilon is None else [f"epsilon {self.epsilon:g}"]
         spent += [] if self.mu is None else [f"mu {self.mu:.3g} by all noisy statistics of this site's record"]
@@ -155,15 +161,19 @@ class SiteReceipt:
             ("time", f"{self.began} to {self.ended}"),
             ("outcome", self.outcome),
             ("asked for", f"{self.terms.get('program', '')}, {sum_name} sums over {least} sites or more"),
-            ("model", "the coordinator gets it" if self.terms.get("releases") else "the sites alone keep it"),
+            ("model", "the coordinator gets it" if self.terms.get("releases") else "the sites alone keep its weights"),
             ("rows", "none were used" if self.rows is None else f"{self.rows}, none of which is in this file"),
-            ("policy", json.dumps(asked) if asked != {"release": True} else "none: everything was allowed"),
+            ("policy", json.dumps(asked) if asked else allowed),
             ("budget spent", "; ".join(spent) or "none: no noise protects single rows"),
             ("software", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
             ("receipt", "whole and closed" if self.is_whole else "; ".join(self.problems)),
-            ("orders signed by", f"the key {fingerprint([key])}" if (key := self.signing["coordinator"]) else "nobody"),
-            ("receipt signed by", f"the key {fingerprint([key])}" if (key := self.signing["site"]) else "nobody"),
+            ("orders signed by", self._signer("coordinator")),
+            ("receipt signed by", self._signer("site")),
         ]
+
+    def _signer(self, role: str) -> str:
+        key, compared = self.signing[role], self.compared.get(role, "")
+        return "; ".join(filter(None, (f"the key {fingerprint([key])}" if key else "nobody", compared)))
 
     @property
     def lists(self) -> list[tuple[str, Sequence[str]]]:
@@ -240,7 +250,7 @@ def read(path: Path, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
         problems.append(_NOT_CLOSED)
     try:
         problems += [*signatures.wrong(lines), *signatures.of_other_keys(lines, known or {})]
-        return _to_receipt(path, lines, problems)
+        return _to_receipt(path, lines, problems, signatures.compared_keys(lines, known))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ScenarioError([f"{path}: is no receipt of this version of fedsvm."]) from error
 
@@ -263,7 +273,7 @@ def only(path: Path, site: str | None, known: Mapping[str, bytes] | None = None)
     return found[0]
 
 
-def _to_receipt(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> SiteReceipt:
+def _to_receipt(path: Path, lines: Sequence[Line], problems: Sequence[str], compared: Mapping[str, str]) -> SiteReceipt:
     by_kind: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         by_kind[line["what"]].append(line)
@@ -300,6 +310,7 @@ def _to_receipt(path: Path, lines: Sequence[Line], problems: Sequence[str]) -> S
         links=signatures.links_of(lines),
         signing=asked["signing"],
         signed={number: line["line"] for number, line in signatures.signed_orders(lines).items()},
+        compared=compared,
     )
 
 
@@ -458,3 +469,5 @@ def _notes(first: SiteReceipt, second: SiteReceipt) -> Iterator[str]:
             yield f"{alone} rounds are in the receipt of {record.site} alone"
         if _NOT_CLOSED in record.problems:
             yield f"the receipt of {record.site}: {_NOT_CLOSED}"
+        for role, compared in record.compared.items():
+            yield f"the key of the {role} in the receipt of {record.site}: {compared}"

@@ -57,5 +57,22 @@ def of_other_keys(lines: Sequence[Line], known: Mapping[str, bytes]) -> Iterator
             yield f"the signing-key of {party} is not that of {party}.key"
 
 
+def compared_keys(lines: Sequence[Line], known: Mapping[str, bytes] | None) -> dict[str, str]:
+    """Return a clause on the key of "coordinator" and of "site": whether a given key was compared with it.
+
+    known: the given keys, by party; None if none were asked for.
+    """
+    asked = _last_asked(lines)
+    parties = {"coordinator": COORDINATOR, "site": asked["site"]}
+    found = {}
+    for role, party in parties.items() if known is not None else ():
+        if party not in (known or {}):
+            found[role] = f"not compared, since the folder of --keys has no {party}.key"
+        else:
+            is_same = (known or {})[party].hex() == asked["signing"][role]
+            found[role] = f"{'the' if is_same else 'not the'} key in {party}.key"
+    return found
+
+
 def _last_asked(lines: Sequence[Line]) -> Line:
     return next(line for line in reversed(lines) if line["what"] == receipt.ASKED)

@@ -9,4 +9,7 @@ template    self-contained pages; style page.css, script page.js
 page        the report of a run
 comparison  several runs on one page
 heat_map    the audit of all sums, as a table and a page
+cards       cards of a run
+message_flow  message flow, from a run's ledger
+whole_run   result of attacks on a whole run, as a line of the summary and as a table
 """

@@ -10,4 +10,6 @@ pictures    figures of measured values
 page        the page, JSON and tables of values
 chosen      lists, runs and judges selected entries
 commands    `fedsvm reproduce`, the only module used from outside
+entry_selection  the chosen entries
+judgment    measured figures against printed ones
 """

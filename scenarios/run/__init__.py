@@ -17,4 +17,10 @@ audit       the rows that colluding parties recover
 result      `RunResult`, written as result.json; the ledger
 log         writes log.jsonl during the run
 runner      combines all of these
+folder      default folders of runs
+intervals   confidence intervals (95 %) of measures on test rows
+model_warnings  warnings about tested models
+offered_terms  terms that a scenario offers every site, as plain values, so that each can compare them with its policy
+own_models  each site's own model against the federated one, on the same test rows
+resume      runs that are written down as they go, so that one whose coordinator was killed can be resumed
 """

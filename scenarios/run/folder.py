@@ -17,12 +17,15 @@ LATEST = "latest"
 
 
 def make_folder(scenario: Scenario, out: Path | None) -> Path:
-    """Create an empty folder for a run: `out`, or runs/NAME-TIME-PID with the link runs/latest. Raises OSError."""
+    """Create an empty folder for a run: `out`, or runs/NAME-TIME-PID with the link runs/latest. Raises OSError.
+
+    Only its owner may read it, since the model and the records of a run can name rows.
+    """
     if out is not None:
-        out.mkdir(parents=True)
+        out.mkdir(mode=0o700, parents=True)
         return out
     folder = RUNS / f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True)
     link = RUNS / f"{LATEST}.{os.getpid()}"
     with suppress(OSError):  # on a disk without links, or where "latest" is somebody's folder
         link.unlink(missing_ok=True)

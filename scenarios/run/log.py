@@ -30,12 +30,16 @@ class RunLog:
         if not self._is_whole:
             return
         try:
-            self._file = self._file or self._path.open("xb", buffering=0)
+            self._file = self._file or self._opened()
             while self._written < len(events):
                 self._file.write(_line(events[self._written]))
                 self._written += 1
         except OSError:
             self._is_whole = False
+
+    def _opened(self) -> IO[bytes]:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        return os.fdopen(descriptor, "wb", buffering=0)
 
     def close(self, events: Sequence[dict[str, Any]]) -> None:
         """Write all events to disk. Raises OSError."""

@@ -307,14 +307,19 @@ def read_result(folder: Path) -> RunResult:
         raise ScenarioError([f"{folder} is not the folder of a run: it holds no {RESULT} that can be read."]) from None
 
 
+def open_private(path: Path) -> IO[bytes]:
+    """Open a file to write, which is empty and which only its owner may read."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+
+
 def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file as one piece, that is on the disk when this returns: a reader finds all of it, or what was before.
 
-    write: is handed the open file. Raises OSError, and leaves nothing half written behind.
+    Only its owner may read it. write: is handed the open file. Raises OSError, and leaves nothing half written behind.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:
-        with partial.open("wb") as file:
+        with open_private(partial) as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())

@@ -18,7 +18,7 @@ from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.outcome import SITE_MODELS
-from fedsvm.scenarios.schema.base import resolve
+from fedsvm.scenarios.schema.policy import rules_at
 from fedsvm.scenarios.schema.spec import Scenario
 
 TRANSCRIPTS = "transcripts"
@@ -135,6 +135,4 @@ class Starter:
 
     def _rules(self, name: str) -> SiteRules:
         """Return the site's own policy, if the scenario has one."""
-        names = self.scenario.federation.site_names
-        policies = [policy.rules for policy in self.scenario.policy if resolve(policy.site, names) == name]
-        return policies[-1] if policies else SiteRules()
+        return rules_at(name, self.scenario.policy, self.scenario.federation.site_names)

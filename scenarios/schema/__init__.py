@@ -9,4 +9,6 @@ protocol     the secure sums
 threats      faults, network conditions, collusion
 consistency  combinations of valid tables that are refused
 spec         reads, validates and writes a whole scenario; its JSON schema
+corrections  keys of the [data] table that bring files of different sites into one form
+policy       site's own policy
 """

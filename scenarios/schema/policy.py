@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -13,10 +13,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from fedsvm.algorithms.column_description import NAME as DESCRIBE
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT, settings
-from fedsvm.federation.site.rules import MIN_SITES, SiteRules
+from fedsvm.federation.site.rules import ANYTHING, MIN_CELL, MIN_SITES, SiteRules
 from fedsvm.protocols.sums.registry import CAREFUL_SUMS, SUMS
 from fedsvm.scenarios.schema.algorithm import whole_run
-from fedsvm.scenarios.schema.base import Number, Part, SiteRef
+from fedsvm.scenarios.schema.base import Number, Part, SiteRef, resolve
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 
@@ -40,7 +40,8 @@ Rule = Annotated[list[Any], Field(min_length=1)] | Range
 
 
 class PolicyFile(Part):
-    """The rules of a site's operator. A missing key restricts nothing, except `min_cell` and `max_repeats`."""
+    """The rules of a site's operator. A missing key restricts nothing, except `min_cell` and `max_repeats`. Without a
+    policy, `min_cell` has the same value."""
 
     algorithms: dict[str, dict[str, Rule]] | None = None
     """The algorithms that the site trains, each with the allowed values of its settings. Others are refused. The name
@@ -54,19 +55,20 @@ class PolicyFile(Part):
     min_rows: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     """The minimum number of the site's own rows; with fewer it does not take part."""
     release: bool = True
-    """true: the coordinator may receive the model. false: only runs in which the model stays at the sites."""
+    """true: the coordinator may receive the model. false: only runs whose weights stay at the sites. The coordinator
+    then still has landmarks and scale."""
     max_epsilon: Annotated[Number, Field(gt=0)] | None = None
     """The largest epsilon of a run. A run without privacy guarantee is refused, too."""
     budget: Annotated[Number, Field(gt=0)] | None = None
-    """The largest total epsilon of all runs in `ledger`."""
+    """The largest total epsilon of all runs in `ledger`. A run without privacy guarantee is refused, too."""
     ledger: str = ""
     """The site's own file that records the epsilon of each run."""
     max_mu: Annotated[Number, Field(gt=0)] | None = None
     """The largest total mu of the noisy statistics in `answers`. A run with exact statistics is refused, too."""
     answers: str = ""
     """The site's own file of noisy statistics. The same question gets the same answer."""
-    min_cell: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 5
-    """The minimum number of the site's rows in a category; smaller categories are not opened."""
+    min_cell: Annotated[int, Field(ge=0, le=MAX_COUNT)] = MIN_CELL
+    """The minimum number of the site's rows in a category; smaller categories are not opened. 0 opens all."""
     max_repeats: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     """The number of times that the site takes part in a step again over other members once a sum was opened. The
     difference of two such sums shows a site. With 0, a run that loses a site goes on only if it repeats no sum."""
@@ -127,6 +129,12 @@ class PolicySpec(PolicyFile):
         return pinned
 
 
+def rules_at(site: str, policies: Sequence[PolicySpec], names: list[str]) -> SiteRules:
+    """Return the rules of a site in a simulation: those of its last policy, or of a site without one."""
+    own = [policy.rules for policy in policies if resolve(policy.site, names) == site]
+    return own[-1] if own else ANYTHING
+
+
 def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:
     for setting in rules:
         if setting not in known:
@@ -167,9 +175,11 @@ min_rows = 20
 # columns = ["age", "sex"]
 # Steps whose value the coordinator may see in the clear.
 gathers = ["row_count"]
-# true: the coordinator may get the model. false: only runs in which the model stays at the sites.
+# true: the coordinator may get the model. false: only runs whose weights stay at the sites (algorithm.release). The
+# coordinator then still has landmarks and scale, which can name rows.
 release = true
-# max_epsilon: limit for one run, which must then be private. budget: limit for all runs in the site's own ledger.
+# max_epsilon: limit for one run. budget: limit for all runs in the site's own ledger. With either, runs without a
+# privacy guarantee are refused. Only max_epsilon also refuses private runs in which the coordinator sees exact sums.
 # max_epsilon = 1.0
 # budget = 4.0
 # ledger = "{name}.ledger"
@@ -177,6 +187,8 @@ release = true
 # max_mu = 1.0
 # answers = "{name}.answers"
 # min_cell = 5
+# colluders: number of sites that may work with the coordinator; a masked sum must then need more sites to go on.
+# colluders = 0
 # max_repeats: how often a run that loses a site may repeat steps over the others, which shows that site's sums.
 # max_repeats = 0
 # pinned: the site takes part only with sites whose public keys it was given (fedsvm site --sites).
