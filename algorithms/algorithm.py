@@ -168,7 +168,7 @@ class VerticalModel(Model):
     """(n,) decision values of the training records."""
 
     @abstractmethod
-    def joined(self, rows: FloatArray, held: IntArray | None = None) -> Self:
+    def join_parts(self, rows: FloatArray, held: IntArray | None = None) -> Self:
         """Return the whole model, for a caller with all columns. rows: scaled training rows (n, p).
 
         held (p,): which of these columns each of the sites' is, one site's behind the other's; None where the rows have
@@ -265,7 +265,7 @@ class Algorithm(ABC, Generic[S, M, T]):
     def fit(self, federation: Federation, task: T, settings: S) -> M:
         """Train one model over the sites. Opens its own phases. Raises FederationError where it cannot."""
 
-    def shown(self, settings: S) -> tuple[str, ...]:
+    def shown_steps(self, settings: S) -> tuple[str, ...]:
         """Return steps whose value every site shows the coordinator under these settings, though it is usually summed.
 
         Sites are started with these; all others that are not marked by `@step(opens="value")` they refuse to show.
@@ -309,7 +309,7 @@ class Algorithm(ABC, Generic[S, M, T]):
 
     # What only a simulation can say.
 
-    def pooled(self, model: M, settings: S, rows: EvaluationRows) -> Pooled | None:
+    def train_pooled(self, model: M, settings: S, rows: EvaluationRows) -> Pooled | None:
         """Train on all data in one place; None if there is nothing to compare with."""
         return None
 

@@ -57,7 +57,7 @@ def _naive_bayes(settings: Any, rows: EvaluationRows) -> FloatArray:
     from sklearn.naive_bayes import GaussianNB
 
     model = GaussianNB().fit(*rows.train, sample_weight=rows.weights)
-    return log_odds(_placed(model.predict_joint_log_proba(rows.test.rows), model.classes_, rows, _NEVER))
+    return log_odds(_place_scores(model.predict_joint_log_proba(rows.test.rows), model.classes_, rows, _NEVER))
 
 
 def _tree(settings: Any, rows: EvaluationRows) -> FloatArray:
@@ -65,11 +65,11 @@ def _tree(settings: Any, rows: EvaluationRows) -> FloatArray:
 
     tree = DecisionTreeClassifier(min_samples_split=10, min_samples_leaf=5, random_state=0)
     tree.fit(*rows.train, sample_weight=rows.weights)
-    shares = _placed(tree.predict_proba(rows.test.rows), tree.classes_, rows, 0.0)
+    shares = _place_scores(tree.predict_proba(rows.test.rows), tree.classes_, rows, 0.0)
     return np.asarray(shares[:, 1] - shares[:, 0] if len(rows.classes) == 2 else shares - 0.5)
 
 
-def _placed(values: FloatArray, found: FloatArray, rows: EvaluationRows, absent: float) -> FloatArray:
+def _place_scores(values: FloatArray, found: FloatArray, rows: EvaluationRows, absent: float) -> FloatArray:
     """Return (n, K) a model's scores for the classes that it was trained on, and `absent` for the others."""
     if len(rows.classes) == 2:
         return values
@@ -105,7 +105,7 @@ def pooled_baselines(
 
     chosen: numbers of the columns that a model was left with; None where it has all.
     """
-    rows = weighted(settings, rows)
+    rows = weight_rows(settings, rows)
     one_class = len(np.unique(rows.train.labels)) < 2
     found = []
     for name in names:
@@ -120,7 +120,7 @@ def pooled_baselines(
     return found
 
 
-def weighted(settings: Any, rows: EvaluationRows) -> EvaluationRows:
+def weight_rows(settings: Any, rows: EvaluationRows) -> EvaluationRows:
     """Return the rows with what their losses are multiplied by, without training rows for which this is 0."""
     weights = rows.weights
     if isinstance(settings, ClassWeightSettings):

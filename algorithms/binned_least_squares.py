@@ -184,13 +184,13 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
 
         def stage() -> tuple[RandomBins, _Gradients, int]:
             prepared = task.prepare(federation)
-            grids = RandomBins.drawn(settings.gamma, settings.grids, settings.bins, prepared.columns, task.seed)
+            grids = RandomBins.draw(settings.gamma, settings.grids, settings.bins, prepared.columns, task.seed)
             with federation.phase("train"):
                 federation.run("receive_grids", remember=True, **grids.to_fields())
                 shape, rows = (task.problems, grids.dimensions), float(prepared.rows)
                 right = federation.sum("label_sums", shape=shape, bound=rows)
                 gradients = _Gradients(right, settings.regularisation, settings.tolerance)
-                return grids, gradients, _minimised(federation, gradients, rows, settings.max_iterations)
+                return grids, gradients, _minimize(federation, gradients, rows, settings.max_iterations)
 
         grids, gradients, iterations = federation.until_stable(stage)
         federation.disclose("coordinator", "products", BIN_SUMS, gradients.right.shape)
@@ -209,7 +209,7 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
         if settings.grids * settings.bins > _MOST_FEATURES:
             yield f"bins: must be {_MOST_FEATURES // settings.grids} or fewer for {settings.grids} grids of one sum"
 
-    def pooled(self, model: BinnedModel, settings: BinnedSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: BinnedModel, settings: BinnedSettings, rows: EvaluationRows) -> Pooled:
         """Train on all rows together, by a least squares solver that forms no products (LSQR)."""
         from scipy.sparse.linalg import lsqr
 
@@ -231,7 +231,7 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
         return [BinSums()]
 
 
-def _minimised(federation: Federation, gradients: _Gradients, rows: float, most: int) -> int:
+def _minimize(federation: Federation, gradients: _Gradients, rows: float, most: int) -> int:
     """Iterate until all problems are solved, and return the number of rounds. Directions are sent with a largest entry
     of 1."""
     for iteration in range(most):

@@ -140,7 +140,7 @@ class ClassCalibration:
         """Return (n, K) the probability of each class, from the decision values (n, P) of the problems."""
         chances = sigmoid(values * self.sigmoids[:, 0] + self.sigmoids[:, 1])
         if self.scheme == "ovo":
-            return coupled(chances)
+            return couple(chances)
         total = chances.sum(axis=1, keepdims=True)
         even = np.full_like(chances, 1 / chances.shape[1])
         return np.asarray(np.divide(chances, total, out=even, where=total > 0))
@@ -170,7 +170,7 @@ def _caution(what: str, counts: Sequence[int], classes: Sequence[Any]) -> str | 
     )
 
 
-def coupled(chances: FloatArray) -> FloatArray:
+def couple(chances: FloatArray) -> FloatArray:
     """Return (n, K) probabilities p of classes from those (n, K (K - 1) / 2) of the first class of every two.
 
     They minimize the sum over pairs of (r_ji p_i - r_ij p_j)^2, where r_ij is the chance of i in the pair (Wu, Lin and
@@ -303,8 +303,8 @@ def calibrate(federation: Federation, w: FloatArray, b: float, settings: Thresho
 
     def stage() -> Calibration:
         federation.run("score_apart", remember=True, w=w, b=b)
-        counts = _counted(federation, 2)
-        ((slope, offset),) = _fitted(federation, counts[None, :]).tolist()
+        counts = _count_rows(federation, 2)
+        ((slope, offset),) = _fit_sigmoids(federation, counts[None, :]).tolist()
         rows = (int(counts[0]), int(counts[1]))
         if settings.threshold in ("zero", "half"):
             return Calibration(slope, offset, -offset / slope if settings.threshold == "half" and slope else 0.0, rows)
@@ -324,14 +324,14 @@ def calibrate_classes(
 
     def stage() -> ClassCalibration:
         federation.run("score_apart", remember=True, w=w, b=b)
-        counts, signs = _counted(federation, classes), signs_of(classes, scheme)
+        counts, signs = _count_rows(federation, classes), signs_of(classes, scheme)
         of_problems = np.column_stack([(signs < 0) @ counts, (signs > 0) @ counts])
-        return ClassCalibration(_fitted(federation, of_problems), scheme, tuple(int(count) for count in counts))
+        return ClassCalibration(_fit_sigmoids(federation, of_problems), scheme, tuple(int(count) for count in counts))
 
     return federation.until_stable(stage)
 
 
-def _counted(federation: Federation, classes: int) -> FloatArray:
+def _count_rows(federation: Federation, classes: int) -> FloatArray:
     """Return (K,) how many rows of each class are set apart. Raises FederationError if there are too few."""
     counts = np.rint(federation.sum("classes_apart", shape=(classes,), bound=float(MAX_COUNT)))
     if counts.min() < MIN_OF_CLASS:
@@ -361,7 +361,7 @@ def chosen_threshold(settings: ThresholdSettings, counts: FloatArray, called: Fl
     return float(MARKS[best[len(best) // 2]])
 
 
-def _fitted(federation: Federation, counts: FloatArray) -> FloatArray:
+def _fit_sigmoids(federation: Federation, counts: FloatArray) -> FloatArray:
     """Return (P, 2) the A and B of each problem, from the numbers (P, 2) of its negative and positive rows.
 
     All problems are in the same rounds. One that is done asks for its last point again.

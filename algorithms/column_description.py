@@ -25,7 +25,7 @@ from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import MIN_KNOWN, ColumnSums, HorizontalSite
 from fedsvm.algorithms.data.statistics_rounds import CHUNK, StatisticsPlan, StatisticsSums
-from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped
+from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clip_rows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
@@ -173,9 +173,9 @@ class DescriptionSums(StatisticsSums):
     @step(bound=math.inf)
     def bin_counts(self) -> FloatArray:
         """Return (1 + c BINS,): numbers of rows, and of values in each bin of the columns without a range."""
-        columns = self._plan.unranged(self._names)
+        columns = self._plan.unranged_columns(self._names)
         block = _bins_block(columns, self._budget)
-        return self._answer("bin_counts", [block], lambda place: [bins.binned(self._numeric[place][:, columns])])
+        return self._answer("bin_counts", [block], lambda place: [bins.bin_values(self._numeric[place][:, columns])])
 
     @step(
         bound=math.inf,
@@ -207,7 +207,7 @@ class DescriptionSums(StatisticsSums):
             moved = np.where(known, (numeric - middle) / half, 0.0)
             cells = _cells(moved, known)
             if not is_exact:
-                moved = clipped(np.clip(moved, -1.0, 1.0), math.sqrt(max(1.0, width / 2)))
+                moved = clip_rows(np.clip(moved, -1.0, 1.0), math.sqrt(max(1.0, width / 2)))
             found = {
                 "classes": members(labels[:, place]).T,
                 "known": known.astype(np.float64),
@@ -334,17 +334,17 @@ def describe(
         The minimum count of a category that is shown.
     """
     with federation.phase("describe"):
-        return federation.until_stable(lambda: _described(federation, plan, schema, classes, seed, min_cell))
+        return federation.until_stable(lambda: _describe(federation, plan, schema, classes, seed, min_cell))
 
 
-def _described(
+def _describe(
     federation: Federation, plan: StatisticsPlan, schema: Schema, classes: Sequence[str], seed: int, min_cell: int
 ) -> ColumnDescription:
     holders = _agreed_categories(federation, schema, seed)
     names, values = list(schema.numeric), [len(each) for each in holders.values()]
     windows = _windows(federation, plan, names)
     hidden = (-(2.0**bins.LAST_EXPONENT), 2.0**bins.LAST_EXPONENT)
-    unranged = plan.unranged(names)
+    unranged = plan.unranged_columns(names)
     chosen = np.array([windows[name].ends or hidden for name in names]).reshape(-1, 2).T
     ends = plan.ends(names, chosen[:, unranged])
     blocks = description_blocks(names, values, len(classes), plan)
@@ -363,7 +363,7 @@ def _described(
         plan.mu,
         min_cell,
         rows,
-        {name: _shown(count, few) for name, count in zip(classes, totals["classes"], strict=True)},
+        {name: _shown_count(count, few) for name, count in zip(classes, totals["classes"], strict=True)},
         tuple(
             _numeric(name, number, ends[:, number], windows[name], totals, noise, rows, alike[number])
             for number, name in enumerate(names)
@@ -387,7 +387,7 @@ def _agreed_categories(federation: Federation, schema: Schema, seed: int) -> dic
 
 def _windows(federation: Federation, plan: StatisticsPlan, names: Sequence[str]) -> dict[str, Window]:
     """Return the window of each column: the agreed range, or that of the bins that are full."""
-    unranged = [names[number] for number in plan.unranged(names)]
+    unranged = [names[number] for number in plan.unranged_columns(names)]
     found = {name: Window((plan.ranges[name][0], plan.ranges[name][1]), None) for name in names if name in plan.ranges}
     if unranged:
         block = _bins_block(unranged, plan.budget(names))
@@ -458,7 +458,7 @@ def _categorical(
     for number, (name, values) in enumerate(holders.items()):
         gaps = float(np.clip(totals["gaps"][number], 0.0, rows))
         listed = [
-            Category(value, _shown(count, few), sites)
+            Category(value, _shown_count(count, few), sites)
             for (value, sites), count in zip(values.items(), counts[number], strict=True)
         ]
         listed.sort(key=lambda each: (-(each.rows or 0.0), each.value))
@@ -467,6 +467,6 @@ def _categorical(
     return found
 
 
-def _shown(count: float, few: float) -> float | None:
+def _shown_count(count: float, few: float) -> float | None:
     """Return a count; None if it is below the minimum, or noise hides it."""
     return float(count) if count >= few else None

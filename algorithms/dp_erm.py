@@ -323,9 +323,9 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         count = len(rows.train.rows)
         return [f"{longer} of {count} rows were longer than the longest public one, and clipped to it."]
 
-    def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
         """Return the minimizer of J on all private rows together, without noise."""
-        minimiser, objective = _minimised(model, settings, rows.train, len(rows.classes))
+        minimiser, objective = _minimize_locally(model, settings, rows.train, len(rows.classes))
         scores = scores_of(model.feature_map(rows.test.rows) @ minimiser.T, jointly=model.jointly)
         return Pooled(scores, objective)
 
@@ -333,12 +333,14 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         """Return the minimizer of J on the public rows."""
         if rows.public is None:
             return None
-        minimiser, _ = _minimised(model, settings, rows.public, len(rows.classes))
+        minimiser, _ = _minimize_locally(model, settings, rows.public, len(rows.classes))
         count, scores = len(rows.public.labels), model.feature_map(rows.test.rows) @ minimiser.T
         return Baseline("public", f"{count} public rows alone", scores_of(scores, jointly=model.jointly))
 
 
-def _minimised(model: ErmModel, settings: ErmSettings, rows: LabeledRows, classes: int) -> tuple[FloatArray, float]:
+def _minimize_locally(
+    model: ErmModel, settings: ErmSettings, rows: LabeledRows, classes: int
+) -> tuple[FloatArray, float]:
     """Return weights, (d,) or (K, d), and J of local rows, without noise, by L-BFGS; summed over several problems."""
     points, problems = model.feature_map(rows.rows), one_against_rest(rows.labels, classes)
     if model.jointly:
@@ -460,7 +462,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     Raises FederationError where the budget has no room, before private rows are touched.
     """
     if settings.is_private:
-        federation.drawn("room in the budget", lambda: task.accountant.check_budget(settings.epsilon, 0.0))
+        federation.journaled_random("room in the budget", lambda: task.accountant.check_budget(settings.epsilon, 0.0))
     feature_map = UnitBallMap.from_public(task.public.rows, settings, task.seed)
     before, jointly = federation.progress.round, settings.is_joint(task.problems)
 
@@ -470,14 +472,16 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
         clip = settings.clip_norm
         federation.run("take_rows", rho=feature_map.rho, longest=feature_map.longest, clip=clip)
         if jointly:
-            plans = [perturbed(settings, task.problems * feature_map.size, count, draw=federation.drawn)]
+            plans = [
+                perturb_objective(settings, task.problems * feature_map.size, count, draw=federation.journaled_random)
+            ]
             total = functools.partial(_summed_jointly, federation, count, task.problems)
         else:
             plans = [
-                perturbed(settings, feature_map.size, count, task.problems, draw=federation.drawn)
+                perturb_objective(settings, feature_map.size, count, task.problems, draw=federation.journaled_random)
                 for _ in range(task.problems)
             ]
-            total = functools.partial(_summed, federation, settings.loss_function, count, task.problems)
+            total = functools.partial(_sum_at_points, federation, settings.loss_function, count, task.problems)
         before = federation.progress.round
         found = np.stack(minimised_together(total, plans, count))
         return count, plans, found.reshape(task.problems, -1)
@@ -485,8 +489,8 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     count, plans, f = federation.until_stable(stage)
     noise = _output_noise(settings, feature_map.size, count, task.problems)
     if settings.is_private:  # before there is anything to release
-        task.accountant.spend(_release(settings, plans[0], noise), federation.drawn)
-    weights = f if noise is None else _released(federation, noise, f)
+        task.accountant.spend(_release(settings, plans[0], noise), federation.journaled_random)
+    weights = f if noise is None else _release_weights(federation, noise, f)
     weights = weights[0] if task.classes == 2 else weights
     rounds = None if settings.is_private else federation.progress.round - before
     size = weights.size
@@ -506,13 +510,13 @@ class Plan:
     scale: float | None
 
 
-def _released(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray:
+def _release_weights(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray:
     """Return weights (K, d) with noise, which is drawn once: a resumed run releases the same."""
-    released: FloatArray = federation.drawn("the released weights", lambda: noise.released(f.ravel()))
+    released: FloatArray = federation.journaled_random("the released weights", lambda: noise.released(f.ravel()))
     return released.reshape(f.shape)
 
 
-def perturbed(
+def perturb_objective(
     settings: ErmSettings, size: int, rows: int, problems: int = 1, draw: Once = lambda purpose, draw: draw()
 ) -> Plan:
     """Return the objective of objective perturbation, with its b drawn, or J itself. problems: those that share
@@ -540,7 +544,7 @@ Total = Callable[[list[int], FloatArray], FloatArray]
 """(k, 1 + d + d^2): the sums over all rows of what `erm_sums` computes, of problems at points (k, d)."""
 
 
-def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
+def minimize_one(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
     """Return the minimizer (d,) of one problem; total: its sums at a point (d,). See `minimised_together`."""
     (found,) = minimised_together(lambda active, points: total(points[0])[None], [plan], rows)
     return found
@@ -595,7 +599,7 @@ def _objective(total: FloatArray, plan: Plan, rows: int, f: FloatArray) -> tuple
     )
 
 
-def _summed(
+def _sum_at_points(
     federation: Federation, loss: Loss, rows: int, problems: int, active: list[int], f: FloatArray
 ) -> FloatArray:
     """Run one secure sum over all sites' rows, at points (k, d) of the unsolved problems."""

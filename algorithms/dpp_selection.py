@@ -44,7 +44,7 @@ from fedsvm.algorithms.algorithm import Outline, TrainingReport, VerticalAlgorit
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
-from fedsvm.algorithms.data.vertical import Records, VerticalTask, aligned, max_squared_norm
+from fedsvm.algorithms.data.vertical import Records, VerticalTask, alignment_script, max_squared_norm
 from fedsvm.algorithms.dpp_svm import (
     COEFFICIENTS_DISCLOSE,
     EXCHANGED,
@@ -133,8 +133,8 @@ class ChosenDppModel(DppModel):
         more."""
         return super().decision_function(rows if self.selected is None else rows[:, self.selected])
 
-    def joined(self, rows: FloatArray, held: IntArray | None = None) -> ChosenDppModel:
-        """Return the whole model, for a caller with all columns; see `VerticalModel.joined`."""
+    def join_parts(self, rows: FloatArray, held: IntArray | None = None) -> ChosenDppModel:
+        """Return the whole model, for a caller with all columns; see `VerticalModel.join_parts`."""
         selected = self.selected if held is None or self.selected is None else np.sort(held[self.selected])
         reference = rows[self.support_indices] if selected is None else rows[np.ix_(self.support_indices, selected)]
         return replace(self, reference=reference, selected=selected)
@@ -169,7 +169,7 @@ class DppSelectionSite(DppSite):
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the script of `DppSelection.fit` and its test; how long elimination takes is up to the columns."""
-        return aligned(
+        return alignment_script(
             terms, *FOLD, "column_count", _choosing(terms), "keep_columns", kernel_training(terms), kernel_test(terms)
         )
 
@@ -282,7 +282,7 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
     def fit(self, federation: Federation, task: VerticalTask, settings: DppSelectionSettings) -> ChosenDppModel:
         """Choose columns, have the sites keep these, and train on them."""
         records, began = task.prepare(federation), federation.progress.round
-        federation.need_every_site("Its columns are among those that are chosen from, and no other site has them.")
+        federation.require_all_sites("Its columns are among those that are chosen from, and no other site has them.")
         with federation.phase("select"):
             columns = _columns_of(federation)
             size = chosen_count(settings.size, columns.count)
@@ -294,16 +294,16 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         with federation.phase("train"):
             model = train(federation, settings, records.labels, task.seed, task.classes)
         known = {field.name: getattr(model, field.name) for field in fields(DppModel)}
-        known["training"] = _reported(model.training, len(selected), columns.count, rounds)
+        known["training"] = _report_selection(model.training, len(selected), columns.count, rounds)
         return ChosenDppModel(**known, selected=selected, ranking=ranking)
 
     def score(self, federation: Federation, model: ChosenDppModel, rows: int) -> FloatArray:
         """Return decision values as DPP-SVM does, in the selected columns."""
         return decision_values(federation, model, rows)
 
-    def shown(self, settings: DppSelectionSettings) -> tuple[str, ...]:
+    def shown_steps(self, settings: DppSelectionSettings) -> tuple[str, ...]:
         """Return the steps that DPP-SVM shows."""
-        return DppSvm().shown(settings)
+        return DppSvm().shown_steps(settings)
 
     def problems(self, settings: DppSelectionSettings, outline: Outline) -> Iterator[str]:
         """Yield the problems of DPP-SVM, and what has no curve."""
@@ -317,9 +317,9 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         """Return the warnings of DPP-SVM."""
         return DppSvm().warnings(model, settings, rows, fold)
 
-    def pooled(self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows) -> Pooled:
         """Train DPP-SVM on the same columns, which alone are in the rows."""
-        return DppSvm().pooled(model, settings, rows)
+        return DppSvm().train_pooled(model, settings, rows)
 
     def pooled_order(
         self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows
@@ -352,7 +352,7 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         return DppSvm().attacks(settings)
 
 
-def _reported(training: TrainingReport | None, count: int, of: int, rounds: int) -> TrainingReport:
+def _report_selection(training: TrainingReport | None, count: int, of: int, rounds: int) -> TrainingReport:
     """Return the training report, with the number of columns."""
     if training is None:
         raise AssertionError("a model that was trained says nothing of it")
@@ -375,7 +375,7 @@ class _NumberedColumns:
         """Keep these columns at the sites."""
         federation.run("keep_columns", columns=columns, first=dict(self.first))
 
-    def named(self, columns: IntArray) -> tuple[str, ...]:
+    def name_all(self, columns: IntArray) -> tuple[str, ...]:
         return tuple(self.names[column] for column in columns.tolist())
 
 
@@ -417,11 +417,11 @@ def _by_filter(
         f = (len(records.labels) - classes) * shares / ((classes - 1) * (1.0 - shares))
     selected = np.sort(order[:size])
     ranking = FeatureRanking(
-        columns=columns.named(order),
+        columns=columns.name_all(order),
         ranks=tuple(ranks_of(shares, order).tolist()),
         scores=tuple(float(each) if math.isfinite(each) else None for each in f[order]),
         score="F",
-        selected=columns.named(selected),
+        selected=columns.name_all(selected),
         size_rule=f"{settings.size:g}, as told",
     )
     return ranking, selected
@@ -470,7 +470,7 @@ def _by_elimination(
         federation.disclose(COORDINATOR, EXCHANGED, shown, (count,))
         gap = max(dual.gap for dual in duals)
         rounds = federation.progress.round - before
-        steps.append(RankingStep(columns.named(removed), "score", None, gap, rounds, len(federation.sites)))
+        steps.append(RankingStep(columns.name_all(removed), "score", None, gap, rounds, len(federation.sites)))
         federation.log_metrics(columns=len(left), step_gap=gap)
         gone.append(removed)
         left = np.setdiff1d(left, removed)
@@ -480,11 +480,11 @@ def _by_elimination(
         order.append(removed)
     return (
         FeatureRanking(
-            columns=columns.named(np.concatenate(order)),
+            columns=columns.name_all(np.concatenate(order)),
             ranks=tuple(ranks),
             scores=(None,) * columns.count,
             score="no site shows a weight",
-            selected=columns.named(left),
+            selected=columns.name_all(left),
             size_rule=f"{settings.size:g}, as told",
             steps=tuple(steps),
         ),

@@ -30,7 +30,7 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import (
     VerticalSite,
     VerticalTask,
-    aligned,
+    alignment_script,
     column_names,
     count_columns,
     max_squared_norm,
@@ -131,8 +131,8 @@ class DppModel(VerticalModel):
             raise ValueError("the model must be joined with the sites' parts, got the coordinator's alone")
         return np.asarray(self.kernel(rows, self.reference) @ self.dual_coef.T + self.intercept)
 
-    def joined(self, rows: FloatArray, held: IntArray | None = None) -> DppModel:
-        """Return the whole model, for a caller with all columns; see `VerticalModel.joined`."""
+    def join_parts(self, rows: FloatArray, held: IntArray | None = None) -> DppModel:
+        """Return the whole model, for a caller with all columns; see `VerticalModel.join_parts`."""
         return replace(self, reference=rows[self.support_indices])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -197,7 +197,7 @@ class DppSite(VerticalSite):
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the script of `DppSvm.fit` and its test."""
-        return aligned(terms, *FOLD, kernel_training(terms), kernel_test(terms))
+        return alignment_script(terms, *FOLD, kernel_training(terms), kernel_test(terms))
 
     @step(
         told={
@@ -329,7 +329,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         classes."""
         return decision_values(federation, model, rows)
 
-    def shown(self, settings: DppSettings) -> tuple[str, ...]:
+    def shown_steps(self, settings: DppSettings) -> tuple[str, ...]:
         """Return the steps with parts of the kernel, which the paper's exchange shows."""
         return (EXCHANGED, "reference_kernel") if settings.kernel_exchange == "plain" else ()
 
@@ -351,7 +351,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
             "others, change their scale or remove them; otherwise lower algorithm.C."
         ]
 
-    def pooled(self, model: DppModel, settings: DppSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: DppModel, settings: DppSettings, rows: EvaluationRows) -> Pooled:
         """Train LIBSVM on all columns together: the same problem, by the exact kernel or in the same low-rank features.
 
         rows: in the order of the model's records.
@@ -429,7 +429,7 @@ def train(federation: Federation, settings: DppSettings, labels: FloatArray, see
     derived = isinstance(settings.gamma, str) and settings.kernel != "linear"
     kernel = settings.kernel_of(count_columns(federation) if derived else 1)
     exchange = KernelExchange(federation, kernel, settings.kernel_exchange, max_squared_norm(federation))
-    federation.need_every_site("Its columns are in the kernel, and no other site has them.")
+    federation.require_all_sites("Its columns are in the kernel, and no other site has them.")
     if settings.landmarks is None:
         return _train_exactly(exchange, settings, labels, classes)
     return _train_low_rank(exchange, settings, labels, seed, classes)
@@ -549,7 +549,7 @@ def _train_low_rank(
     mapping = nystrom_map(values[records], settings.rank_tolerance)
     features, problems = values @ mapping, one_against_rest(labels, classes)
     solutions = solve(
-        HingeSums.dealt(features, problems, settings.cut_groups, random),
+        HingeSums.deal(features, problems, settings.cut_groups, random),
         problems=len(problems),
         dimensions=mapping.shape[1],
         groups=settings.cut_groups,

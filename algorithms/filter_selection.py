@@ -118,7 +118,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
 
         def stage() -> tuple[ClassMoments, ScoredColumns]:
             moments = class_moments(federation, columns, selecting.classes)
-            return moments, _scored(federation, moments, settings)
+            return moments, _score(federation, moments, settings)
 
         moments, scored = federation.until_stable(stage)
         size, rule = None, ""
@@ -165,7 +165,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
         return _by_score(moments, settings, bins, lambda column: rows.train.rows[:, column] @ rows.train.rows).order
 
 
-def _scored(federation: Federation, moments: ClassMoments, settings: FilterSettings) -> ScoredColumns:
+def _score(federation: Federation, moments: ClassMoments, settings: FilterSettings) -> ScoredColumns:
     """Score columns by the sums of the sites' rows."""
     columns, rows = moments.sums.shape[1], float(moments.counts.sum())
 
@@ -193,7 +193,7 @@ def _by_score(
         scores = filters.squared_fisher(moments)
         return ScoredColumns(filters.best_first(scores, moments.constant), scores)
     tested = filters.welch(moments) if settings.statistic == "welch" else filters.f_statistic(moments)
-    order, rates = filters.best_first(tested.statistic, moments.constant), filters.adjusted(tested.p_value)
+    order, rates = filters.best_first(tested.statistic, moments.constant), filters.adjust_p_values(tested.p_value)
     if settings.size == "significant":  # by p, which degrees of freedom put in another order than t where they differ
         order = order[np.argsort(rates[order] > settings.false_discovery_rate, kind="stable")]
     if settings.statistic == "mrmr":

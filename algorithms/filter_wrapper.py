@@ -90,7 +90,7 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
         while len(left) > 1:
             before = federation.progress.round
             if len(left) > settings.most_candidates:
-                (solution,) = svm.trained((settings.select_tolerance,), lambda found: True)
+                (solution,) = svm.train((settings.select_tolerance,), lambda found: True)
                 places, gap = lowest(np.abs(solution.w), len(left) // 2), solution.gap
                 step = RankingStep((), "score", None, gap, 0, 0)
             else:

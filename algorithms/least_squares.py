@@ -250,7 +250,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)
 
-    def pooled(self, model: PanModel, settings: LeastSquaresSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: PanModel, settings: LeastSquaresSettings, rows: EvaluationRows) -> Pooled:
         """Solve the problem on all rows together, by a least squares solver that forms no products."""
         z = with_ones(model.features(rows.train.rows), intercept=settings.intercept)
         ridge = math.sqrt(settings.regularisation) * np.eye(z.shape[1])[: model.feature_map.dimensions]

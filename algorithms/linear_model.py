@@ -34,7 +34,7 @@ from fedsvm.federation.federation import Federation
 _SCHEMES: Mapping[str, Scheme] = {each: each for each in get_args(Scheme)}
 
 
-def ranked(values: FloatArray, scheme: Scheme, classes: int) -> FloatArray:
+def score_classes(values: FloatArray, scheme: Scheme, classes: int) -> FloatArray:
     """Return (n,) or (n, K) scores from the values (n,) or (n, P) of the problems."""
     if classes == 2 or scheme == "ovr":
         return values
@@ -82,7 +82,7 @@ class PanModel(Model):
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """Return (n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) for more than two
         classes."""
-        return ranked(self._values(rows), self.scheme, self.classes)
+        return score_classes(self._values(rows), self.scheme, self.classes)
 
     def probabilities(self, rows: FloatArray) -> FloatArray | None:
         """Return (n,) or (n, K) probabilities; see `Model`. Those of more classes are of the problems' own values."""

@@ -280,7 +280,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)
 
-    def pooled(self, model: PanModel, settings: LogisticSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: PanModel, settings: LogisticSettings, rows: EvaluationRows) -> Pooled:
         """Train scikit-learn's logistic regression on all rows together."""
         from sklearn.linear_model import LogisticRegression as Reference
 

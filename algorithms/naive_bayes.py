@@ -261,7 +261,7 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
         """Return the attacks on the digits of the scale, and on the means of classes."""
         return [*super().file_attacks(settings), ClassMeans(settings.var_smoothing)]
 
-    def pooled(self, model: NaiveBayesModel, settings: NaiveBayesSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: NaiveBayesModel, settings: NaiveBayesSettings, rows: EvaluationRows) -> Pooled:
         """Train scikit-learn's GaussianNB on all rows' numbers together, and its CategoricalNB on their categories."""
         from sklearn.naive_bayes import CategoricalNB, GaussianNB  # sites share this module, and need none of it
 

@@ -16,8 +16,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.baselines import POOLED_BASELINES, one_class_scores, weighted
-from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.baselines import POOLED_BASELINES, one_class_scores, weight_rows
+from fedsvm.algorithms.data.classes import predict_class
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelSettings
 from fedsvm.algorithms.optimization import libsvm
@@ -38,7 +38,7 @@ def own_scores(method: str, settings: Any, rows: EvaluationRows) -> FloatArray:
 
     Training rows of one class give that class throughout.
     """
-    rows = weighted(settings, rows)
+    rows = weight_rows(settings, rows)
     if len(np.unique(rows.train.labels)) < 2:
         return one_class_scores(settings, rows)
     if method != SVM:
@@ -120,7 +120,7 @@ class OwnCounts:
         labels (n,): +1 and -1 of two classes, otherwise numbers.
         """
         truth = labels > 0 if federated.ndim == 1 else labels
-        right, own_right = called(federated) == truth, called(own) == truth
+        right, own_right = predict_class(federated) == truth, predict_class(own) == truth
         counts = cls(float(len(labels)), float(right.sum()), float(own_right.sum()), float((right != own_right).sum()))
         is_positive = labels > 0
         if federated.ndim > 1 or min(is_positive.sum(), (~is_positive).sum()) < 2:

@@ -54,7 +54,7 @@ from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
-from fedsvm.algorithms.linear_model import PanModel, ranked, with_calibration
+from fedsvm.algorithms.linear_model import PanModel, score_classes, with_calibration
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimization import joint_hinge, libsvm
 from fedsvm.algorithms.optimization.blind_path import BlindNewton
@@ -175,7 +175,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         if settings.multiclass == "joint" and len(classes) == 2:
             yield 'multiclass: "joint" applies to more than two classes; remove it'
 
-    def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled | None:
+    def train_pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled | None:
         """Train LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
 
         The first must give the same optimum as the federation; the second says what approximating the kernel costs.
@@ -287,8 +287,8 @@ def _pooled_classes(
         if exact is not None:
             svm = libsvm.kernel(model.feature_map.kernel, rows.train.rows[of], labels[of], paid)
             exact[:, place] = svm.decision_function(rows.test.rows)
-    of_kernel = None if exact is None else ranked(exact, settings.multiclass, classes)
-    return Pooled(ranked(same, settings.multiclass, classes), total, of_kernel)
+    of_kernel = None if exact is None else score_classes(exact, settings.multiclass, classes)
+    return Pooled(score_classes(same, settings.multiclass, classes), total, of_kernel)
 
 
 def _pooled_jointly(
@@ -299,7 +299,7 @@ def _pooled_jointly(
     of_rows = numbers(one_against_rest(rows.train.labels, classes))
     if len(np.unique(of_rows)) < classes:
         return None
-    scores, objective = joint_hinge.pooled(*features, of_rows, settings.C, intercept=settings.intercept)
+    scores, objective = joint_hinge.train_pooled(*features, of_rows, settings.C, intercept=settings.intercept)
     return Pooled(above_others(scores), objective)
 
 

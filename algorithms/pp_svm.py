@@ -245,9 +245,9 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
             prepared = task.prepare(federation)
             kernel = settings.kernel_of(prepared.columns)
             with federation.phase("train"):
-                table, labels = _compared(federation, prepared.site_rows, prepared.columns)
-                dual = _solved(kernel(table, table), labels, settings.C)
-                return _released(federation, kernel, dual, prepared, int(table.any(axis=0).sum()))
+                table, labels = _compare_items(federation, prepared.site_rows, prepared.columns)
+                dual = _solve(kernel(table, table), labels, settings.C)
+                return _release(federation, kernel, dual, prepared, int(table.any(axis=0).sum()))
 
         return federation.until_stable(stage)
 
@@ -255,10 +255,10 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
         """Return decision values by the sites' parts, if they keep support rows."""
         if not model.kept_by_sites:
             return None
-        federation.need_every_site(SUPPORT_NEEDED)
+        federation.require_all_sites(SUPPORT_NEEDED)
         return federation.sum("partial_scores", shape=(len(rows),), bound=math.inf, rows=rows) + model.b
 
-    def pooled(self, model: PpModel, settings: PpSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: PpModel, settings: PpSettings, rows: EvaluationRows) -> Pooled:
         """Train LIBSVM on the sets of all rows."""
         svm = libsvm.kernel(model.kernel, sets_of(rows.train.rows), rows.train.labels, settings.C)
         return Pooled(svm.decision_function(sets_of(rows.test.rows)))
@@ -277,7 +277,7 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
         return [KnownItems(), ItemFrequencies()]
 
 
-def _compared(federation: Federation, records: dict[str, int], columns: int) -> tuple[FloatArray, FloatArray]:
+def _compare_items(federation: Federation, records: dict[str, int], columns: int) -> tuple[FloatArray, FloatArray]:
     """Return (n, k) of 0 and 1, which encrypted items each row has, and labels (n,), in the sites' order."""
     items = {site: int(count) for site, count in federation.gather("item_count", shape=()).items()}
     federation.run("receive_size", most=max(records.values()))
@@ -305,7 +305,7 @@ class _SolvedDual:
     converged: bool
 
 
-def _solved(matrix: FloatArray, labels: FloatArray, C: float) -> _SolvedDual:
+def _solve(matrix: FloatArray, labels: FloatArray, C: float) -> _SolvedDual:
     """Solve the dual for a kernel matrix (n, n) and labels (n,). If all labels are equal, the model is constant."""
     dual_coef = np.zeros(len(labels))
     if len(np.unique(labels)) < 2:
@@ -315,7 +315,7 @@ def _solved(matrix: FloatArray, labels: FloatArray, C: float) -> _SolvedDual:
     return _SolvedDual(dual_coef, float(svm.intercept_[0]), svm.fit_status_ == 0)
 
 
-def _released(federation: Federation, kernel: Kernel, dual: _SolvedDual, prepared: PreparedRows, items: int) -> PpModel:
+def _release(federation: Federation, kernel: Kernel, dual: _SolvedDual, prepared: PreparedRows, items: int) -> PpModel:
     """Return the model, whose parts the sites compute or keep."""
     dual_coef, sites = dual.dual_coef, federation.sites
     firsts = np.cumsum([0, *(prepared.site_rows[site] for site in sites)])

@@ -80,7 +80,7 @@ class FeatureRanking:
     rows_determined: int | None = None
     stability: tuple[float, ...] = ()
 
-    def renamed(self, names: Mapping[str, str]) -> FeatureRanking:
+    def rename(self, names: Mapping[str, str]) -> FeatureRanking:
         """Return the ranking with other names of the columns."""
 
         def told(columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -51,7 +51,7 @@ def _own(place: str) -> Algorithm[Any, Any, Any]:
     return made
 
 
-def _accepted(offered: Any, name: str) -> Algorithm[Any, Any, Any] | None:
+def _accept(offered: Any, name: str) -> Algorithm[Any, Any, Any] | None:
     """Raise TypeError for a class that lacks a part, or has an invalid setting."""
     if not (isinstance(offered, type) and issubclass(offered, Algorithm) and getattr(offered, "name", None) == name):
         return None
@@ -70,5 +70,5 @@ ALGORITHMS: Registry[Algorithm[Any, Any, Any]] = Registry(
     GROUP,
     "algorithm",
     {name: functools.partial(_own, place) for name, place in OWN_ALGORITHMS.items()},
-    _accepted,
+    _accept,
 )

@@ -131,7 +131,7 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
             def certain(found: Sequence[Solution], count: int = count) -> bool:
                 return is_certain(found, lowest(strengths(found), count))
 
-            solutions = svm.trained(TOLERANCES[settings.select_solver], certain)
+            solutions = svm.train(TOLERANCES[settings.select_solver], certain)
             gone = svm.columns[lowest(strengths(solutions), count)]
             scores[svm.columns] = strengths(solutions)
             rounds, told = federation.progress.round - before, tuple(names[column] for column in gone)
@@ -201,7 +201,7 @@ def _by_kernel(selecting: SelectionInput, settings: RfeSettings) -> Choice:
         before, count = federation.progress.round, removed_count(settings.remove, len(left))
         each = gamma / len(left) if settings.gamma_rule == "per-column" else gamma
         kernel = replace(features.kernel, gamma=each)
-        part = NystromMap.spanned(kernel, features.landmarks[:, left], settings.rank_tolerance)
+        part = NystromMap.span(kernel, features.landmarks[:, left], settings.rank_tolerance)
         values, gap = federation.until_stable(functools.partial(_worth, selecting, told, part, left))
         gone = left[np.lexsort((-left, values))[:count]]
         scores[left] = values

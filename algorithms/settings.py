@@ -33,11 +33,11 @@ __all__ = [
     "Share",
     "ShareOrCount",
     "Tolerance",
-    "checked",
+    "check_settings",
     "doc",
     "parameters",
     "settings",
-    "shown",
+    "shorten_value",
 ]
 
 MAX_MAGNITUDE = 1e12
@@ -132,31 +132,31 @@ class Setting:
         if not _fits(self.annotation, self.default):
             raise TypeError(f"the default of the setting {self.name} must be {self.requirement}")
 
-    def checked(self, value: Any) -> Any:
+    def check(self, value: Any) -> Any:
         """Return the value as a plain Python value. Raises ValueError, naming the allowed values."""
         plain = value.item() if isinstance(value, np.generic) else value
         if isinstance(plain, Mapping):
             plain = {str(key): each.item() if isinstance(each, np.generic) else each for key, each in plain.items()}
         if not _fits(self.annotation, plain):
-            if isinstance(plain, str) and (new := self._renamed.get(plain)):
+            if isinstance(plain, str) and (new := self._renamed_values.get(plain)):
                 raise ValueError(f'must be {self.requirement}; "{plain}" is now "{new}"')
-            raise ValueError(f"must be {self.requirement}, got {shown(plain)}")
+            raise ValueError(f"must be {self.requirement}, got {shorten_value(plain)}")
         if isinstance(plain, dict):
-            return {name: self._measured(each) for name, each in plain.items()}
-        return self._measured(plain)
+            return {name: self._as_float(each) for name, each in plain.items()}
+        return self._as_float(plain)
 
     @property
-    def _renamed(self) -> Mapping[str, str]:
+    def _renamed_values(self) -> Mapping[str, str]:
         notes = get_args(self.annotation)[1:] if get_origin(self.annotation) is Annotated else ()
         return next((note.values for note in notes if isinstance(note, Renamed)), {})
 
-    def _measured(self, value: Any) -> Any:
+    def _as_float(self, value: Any) -> Any:
         """Return a whole number as float if only floats are allowed, anything else unchanged."""
         is_measure = isinstance(value, int) and not isinstance(value, bool) and not _knows(self.annotation, int)
         return float(value) if is_measure else value
 
 
-def shown(value: Any) -> str:
+def shorten_value(value: Any) -> str:
     """Return an invalid value as an error repeats it: of a long one the beginning, and its length."""
     if isinstance(value, int) and value.bit_length() > _MAX_SHOWN:
         return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
@@ -177,12 +177,12 @@ def settings(kind: type[Any]) -> list[Setting]:
     ]
 
 
-def checked(kind: type[Any], source: Any) -> Any:
+def check_settings(kind: type[Any], source: Any) -> Any:
     """Return settings of a kind from the attributes of an object. Raises ValueError, naming the invalid setting."""
     values = {}
     for setting in settings(kind):
         try:
-            values[setting.name] = setting.checked(getattr(source, setting.name))
+            values[setting.name] = setting.check(getattr(source, setting.name))
         except ValueError as error:
             raise ValueError(f"{setting.name} {error}") from None
     return kind(**values)

@@ -54,7 +54,7 @@ def _warm_up() -> None:
     keys = round_keys(one.pair_key("one", "other", other.public, "warm-up"), 1)
     keystreams([unseal(keys, seal(keys, bytes(SECRET_BYTES), by_lower=True), by_lower=True)] * 2, (1, 3))
     shamir.split(np.ones((4, shamir.SECRET_WORDS), dtype=np.uint32), 5)
-    Cipher(P256, KeyedRandom(bytes(SECRET_BYTES))).encrypt(P256.hashed(["warm-up"], b""))
+    Cipher(P256, KeyedRandom(bytes(SECRET_BYTES))).encrypt(P256.hash_identifiers(["warm-up"], b""))
     for _ in range(_ENOUGH):
         _train_and_tell()
 
@@ -67,14 +67,14 @@ def _train_and_tell() -> None:
     half.rescale(np.zeros(2), np.ones(2))
     half.mapped.receive_map(**NystromMap(Kernel("rbf"), half.rows[:2], np.eye(2)).to_fields())
     half.mapped.squared_norms()
-    residues = RING.encoded(_step_of_path(half), 1.0, 3)
+    residues = RING.encode(_step_of_path(half), 1.0, 3)
     masked = subtract(add(residues, residues), residues)
     wire.decode(wire.encode(wire.Message(wire.DATA_KIND, bytes(wire.RUN_ID_BYTES), arrays={"": masked})))
 
 
 def _step_of_path(half: PanSite) -> FloatArray:
     rows = Problem.of(half.mapped.features, half.labels[0], 1.0, prior=np.zeros(2), lever=1.0)
-    standing = DualState.at(rows, 0, np.zeros(3), np.zeros(3)).moved(rows, 1, np.zeros(3), 1.0, keep=True, still=False)
+    standing = DualState.at(rows, 0, np.zeros(3), np.zeros(3)).move(rows, 1, np.zeros(3), 1.0, keep=True, still=False)
     mask = draw_mask(np.zeros(common_seed.SHAPE, dtype=np.uint64), "warm-up", 3, 2, "congruence")
     opened = opened_by(RowSums.of(rows, standing), standing.v, intercept=True, regulariser=True, mask=mask)
     return Layout(3, 2).pack(opened, np.full(5, 100.0), 4, keeper=True)

@@ -152,7 +152,7 @@ def score_at_sites(
         "score_counts",
         shape=shape,
         bound=float(MAX_COUNT),
-        model=packed(model),
+        model=pack_model(model),
         bins=bins,
         threshold=threshold,
         kept=model.kept_by_sites,
@@ -167,7 +167,7 @@ def score_at_sites(
     return SiteScores(tp, fp, tn, fn, whole[4 : 4 + bins], whole[4 + bins :])
 
 
-def packed(model: Model) -> IntArray:
+def pack_model(model: Model) -> IntArray:
     """Return the arrays of a model as the bytes of its file, (n,) uint8."""
     file = io.BytesIO()
     np.savez(file, **model.to_arrays())  # type: ignore[arg-type]
@@ -186,7 +186,7 @@ def count_at_sites(federation: Federation, model: Model) -> OwnCounts:
         "own_model_counts",
         shape=(COUNTS,),
         bound=math.inf,
-        model=packed(model),
+        model=pack_model(model),
         kept=model.kept_by_sites,
     )
     whole = [*np.rint(found[:5]), *np.maximum(found[5:], 0.0)]

@@ -125,7 +125,7 @@ class SparseSvm(SelectionAlgorithm[SparseSettings]):
         if settings.l1 == "path":
             levels = path_of(moments, settings.select_penalty, settings.path_steps, settings.path_end)
             nets, curve = federation.until_stable(lambda: _path(training, columns, levels, settings))
-            taken, size, rule = _taken(nets, curve, settings, len(columns))
+            taken, size, rule = _choose_net(nets, curve, settings, len(columns))
         else:
             l1 = settings.l1
             nets, curve = federation.until_stable(lambda: _nets(training, [Subset(columns)], l1, settings)), ()
@@ -191,7 +191,7 @@ def _path(
             stopping = StoppingRule(settings.select_tolerance, done + settings.max_iterations)
             solutions = improve(oracle, bundles, stopping, grid_search, done=done)
             done = max(solution.iterations for solution in solutions)
-            judged = training.counted(solutions)
+            judged = training.count(solutions)
             nets.append(ElasticNetSolution(l1, solutions[-1], bundles[-1].dual))
             size = len(nets[-1].support)
             curve.append(point_of(size, float(judged.right.sum()), float(judged.rows.sum())))
@@ -201,7 +201,7 @@ def _path(
     return nets, tuple(curve)
 
 
-def _taken(
+def _choose_net(
     nets: Sequence[ElasticNetSolution], curve: Sequence[CurvePoint], settings: SparseSettings, columns: int
 ) -> tuple[ElasticNetSolution, int, str]:
     """Return the net of a size, that size, and the rule in a phrase."""

@@ -332,7 +332,7 @@ class DualPoint:
         """Return (K, 2) factors up to 1."""
         return np.asarray(alphas.min(axis=1, keepdims=True) / np.maximum(alphas, np.finfo(float).tiny))
 
-    def certified(self, w: FloatArray, C: float) -> tuple[FloatArray, FloatArray]:
+    def certify(self, w: FloatArray, C: float) -> tuple[FloatArray, FloatArray]:
         """Return (K,) objectives at w (K, m), and lower bounds of LIBSVM's problem.
 
         1/2 |w|^2 + C loss; and, for alpha = C theta lambda, the largest s sum alpha - s^2/2 |sum alpha y f|^2 over s up
@@ -367,7 +367,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         features = features.with_lengths(run.mean_square)
         federation.disclose("coordinator", "dual_vector", DUAL_POINT, point.vectors.shape)
         w, b = run.z[0, :-1], float(run.z[0, -1])
-        objective, lower_bound = (float(each[0]) for each in point.certified(w[None], settings.C))
+        objective, lower_bound = (float(each[0]) for each in point.certify(w[None], settings.C))
         model = PanModel(
             features.map,
             w,
@@ -391,7 +391,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         )
         return with_calibration(federation, task, model, settings)
 
-    def pooled(self, model: PanModel, settings: AdmmSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: PanModel, settings: AdmmSettings, rows: EvaluationRows) -> Pooled:
         """Train LIBSVM on pooled, scaled rows: in the same features, whose optimum defines the gap, and the exact
         kernel."""
         features, (_, labels) = model.features(rows.train.rows), rows.train

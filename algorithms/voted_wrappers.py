@@ -137,11 +137,11 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         steps, scores = [], np.zeros(len(names))
         while len(svm.columns) > 1:
             before = federation.progress.round
-            (solution,) = svm.trained((settings.select_tolerance,), lambda found: True)
+            (solution,) = svm.train((settings.select_tolerance,), lambda found: True)
             told_of = functools.partial(_lists, svm.columns, solution, training, support, settings.criteria)
             lists = federation.until_stable(told_of)
             count = removed_count(settings.remove, len(svm.columns))
-            places, decided_by = _removed(lists, count, svm, training)
+            places, decided_by = _choose_removals(lists, count, svm, training)
             scores[svm.columns] = next(iter(lists.scores.values()))
             gone = svm.columns[places]
             told, rounds = tuple(names[column] for column in gone), federation.progress.round - before
@@ -150,7 +150,9 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
             removed += gone.tolist()
             svm.drop(gone)
         order = np.array([*svm.columns, *reversed(removed)])
-        determined = federation.until_stable(support.rows_determined) if "svm-t" in wanted(settings.criteria) else None
+        determined = (
+            federation.until_stable(support.rows_determined) if "svm-t" in requested_scores(settings.criteria) else None
+        )
         score = "SVM-RFE's score when it was removed" if settings.criteria == "vote" else "score when it was removed"
         return Choice(
             order,
@@ -166,7 +168,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         """Return what PAN-SVM gives away, and differences of support sums of sets that differ by few rows."""
         found = super().whole_run(settings)
         differs_by_few = settings.min_change < VotedSettings.min_change
-        return found.with_rows_alone() if differs_by_few and "svm-t" in wanted(settings.criteria) else found
+        return found.with_rows_alone() if differs_by_few and "svm-t" in requested_scores(settings.criteria) else found
 
     def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
         """Return also the attack on differences of support sums."""
@@ -175,11 +177,11 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
     def problems(self, settings: VotedSettings, outline: Outline) -> Iterator[str]:
         """Yield gaps that do not determine support rows."""
         yield from super().problems(settings, outline)
-        if "svm-t" in wanted(settings.criteria) and settings.select_tolerance > 1e-5:
+        if "svm-t" in requested_scores(settings.criteria) and settings.select_tolerance > 1e-5:
             yield "select_tolerance: must be 1e-5 or less for support rows to be told from others"
 
 
-def wanted(criteria: str) -> Sequence[Criterion]:
+def requested_scores(criteria: str) -> Sequence[Criterion]:
     """Return the requested scores."""
     return CRITERIA if criteria == "vote" else [each for each in CRITERIA if each == criteria]
 
@@ -190,7 +192,7 @@ def _lists(
     """Return the scores of the remaining columns. Raises MembershipChanged if sites leave or join."""
     training.refresh()
     found: dict[str, FloatArray] = {}
-    for criterion in wanted(criteria):
+    for criterion in requested_scores(criteria):
         if criterion == "rfe":
             found[criterion] = solution.w**2
         elif criterion == "rsvm":
@@ -201,7 +203,7 @@ def _lists(
     return CriterionScores(found)
 
 
-def _removed(
+def _choose_removals(
     lists: CriterionScores, count: int, svm: ShrinkingSvm, training: SubsetTraining
 ) -> tuple[IntArray, DecidedBy]:
     """Return the places to remove, and what decided."""

@@ -256,7 +256,7 @@ class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
         cast, voters = np.rint(found[:-1]), np.maximum(1.0, np.rint(found[-1]))
         return np.asarray(cast[0] / voters if problems == 1 else (cast / voters).T - 0.5)
 
-    def pooled(self, model: EnsembleModel, settings: EnsembleSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: EnsembleModel, settings: EnsembleSettings, rows: EvaluationRows) -> Pooled:
         """Train one SVM on all rows, in the same features and with the exact kernel."""
         train, test, classes = model.feature_map(rows.train.rows), model.feature_map(rows.test.rows), len(rows.classes)
         scores = libsvm.against_others(

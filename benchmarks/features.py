@@ -49,13 +49,13 @@ def pooled_map(settings: FeatureSettings, held: Mapping[str, FloatArray], seed: 
     if settings.features == "identity":
         return IdentityMap(rows.shape[1])
     if settings.features == "fourier":
-        return FourierMap.drawn(kernel.gamma, settings.frequencies, rows.shape[1], seed)
+        return FourierMap.draw(kernel.gamma, settings.frequencies, rows.shape[1], seed)
     count, least = landmark_count(settings.landmarks, len(rows)), settings.min_cluster_size
     if settings.landmark_method in ("auto", "local"):
         points = _local(held, count, least, seed)
     else:
         points = np.unique(k_means.pooled_centres(rows, count, least, seed), axis=0)
-    return NystromMap.spanned(kernel, points, settings.rank_tolerance)
+    return NystromMap.span(kernel, points, settings.rank_tolerance)
 
 
 def _local(held: Mapping[str, FloatArray], count: int, least: int, seed: int) -> FloatArray:

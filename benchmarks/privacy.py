@@ -21,7 +21,7 @@ from sklearn.svm import SVC
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.public_rows import public_columns
 from fedsvm.algorithms.features.fourier import FitName, choose_frequencies
-from fedsvm.algorithms.hybrid_svm.minimizer import minimised, public_weights
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize, public_weights
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from fedsvm.federation.arrays import IntArray
@@ -68,7 +68,7 @@ def curve(
             start = public_weights(frequencies.features(given.rows), given.labels, np.random.default_rng(seed))
         features, seen = frequencies.features(private.rows), frequencies.features(test.rows)
         for C in C_GRID:
-            w = start + minimised(features, private.labels, start, C / len(features), StoppingRule(TOLERANCE, 500)).w
+            w = start + minimize(features, private.labels, start, C / len(features), StoppingRule(TOLERANCE, 500)).w
             exact[C].append(float(roc_auc_score(test.labels, seen @ w)))
             gap = TOLERANCE * C * (1 + float(np.linalg.norm(start)))
             for epsilon in EPSILONS:

@@ -49,7 +49,7 @@ def warm_up() -> None:
     keys = round_keys(one.pair_key("one", "other", other.public, "warm-up"), 1)
     keystreams([unseal(keys, seal(keys, bytes(SECRET_BYTES), by_lower=True), by_lower=True)] * 2, (1, 3))
     shamir.split(np.ones((4, shamir.SECRET_WORDS), dtype=np.uint32), 5)
-    residues = RING.encoded(np.ones(3), 1.0, 3)
+    residues = RING.encode(np.ones(3), 1.0, 3)
     subtract(add(residues, residues), residues)
 
 

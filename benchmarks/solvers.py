@@ -89,7 +89,7 @@ def features_of(data: str, landmarks: int, gamma: float) -> tuple[FloatArray, Fl
     """Return (n, m) Nystroem features of all rows of a data set, with landmarks by k-means, and (n,) labels."""
     rows, labels = _table(data)
     points = np.unique(k_means.pooled_centres(rows, landmarks, 1, 1), axis=0)
-    return NystromMap.spanned(Kernel("rbf", gamma), points, 1e-10)(rows), labels
+    return NystromMap.span(Kernel("rbf", gamma), points, 1e-10)(rows), labels
 
 
 def _table(data: str) -> tuple[FloatArray, FloatArray]:
@@ -148,7 +148,7 @@ def _ours(problem: Problem) -> dict[str, Callable[[StoppingRule], tuple[Certific
 
 
 def _by_cutting_planes(problem: Problem, stopping: StoppingRule) -> tuple[Certificate, int]:
-    rows = HingeSums.dealt(problem.features, problem.labels[None, :], GROUPS, np.random.default_rng(0))
+    rows = HingeSums.deal(problem.features, problem.labels[None, :], GROUPS, np.random.default_rng(0))
     (found,) = cutting_plane.solve(
         rows,
         problems=1,

@@ -160,7 +160,7 @@ class Admission:
         self._membership.note_restarted(site)
         if party is None:
             return False
-        self._roster = self._roster.replaced(party)
+        self._roster = self._roster.replace(party)
         endpoint = self._dispatcher.mailbox.endpoint
         endpoint.admit(self._views(endpoint.name, self._roster))
         self._introduce(
@@ -191,7 +191,7 @@ class Admission:
         deadline = Deadline(self._round_timeout_s)
         if not isinstance(self._introduce((site,), deadline).answers.get(site), StepDone):
             return False
-        if not all(self._tell(site, missed, deadline) for missed in self._missed()):
+        if not all(self._tell(site, missed, deadline) for missed in self._missed_orders()):
             return False
         for remembered in self._public_state.values():
             order = replace(remembered, sites=(site,), phase="", phase_round=0, everyone=False)
@@ -200,7 +200,7 @@ class Admission:
                 return False
         return True
 
-    def _missed(self) -> Iterator[MissedOrders]:
+    def _missed_orders(self) -> Iterator[MissedOrders]:
         """Yield the orders of all complete rounds, in messages of bounded length; one, at least."""
         part: list[tuple[int, Order]] = []
         length = 0
@@ -234,4 +234,4 @@ class Admission:
 
     def _wait_for_answers(self, exchange: Exchange, deadline: Deadline) -> None:
         with suppress(DeadlineExpired):
-            exchange.wait_until(lambda: not (exchange.unanswered() - exchange.unreachable.keys()), deadline)
+            exchange.wait_until(lambda: not (exchange.unanswered_sites() - exchange.unreachable.keys()), deadline)

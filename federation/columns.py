@@ -56,17 +56,17 @@ def _clauses(site: str, columns: Mapping[str, bool], holders: _Holders, sites: S
         if (name, not is_text) in usual:
             kinds = ("text", "numbers") if is_text else ("numbers", "text")
             who = _who(usual[name, not is_text], sites)
-            yield f"has {kinds[0]} in {_shown(name)}, and {who} {kinds[1]}"
+            yield f"has {kinds[0]} in {_shorten(name)}, and {who} {kinds[1]}"
         elif place < _MAX_NAMED and (similar := _similar(name, lacking)):
-            yield f"has {_shown(name)}, and {_who(lacking.pop(similar), sites)} {_shown(similar)}"
+            yield f"has {_shorten(name)}, and {_who(lacking.pop(similar), sites)} {_shorten(similar)}"
         else:
             others = [each for each in sites if each != site]
             rest = f"only {_who(having, sites)}"
             if len(having) == 1:
                 rest = f"{others[0]} has not" if len(others) == 1 else "no other has"
-            yield f"has {_shown(name)}, which {rest}"
+            yield f"has {_shorten(name)}, which {rest}"
     for name, having in lacking.items():
-        yield f"lacks {_shown(name)}, which {_who(having, sites)}"
+        yield f"lacks {_shorten(name)}, which {_who(having, sites)}"
 
 
 def _similar(name: str, lacking: Mapping[str, object]) -> str | None:
@@ -83,5 +83,5 @@ def _who(having: Sequence[str], sites: Sequence[str]) -> str:
     return f"{len(having)} of {len(sites)} sites ({', '.join(having[:_MAX_NAMED])}{more}) have"
 
 
-def _shown(name: str) -> str:
+def _shorten(name: str) -> str:
     return repr(name[:_MAX_SHOWN])

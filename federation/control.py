@@ -294,7 +294,7 @@ class Order:
             found.update(np.ascontiguousarray(array).data)
         return found.digest()
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """Return the properties of a secure sum as plain values for a transcript."""
         return {
             **_terms_to_fields(self.terms),

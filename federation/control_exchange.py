@@ -69,7 +69,7 @@ class Dispatcher:
         self._told.clear()
         self.mailbox.enter(record.round)
 
-    def wired(self, message: ControlMessage) -> Message:
+    def encode_control(self, message: ControlMessage) -> Message:
         """Return a control message encoded for the current round."""
         return message.to_message(self.mailbox.run, self.record.round)
 
@@ -89,7 +89,7 @@ class Dispatcher:
     def tell(self, sites: Iterable[str], message: Abort | RunOver) -> set[str]:
         """Send a message to every site that can be reached without waiting, at most once per round. Return the sites
         reached."""
-        kind, told, wired = type(message), set(), self.wired(message)
+        kind, told, wired = type(message), set(), self.encode_control(message)
         for site in sorted(set(sites)):
             if (kind, site) not in self._told:
                 try:
@@ -164,14 +164,14 @@ class Exchange:
 
     def say(self, message: ControlMessage, deadline: Deadline, to: tuple[str, ...] | None = None) -> None:
         """Send one message to all of the sites, or to some. Note sites that cannot be reached."""
-        wired = self._dispatcher.wired(message)
+        wired = self._dispatcher.encode_control(message)
         for site in self.sites if to is None else to:
             try:
                 self._dispatcher.send(site, wired, deadline)
             except PeerDropped as error:
                 self.unreachable[site] = str(error).rstrip(".")
 
-    def unanswered(self) -> set[str]:
+    def unanswered_sites(self) -> set[str]:
         """Return the sites with a running process whose answer is still missing."""
         return self._silent - self._dispatcher.membership.ended
 
@@ -200,13 +200,13 @@ class Exchange:
         What these said last is taken in first. Raises SiteFailed when a site failed.
         """
         last = Deadline(LAST_WORDS_S)
-        for site in self._ended():
+        for site in self._ended_sites():
             self._dispatcher.mailbox.endpoint.hear_out(site, last)
             self.notice()
-        silent = dict.fromkeys(self.unanswered(), f"it did not answer within {deadline.seconds:g} s")
-        return {**silent, **self._ended()}
+        silent = dict.fromkeys(self.unanswered_sites(), f"it did not answer within {deadline.seconds:g} s")
+        return {**silent, **self._ended_sites()}
 
-    def _ended(self) -> dict[str, str]:
+    def _ended_sites(self) -> dict[str, str]:
         """Return the sites whose process ended, and how."""
         membership = self._dispatcher.membership
         gone = membership.ended.intersection(self.sites)

@@ -26,14 +26,14 @@ def read_fields(message: Message, arrays: Collection[str] = (), /, **types: tupl
         raise Malformed(f"the fields of {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")
     for name, allowed in types.items():
         if type(fields[name]) not in allowed:
-            raise Malformed(f"{name} of {message.kind} must be {_named(allowed)}, got {fields[name]!r:.80}")
+            raise Malformed(f"{name} of {message.kind} must be {_type_names(allowed)}, got {fields[name]!r:.80}")
     return fields
 
 
 def check_all(kind: str, name: str, values: list[Any], allowed: tuple[type, ...]) -> None:
     for value in values:
         if type(value) not in allowed:
-            raise Malformed(f"each of {name} of {kind} must be {_named(allowed)}, got {value!r:.80}")
+            raise Malformed(f"each of {name} of {kind} must be {_type_names(allowed)}, got {value!r:.80}")
 
 
 def check_text(kind: str, name: str, text: str, most: int) -> None:
@@ -49,8 +49,8 @@ def check_ledger(rows: LedgerRows) -> None:
             raise Malformed(f"a row of a ledger must have {len(_ROW)} values, got {row!r:.80}")
         if tuple(map(type, row)) not in _ROWS:
             value, allowed = next(pair for pair in zip(row, _ROW, strict=True) if type(pair[0]) not in pair[1])
-            raise Malformed(f"a value of a ledger must be {_named(allowed)}, got {value!r:.80}")
+            raise Malformed(f"a value of a ledger must be {_type_names(allowed)}, got {value!r:.80}")
 
 
-def _named(allowed: tuple[type, ...]) -> str:
+def _type_names(allowed: tuple[type, ...]) -> str:
     return " or ".join("missing" if kind is type(None) else kind.__name__ for kind in allowed)

@@ -44,10 +44,10 @@ class Registry(Mapping[str, T], Generic[T]):
         """Return the entry of this name. Raises KeyError if there is none, FederationError if it cannot be loaded."""
         if name in self._own:
             return self._own[name]()
-        return self._loaded(self._offered[name])
+        return self._load(self._offers[name])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._offered
+        return name in self._own or name in self._offers
 
     def loadable(self) -> Iterator[tuple[str, T]]:
         """Yield names and entries that can be loaded, for hints, which a broken package must not hide."""
@@ -56,13 +56,13 @@ class Registry(Mapping[str, T], Generic[T]):
                 yield name, self[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._own, *self._offered])
+        return iter([*self._own, *self._offers])
 
     def __len__(self) -> int:
-        return len(self._own) + len(self._offered)
+        return len(self._own) + len(self._offers)
 
     @functools.cached_property
-    def _offered(self) -> dict[str, list[EntryPoint]]:
+    def _offers(self) -> dict[str, list[EntryPoint]]:
         from importlib.metadata import entry_points  # most sites never ask, and would carry what it imports
 
         points: dict[str, list[EntryPoint]] = defaultdict(list)
@@ -71,7 +71,7 @@ class Registry(Mapping[str, T], Generic[T]):
                 points[point.name].append(point)
         return dict(points)
 
-    def _loaded(self, points: list[EntryPoint]) -> T:
+    def _load(self, points: list[EntryPoint]) -> T:
         name, places = points[0].name, ", ".join(point.value for point in points)
         if len(points) > 1:
             raise FederationError(f"Several packages offer the {self._kind} {name!r} ({places}); remove all but one.")

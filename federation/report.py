@@ -99,9 +99,9 @@ def cost(federation: Federation) -> CostReport:
     protocols = list(accounts.select(control=False))
     rounds = list(accounts.rounds.values())
     phases = list(dict.fromkeys([*(record.phase for record in rounds), *seconds]))
-    by_phase = _grouped(protocols, lambda link: accounts.record_of(link).phase)
-    by_protocol = _grouped(protocols, lambda link: accounts.record_of(link).protocol)
-    by_link = _grouped(protocols, lambda link: f"{link.sender} {link.receiver}")
+    by_phase = _group(protocols, lambda link: accounts.record_of(link).phase)
+    by_protocol = _group(protocols, lambda link: accounts.record_of(link).protocol)
+    by_link = _group(protocols, lambda link: f"{link.sender} {link.receiver}")
 
     def rounds_of(which: Callable[[RoundRecord], bool]) -> dict[str, int]:
         hops = [record.hops for record in rounds if which(record)]
@@ -137,7 +137,7 @@ def cost(federation: Federation) -> CostReport:
     )
 
 
-def _grouped(links: list[tuple[DirectedLink, Traffic]], key: Callable[[DirectedLink], str]) -> dict[str, list[Traffic]]:
+def _group(links: list[tuple[DirectedLink, Traffic]], key: Callable[[DirectedLink], str]) -> dict[str, list[Traffic]]:
     groups: dict[str, list[Traffic]] = defaultdict(list)
     for link, traffic in links:
         groups[key(link)].append(traffic)

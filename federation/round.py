@@ -93,8 +93,8 @@ class Round(Exchange):
         with suppress(DeadlineExpired, Transient):
             value, revealed = self._take_part(take_part, self.channel), True
             deadline = Deadline(self._allowed_s)  # the protocol may have used up its own
-            self.wait_until(lambda: self._is_stalled() or not self.unanswered(), deadline)
-        if self.unanswered():
+            self.wait_until(lambda: self._is_stalled() or not self.unanswered_sites(), deadline)
+        if self.unanswered_sites():
             self._abort(deadline)
         left_out = self.channel.left_out
         self._dispatcher.tell(left_out, Abort())
@@ -105,9 +105,9 @@ class Round(Exchange):
         done = all(isinstance(answer, StepDone) for site, answer in self.answers.items() if site not in dropped)
         return Attempt(revealed and (done or self._order.reveals), value, dropped)
 
-    def unanswered(self) -> set[str]:
+    def unanswered_sites(self) -> set[str]:
         """Return the sites whose answer is missing, except those that the protocol continued without."""
-        return super().unanswered() - self.channel.left_out.keys()
+        return super().unanswered_sites() - self.channel.left_out.keys()
 
     def notice(self) -> None:
         """Take in the answers that came, and which processes ended. Raises SiteFailed when a site failed for good.
@@ -115,7 +115,7 @@ class Round(Exchange):
         The channel calls this after every wait, so that a protocol which waits for a site that failed ends with it.
         """
         super().notice()
-        self.unreachable |= self._ended()
+        self.unreachable |= self._ended_sites()
         self._tell_channel()
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:
@@ -164,7 +164,7 @@ class Round(Exchange):
 
         def all_answered() -> bool:
             untold.difference_update(self._dispatcher.tell(untold, Abort()))  # some can be reached a little later only
-            return not self.unanswered()
+            return not self.unanswered_sites()
 
         with suppress(DeadlineExpired):
             self.wait_until(all_answered, Deadline(max(GRACE_S, deadline.remaining_ms() / 1000)))

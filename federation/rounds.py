@@ -234,7 +234,7 @@ class RoundRunner:
             everyone=sites == self._membership.all_sites,
         )
         if self._signer is not None:
-            whole = self._signer.signed(whole, number)
+            whole = self._signer.sign_order(whole, number)
         round_ = Round(
             self._dispatcher,
             whole,
@@ -258,7 +258,7 @@ class RoundRunner:
     def _note_completed(self, number: int, order: Order) -> None:
         following = replace(order, after=self._admission.last_completed, signature=b"")  # sites compare the rest
         if self._signer is not None:
-            self._signer.completed(number, following)
+            self._signer.add_complete(number, following)
         self._admission.note_completed(number, following)
 
     def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:

@@ -232,7 +232,7 @@ class Journal:
         returned = {site: self._returning.pop(site) for site in joined & self._returning.keys()}
         self._append({**record, "returned": returned, "changed": changed, "value": value})
 
-    def drawn(self, purpose: str, draw: Callable[[], Any]) -> Any:
+    def journaled_random(self, purpose: str, draw: Callable[[], Any]) -> Any:
         """Return what the coordinator drew before, or draw and record it at the end of the journal."""
         record = self._next("drawn", purpose.encode, f"what was drawn for {purpose}")
         if record is not None:
@@ -271,7 +271,7 @@ class Journal:
 
     def _append(self, record: dict[str, Any]) -> None:
         try:
-            content = msgpack.packb(_taken_apart(record), default=_packed)
+            content = msgpack.packb(_taken_apart(record), default=_pack)
         except TypeError as error:
             raise FederationError(f"The run cannot have a journal: {error}; run it without.") from error
         framed = memoryview(_LENGTH.pack(len(content)) + hashlib.sha256(content).digest() + content)
@@ -288,7 +288,7 @@ class Journal:
         progress = _ReadingProgress(len(content), tell)
         while (end := _end_of(content, place)) is not None:
             body = content[place + _LENGTH.size + _CHECKSUM_BYTES : end]
-            records.append(msgpack.unpackb(body, ext_hook=_unpacked, strict_map_key=False))
+            records.append(msgpack.unpackb(body, ext_hook=_unpack, strict_map_key=False))
             place = end
             progress.show(place)
         if _has_record_behind(content, place, progress):
@@ -338,19 +338,19 @@ def digest_of(order: Order) -> bytes:
     """Return a digest that distinguishes an order from every other that an algorithm may give."""
     message = order.to_message(bytes(8), 0)
     arrays = [[name, array.dtype.str, list(array.shape), array.tobytes()] for name, array in message.arrays.items()]
-    return hashlib.sha256(msgpack.packb([message.fields, arrays], default=_packed)).digest()
+    return hashlib.sha256(msgpack.packb([message.fields, arrays], default=_pack)).digest()
 
 
 def _taken_apart(value: Any) -> Any:
     """Return the value with tuples marked, which msgpack would turn into lists."""
     if isinstance(value, tuple):
-        return msgpack.ExtType(_TUPLE, msgpack.packb([_taken_apart(each) for each in value], default=_packed))
+        return msgpack.ExtType(_TUPLE, msgpack.packb([_taken_apart(each) for each in value], default=_pack))
     if isinstance(value, list):
         return [_taken_apart(each) for each in value]
     return {name: _taken_apart(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
-def _packed(value: Any) -> Any:
+def _pack(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         packed = msgpack.packb([value.dtype.str, list(value.shape), np.ascontiguousarray(value).tobytes()])
         return msgpack.ExtType(_ARRAY, packed)
@@ -359,8 +359,8 @@ def _packed(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no form on the disk")
 
 
-def _unpacked(code: int, data: bytes) -> Any:
+def _unpack(code: int, data: bytes) -> Any:
     if code == _TUPLE:
-        return tuple(msgpack.unpackb(data, ext_hook=_unpacked, strict_map_key=False))
+        return tuple(msgpack.unpackb(data, ext_hook=_unpack, strict_map_key=False))
     dtype, shape, content = msgpack.unpackb(data)
     return np.frombuffer(bytearray(content), dtype=np.dtype(dtype)).reshape(shape)

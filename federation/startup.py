@@ -1,7 +1,7 @@
 """The one way to start a federation: processes, sockets and keys, and the end of all of them.
 
-`started` is for whoever has something of their own to say about transport, faults or dropouts; `local_federation` for
-a program that has its partitions in hand.
+Use `start_federation` to choose transport, faults or dropouts, and `local_federation` in a program that already has
+its partitions.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Deployment:
 
 
 @contextmanager
-def started(
+def start_federation(
     launcher: SiteLauncher,
     deployment: Deployment,
     *,
@@ -284,6 +284,6 @@ def local_federation(
     policy = DropoutPolicy(len(partitions), "abort")
     agreed = terms or Terms(program, {}, sum_protocol.name, dict(sum_protocol.options), sum_protocol.min_sites)
     deployment = Deployment(tuple(partitions), agreed, sum_protocol, setup, round_timeout_s, policy)
-    with spare_launcher(module) as launcher, started(launcher, deployment, observer=observer) as federation:
+    with spare_launcher(module) as launcher, start_federation(launcher, deployment, observer=observer) as federation:
         federation.assemble()
         yield federation

@@ -12,19 +12,19 @@ def visible(text: str, keep: str = "") -> str:
     """Return the text with unprintable characters escaped as in Python, except the letters in `keep`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in keep else _escaped(each) for each in text)
+    return "".join(each if each.isprintable() or each in keep else _escape(each) for each in text)
 
 
-def listed(names: Sequence[str], most: int = 8) -> str:
+def list_names(names: Sequence[str], most: int = 8) -> str:
     """Return the first of the names, and how many more there are: a, b and 7 more."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
-def quoted(names: Sequence[str]) -> str:
+def quote_names(names: Sequence[str]) -> str:
     """Return the first of the names in quotation marks, and how many more there are."""
-    return listed(list(map(repr, names)))
+    return list_names(list(map(repr, names)))
 
 
-def _escaped(letter: str) -> str:
+def _escape(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")

@@ -196,7 +196,7 @@ class Accounts:
             "from": link.sender,
             "to": link.receiver,
         }
-        return place | asdict(entry.agreed) | _prefixed("sent", entry.sent) | _prefixed("received", entry.received)
+        return place | asdict(entry.agreed) | _prefix("sent", entry.sent) | _prefix("received", entry.received)
 
 
 def _sum(known: Traffic | None, more: Traffic) -> Traffic:
@@ -206,5 +206,5 @@ def _sum(known: Traffic | None, more: Traffic) -> Traffic:
     return known
 
 
-def _prefixed(witness: str, traffic: Traffic | None) -> dict[str, int | None]:
+def _prefix(witness: str, traffic: Traffic | None) -> dict[str, int | None]:
     return {f"{witness}_{item.name}": getattr(traffic, item.name, None) for item in fields(Traffic)}

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import BoundExceeded
-from fedsvm.protocols.arithmetic.residue_numbers import ResidueNumbers, symmetric, transposed
+from fedsvm.protocols.arithmetic.residue_numbers import ResidueNumbers, symmetric, transpose
 
 FRACTION_BITS = 60
 """Behind the point of an entry over the scale."""
@@ -143,7 +143,7 @@ class BlindSystem:
         bits = max(masked, checked, multiplied if self.beside.vectors else 0)
         return ResidueNumbers.holding(bits, max(self.extended, self.beside.length))
 
-    def encoded(self, entries: FloatArray) -> FloatArray:
+    def encode(self, entries: FloatArray) -> FloatArray:
         """Return the residues (primes, 1, entries). Raises BoundExceeded for an entry beyond the scale."""
         parts = self._parts(entries)
         for part, bound in zip(parts, (self.scale, 1.0, 1.0), strict=True):
@@ -151,7 +151,7 @@ class BlindSystem:
                 raise BoundExceeded(f"an entry of the system is not finite or beyond the declared bound {bound:g}")
         bits = (FRACTION_BITS, FRACTION_BITS, _VECTOR_BITS)
         scaled = zip((parts[0] / self.scale, parts[1], parts[2]), bits, strict=True)
-        return np.concatenate([self.numbers.encoded(part[None, :], places) for part, places in scaled], axis=2)
+        return np.concatenate([self.numbers.encode(part[None, :], places) for part, places in scaled], axis=2)
 
     def _parts(self, entries: FloatArray) -> list[FloatArray]:
         """Return the entries of the system, of the numbers and of the vectors."""
@@ -163,7 +163,7 @@ class BlindSystem:
         full = np.zeros((len(entries), self.extended, self.extended))
         full[:, :d, :d] = symmetric(entries[:, :, :triangle], d)
         full[:, d:, :d] = entries[:, 0, triangle : self.own].reshape(len(entries), self.problems, d)
-        full[:, :d, d:] = transposed(full[:, d:, :d])
+        full[:, :d, d:] = transpose(full[:, d:, :d])
         return full
 
     def numbers_beside(self, entries: FloatArray) -> FloatArray:
@@ -177,20 +177,20 @@ class BlindSystem:
     def noise_beside(self, uniform: FloatArray) -> FloatArray:
         """Return a member's noise (primes, 1, opened) on what is beside, from numbers (opened,) between -1 and 1."""
         count, beside = len(self.beside.noises), self.beside
-        of_numbers = self.numbers.encoded((uniform[:count] * np.array(beside.noises))[None, :], FRACTION_BITS)
-        of_products = self.numbers.encoded((uniform[count:] * beside.product_noise)[None, :], 2 * _VECTOR_BITS)
+        of_numbers = self.numbers.encode((uniform[:count] * np.array(beside.noises))[None, :], FRACTION_BITS)
+        of_products = self.numbers.encode((uniform[count:] * beside.product_noise)[None, :], 2 * _VECTOR_BITS)
         return np.concatenate([of_numbers, of_products], axis=2)
 
     def read_beside(self, opened: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the numbers (count,) and the inner products (g, g) of residues (primes, 1, opened)."""
-        values, count, g = self.numbers.decoded(opened)[0], len(self.beside.noises), self.beside.vectors
+        values, count, g = self.numbers.decode(opened)[0], len(self.beside.noises), self.beside.vectors
         products = np.zeros((g, g))
         products[np.triu_indices(g)] = np.ldexp(values[count:], -2 * _VECTOR_BITS)
         return np.ldexp(values[:count], -FRACTION_BITS), products + np.triu(products, 1).T
 
     def is_solved(self, left: FloatArray, found: FloatArray) -> bool:
         """Return whether residues (primes, 1, K) of r . (H x - q) are next to 0."""
-        numbers = np.ldexp(self.numbers.decoded(left), -FRACTION_BITS - solution_bits(found)) * self.scale
+        numbers = np.ldexp(self.numbers.decode(left), -FRACTION_BITS - solution_bits(found)) * self.scale
         allowed = WRONG * self.size**2 * 2.0**CHECK_BITS * self.scale * float(np.linalg.norm(found))
         return bool(np.abs(numbers).max() <= allowed)
 
@@ -199,7 +199,7 @@ class BlindSystem:
         values = np.zeros((self.extended, self.extended))
         penalized = np.arange(self.size - self.free)
         values[penalized, penalized] = self.penalty / self.scale
-        return self.numbers.encoded(values, FRACTION_BITS)
+        return self.numbers.encode(values, FRACTION_BITS)
 
 
 @dataclass(frozen=True)

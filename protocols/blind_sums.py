@@ -17,7 +17,7 @@ import numpy as np
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.interface import Channel
-from fedsvm.protocols.arithmetic.residue_numbers import transposed, upper
+from fedsvm.protocols.arithmetic.residue_numbers import transpose, upper
 from fedsvm.protocols.blind_parameters import BlindSystem
 from fedsvm.protocols.common_seed import SHAPE
 
@@ -31,9 +31,9 @@ def beside_of_first(channel: Channel, system: BlindSystem, dealer: str, other: s
         seeds = channel.receive(dealer, (2, SHAPE[1]))
         around = numbers.uniform(channel.expand, seeds[:1], own.shape[1:])
         between = numbers.uniform(channel.expand, seeds[1:], square)
-        channel.send(other, numbers.packed(numbers.reduced(own - around)))
+        channel.send(other, numbers.pack(numbers.reduce(own - around)))
         theirs = _received_vectors(channel, system, other)
-        cross = numbers.reduced(between + numbers.product(around, transposed(theirs)))
+        cross = numbers.reduce(between + numbers.product(around, transpose(theirs)))
         share = np.concatenate([share, _products(system, own, cross)], axis=2)
     return _with_noise(channel, system, share)
 
@@ -45,10 +45,10 @@ def beside_of_second(channel: Channel, system: BlindSystem, dealer: str, other: 
     if beside.vectors:
         own, square = system.vectors_beside(entries), (beside.vectors, beside.vectors)
         seed = channel.receive(dealer, SHAPE)
-        between = numbers.unpacked(channel.receive(dealer, (1, numbers.words(square))), square)
-        channel.send(other, numbers.packed(numbers.reduced(own - numbers.uniform(channel.expand, seed, own.shape[1:]))))
+        between = numbers.unpack(channel.receive(dealer, (1, numbers.words(square))), square)
+        channel.send(other, numbers.pack(numbers.reduce(own - numbers.uniform(channel.expand, seed, own.shape[1:]))))
         theirs = _received_vectors(channel, system, other)
-        cross = numbers.reduced(between + numbers.product(theirs, transposed(own)))
+        cross = numbers.reduce(between + numbers.product(theirs, transpose(own)))
         share = np.concatenate([share, _products(system, own, cross)], axis=2)
     return _with_noise(channel, system, share)
 
@@ -62,25 +62,25 @@ def deal_products(channel: Channel, system: BlindSystem, first: str, second: str
     channel.send(second, seeds[2:])
     around, of_second = (numbers.uniform(channel.expand, seed[None, :], shape) for seed in (seeds[0], seeds[2]))
     between = numbers.uniform(channel.expand, seeds[1:2], square)
-    product = numbers.product(around, transposed(of_second))
-    channel.send(second, numbers.packed(numbers.reduced(product - between)))
+    product = numbers.product(around, transpose(of_second))
+    channel.send(second, numbers.pack(numbers.reduce(product - between)))
 
 
 def _received_vectors(channel: Channel, system: BlindSystem, sender: str) -> FloatArray:
     shape = (system.beside.vectors, system.beside.length)
-    return system.numbers.unpacked(channel.receive(sender, (1, system.numbers.words(shape))), shape)
+    return system.numbers.unpack(channel.receive(sender, (1, system.numbers.words(shape))), shape)
 
 
 def _products(system: BlindSystem, own: FloatArray, cross: FloatArray) -> FloatArray:
     """Return a share (primes, 1, products), from the member's share of the vectors and of the mixed products."""
     numbers = system.numbers
-    return upper(numbers.reduced(numbers.product(own, transposed(own)) + cross + transposed(cross)))
+    return upper(numbers.reduce(numbers.product(own, transpose(own)) + cross + transpose(cross)))
 
 
 def _with_noise(channel: Channel, system: BlindSystem, share: FloatArray) -> FloatArray:
     if not system.beside.opened:
         return share
-    return system.numbers.reduced(share + system.noise_beside(2 * uniform(channel, system.beside.opened) - 1))
+    return system.numbers.reduce(share + system.noise_beside(2 * uniform(channel, system.beside.opened) - 1))
 
 
 def uniform(channel: Channel, count: int) -> FloatArray:

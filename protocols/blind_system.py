@@ -45,7 +45,7 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import FederationError, PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.arithmetic.residue_numbers import MAX_SUMMANDS, symmetric, transposed, upper
+from fedsvm.protocols.arithmetic.residue_numbers import MAX_SUMMANDS, symmetric, transpose, upper
 from fedsvm.protocols.blind_parameters import (
     CHECK_BITS,
     FRACTION_BITS,
@@ -112,14 +112,14 @@ def contribute_to_systems(
     """
     if not MIN_SITES <= len(channel.sites) <= MAX_SITES:
         raise StepRefused(f"a committee needs {MIN_SITES} to {MAX_SITES} sites, got {len(channel.sites)}")
-    encoded = [system.encoded(own) for system, own in zip(systems, entries, strict=True)]
+    encoded = [system.encode(own) for system, own in zip(systems, entries, strict=True)]
     committee = _drawn_committee(channel)
     seeds = channel.random((len(systems), SHAPE[1]))
     words = [np.ones((1, 1), dtype=np.uint64)]
     for system, own, seed in zip(systems, encoded, seeds, strict=True):
         numbers = system.numbers
-        share = numbers.reduced(own - numbers.uniform(channel.expand, seed[None, :], (1, system.entries)))
-        words.insert(-1, numbers.packed(share))
+        share = numbers.reduce(own - numbers.uniform(channel.expand, seed[None, :], (1, system.entries)))
+        words.insert(-1, numbers.pack(share))
     opened = total.contribute(channel, np.concatenate(words, axis=1), committee.second)
     if channel.me == committee.first:
         shares = _shares_of_first(channel, systems, seeds)
@@ -155,7 +155,7 @@ def _shares_of_first(channel: Channel, systems: Sequence[BlindSystem], seeds: Re
     for place, system in enumerate(systems):
         shape = (1, system.entries)
         parts = sum(system.numbers.uniform(channel.expand, each[place : place + 1], shape) for each in all_seeds)
-        shares.append(system.numbers.reduced(np.asarray(parts)))
+        shares.append(system.numbers.reduce(np.asarray(parts)))
     return shares
 
 
@@ -165,7 +165,7 @@ def _shares_of_second(channel: Channel, systems: Sequence[BlindSystem], opened: 
         raise PeerDropped(f"{count} of {len(channel.sites)} sites are in the sum of a blind system; nothing was opened")
     ends = np.cumsum([system.numbers.words((1, system.entries)) for system in systems])
     words = np.split(opened[:, :-1], ends[:-1], axis=1)
-    return [system.numbers.unpacked(part, (1, system.entries)) for system, part in zip(systems, words, strict=True)]
+    return [system.numbers.unpack(part, (1, system.entries)) for system, part in zip(systems, words, strict=True)]
 
 
 def _drawn_committee(channel: Channel) -> _Committee:
@@ -203,7 +203,7 @@ def _all_of(channel: Channel, own: Residues) -> Residues:
 
 def _serve_as_first(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> FloatArray:
     second = committee.second
-    held = system.numbers.reduced(system.matrix(entries) + system.diagonal() + _dither(channel, system))
+    held = system.numbers.reduce(system.matrix(entries) + system.diagonal() + _dither(channel, system))
     mask = _drawn_mask(channel, system, STRETCH)
     share = _mask_own(channel, system, committee.dealer, second, mask, held)
     share = _mask_other(channel, system, committee.dealer, second, share)
@@ -225,7 +225,7 @@ def _serve_as_first(channel: Channel, system: BlindSystem, committee: _Committee
 
 def _serve_as_second(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> FloatArray:
     first = committee.first
-    held = system.numbers.reduced(system.matrix(entries) + _dither(channel, system))
+    held = system.numbers.reduce(system.matrix(entries) + _dither(channel, system))
     mask = _drawn_mask(channel, system, 1.0)
     share = _mask_other(channel, system, committee.dealer, first, held)
     share = _mask_own(channel, system, committee.dealer, first, mask, share)
@@ -250,7 +250,7 @@ def _dither(channel: Channel, system: BlindSystem) -> FloatArray:
         size = np.append(np.full(d - system.free, system.dither), np.full(system.free, system.free_dither))
         values[d:, :d] = size / 2**0.5 / system.scale * drawn
         values[:d, d:] = values[d:, :d].T
-    return system.numbers.encoded(values, FRACTION_BITS)
+    return system.numbers.encode(values, FRACTION_BITS)
 
 
 def _mask_own(
@@ -260,12 +260,12 @@ def _mask_own(
     numbers, square, secret = system.numbers, (system.extended, system.extended), mask.residues(system)
     seeds = channel.receive(dealer, (3, SHAPE[1]))
     around, product, twice = (numbers.uniform(channel.expand, seed, square) for seed in seeds)
-    hidden = numbers.reduced(secret - around)
-    channel.send(other, numbers.packed(hidden))
+    hidden = numbers.reduce(secret - around)
+    channel.send(other, numbers.pack(hidden))
     theirs = _received_symmetric(channel, system, other)
-    turned = numbers.product(numbers.product(secret, numbers.reduced(share + theirs)), transposed(secret))
-    cross = numbers.product(product, transposed(hidden))
-    return numbers.reduced(turned + symmetric(upper(twice), system.extended) + cross + transposed(cross))
+    turned = numbers.product(numbers.product(secret, numbers.reduce(share + theirs)), transpose(secret))
+    cross = numbers.product(product, transpose(hidden))
+    return numbers.reduce(turned + symmetric(upper(twice), system.extended) + cross + transpose(cross))
 
 
 def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, share: FloatArray) -> FloatArray:
@@ -273,13 +273,13 @@ def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, 
     numbers, square = system.numbers, (system.extended, system.extended)
     seed, shape = channel.receive(dealer, SHAPE), (1, numbers.words(square))
     twice = _received_symmetric(channel, system, dealer)
-    product = numbers.unpacked(channel.receive(dealer, shape), square)
+    product = numbers.unpack(channel.receive(dealer, shape), square)
     around = symmetric(upper(numbers.uniform(channel.expand, seed, square)), system.extended)
-    channel.send(owner, numbers.packed(upper(numbers.reduced(share - around))))
-    hidden = numbers.unpacked(channel.receive(owner, shape), square)
-    cross = numbers.product(product, transposed(hidden))
-    turned = numbers.product(numbers.product(hidden, around), transposed(hidden))
-    return numbers.reduced(twice + cross + transposed(cross) + turned)
+    channel.send(owner, numbers.pack(upper(numbers.reduce(share - around))))
+    hidden = numbers.unpack(channel.receive(owner, shape), square)
+    cross = numbers.product(product, transpose(hidden))
+    turned = numbers.product(numbers.product(hidden, around), transpose(hidden))
+    return numbers.reduce(twice + cross + transpose(cross) + turned)
 
 
 def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None:
@@ -291,22 +291,22 @@ def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None
     around, product, twice, between = (numbers.uniform(channel.expand, seed, square) for seed in seeds)
     between, twice = (symmetric(upper(each), system.extended) for each in (between, twice))
     turned = numbers.product(around, between)
-    both = numbers.product(turned, transposed(around))
-    channel.send(other, numbers.packed(upper(numbers.reduced(both - twice))))
-    channel.send(other, numbers.packed(numbers.reduced(turned - product)))
+    both = numbers.product(turned, transpose(around))
+    channel.send(other, numbers.pack(upper(numbers.reduce(both - twice))))
+    channel.send(other, numbers.pack(numbers.reduce(turned - product)))
 
 
 def _received_symmetric(channel: Channel, system: BlindSystem, sender: str) -> FloatArray:
     """Return a symmetric matrix of residues, which comes as its upper triangle."""
     shape = (1, system.triangle)
     words = channel.receive(sender, (1, system.numbers.words(shape)))
-    return symmetric(system.numbers.unpacked(words, shape), system.extended)
+    return symmetric(system.numbers.unpack(words, shape), system.extended)
 
 
 def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> None:
     """Send the coordinator a share, of which nothing follows but its sum with the other member's."""
     uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
-    channel.send(COORDINATOR, system.numbers.packed(system.numbers.reduced(share + sign * uniform)))
+    channel.send(COORDINATOR, system.numbers.pack(system.numbers.reduce(share + sign * uniform)))
 
 
 def _check_solution(
@@ -314,9 +314,9 @@ def _check_solution(
 ) -> None:
     """Check a solution (size, problems) with the other member. Raises StepRefused for a wrong one."""
     numbers, shape, own = system.numbers, (1, system.problems), _residual(channel, system, held, found, seed)
-    channel.send(other, numbers.packed(own))
-    theirs = numbers.unpacked(channel.receive(other, (1, numbers.words(shape))), shape)
-    if not system.is_solved(numbers.reduced(own + theirs), found):
+    channel.send(other, numbers.pack(own))
+    theirs = numbers.unpack(channel.receive(other, (1, numbers.words(shape))), shape)
+    if not system.is_solved(numbers.reduce(own + theirs), found):
         raise StepRefused("a vector does not solve the blind system; the coordinator or a member sent false numbers")
 
 
@@ -329,9 +329,9 @@ def _residual(channel: Channel, system: BlindSystem, held: FloatArray, found: Fl
     weights = numbers.of_integers((words >> np.uint64(64 - CHECK_BITS)).astype(np.int64))
     factors = numbers.of_integers(np.ones((1, 1), dtype=np.int64))
     for _ in range(bits):
-        factors = numbers.reduced(2 * factors)
-    products = numbers.product(held[:, :d, :d], numbers.encoded(found, bits))
-    return numbers.product(weights, numbers.reduced(products - numbers.reduced(held[:, :d, d:] * factors)))
+        factors = numbers.reduce(2 * factors)
+    products = numbers.product(held[:, :d, :d], numbers.encode(found, bits))
+    return numbers.product(weights, numbers.reduce(products - numbers.reduce(held[:, :d, d:] * factors)))
 
 
 def _drawn_mask(channel: Channel, system: BlindSystem, widest: float) -> OwnMask:
@@ -341,10 +341,10 @@ def _drawn_mask(channel: Channel, system: BlindSystem, widest: float) -> OwnMask
     rest = uniform(channel, d + k)
     q, r = np.linalg.qr(drawn)
     around = q * np.copysign(1.0, np.diagonal(r)) * STRETCH ** (2 * rest[:d] - 1)
-    return OwnMask(_rounded(around), _rounded(widest ** (2 * rest[d:] - 1)))
+    return OwnMask(_round(around), _round(widest ** (2 * rest[d:] - 1)))
 
 
-def _rounded(values: FloatArray) -> FloatArray:
+def _round(values: FloatArray) -> FloatArray:
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, MASK_BITS)), -MASK_BITS))
 
 
@@ -402,10 +402,10 @@ def solve_blind_systems(channel: Channel, total: SecureSum, systems: Sequence[Bl
 def _solve(channel: Channel, system: BlindSystem, committee: _Committee) -> BlindSolution:
     numbers, d, members = system.numbers, system.size, (committee.first, committee.second)
     shape = (1, system.opened)
-    shares = [numbers.unpacked(channel.receive(site, (1, numbers.words(shape))), shape) for site in members]
-    opened = numbers.reduced(shares[0] + shares[1])
+    shares = [numbers.unpack(channel.receive(site, (1, numbers.words(shape))), shape) for site in members]
+    opened = numbers.reduce(shares[0] + shares[1])
     whole = symmetric(opened[:, :, : system.triangle], system.extended)
-    masked = np.ldexp(numbers.decoded(whole), -FRACTION_BITS - 4 * MASK_BITS) * system.scale
+    masked = np.ldexp(numbers.decode(whole), -FRACTION_BITS - 4 * MASK_BITS) * system.scale
     try:
         solution = np.linalg.solve(masked[:d, :d], masked[:d, d:])
     except np.linalg.LinAlgError:

@@ -90,7 +90,7 @@ def scalar_product(channel: Channel, vector: FloatArray, bound: float) -> None:
     BoundExceeded
         Before anything is sent, for a vector that does not fit.
     """
-    own = _encoded(vector, bound)
+    own = _encode(vector, bound)
     mask = _integers(channel.receive(COORDINATOR, (_LIMBS, len(own))))
     share = _integers(channel.receive(COORDINATOR, (_LIMBS, 1)))[0]
     first, second = channel.sites[:2]
@@ -133,7 +133,7 @@ def deal_and_reveal(channel: Channel, length: int, bound: float) -> float:
     return math.ldexp(float(signed), -2 * fraction_bits(length, bound))
 
 
-def _encoded(vector: FloatArray, bound: float) -> Integers:
+def _encode(vector: FloatArray, bound: float) -> Integers:
     if not np.isfinite(vector).all() or np.abs(vector).max(initial=0.0) > bound:
         raise BoundExceeded(f"an entry is not finite or beyond the declared bound {bound:g}")
     scaled = np.rint(np.ldexp(vector, fraction_bits(len(vector), bound)))

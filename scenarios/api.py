@@ -11,7 +11,7 @@ from typing import Any
 
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.data.site_column import located
+from fedsvm.scenarios.data.site_column import resolve_site_names
 from fedsvm.scenarios.report import page
 from fedsvm.scenarios.report.live import EtaEstimator
 from fedsvm.scenarios.run import runner
@@ -139,7 +139,7 @@ def carry_out(
     audit: bool = False,
 ) -> RunResult:
     """Run a scenario that was read from the folder `base`, and write its report; see `run` and `runner.run`."""
-    chosen = located(scenario, base)
+    chosen = resolve_site_names(scenario, base)
     prepared = dataset.prepare(chosen, base)
     folder = make_folder(chosen, out)
     result = runner.run(chosen, prepared, folder, tell, began=began, audit=audit, another_follows=True).result

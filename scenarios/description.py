@@ -19,8 +19,8 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.launcher_cache import SPARE
 from fedsvm.federation.site.rules import MIN_CELL
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.startup import started
-from fedsvm.federation.text import quoted
+from fedsvm.federation.startup import start_federation
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.proposals import notes_of, spellings
 from fedsvm.scenarios.figures import percent
@@ -68,7 +68,7 @@ def over(federation: Federation, scenario: Scenario, schema: Schema, classes: tu
     return describe(federation, plan, schema, classes, scenario.seed, MIN_CELL)
 
 
-def simulated(scenario: Scenario, base: Path, folder: Path | None) -> ColumnDescription:
+def describe_simulation(scenario: Scenario, base: Path, folder: Path | None) -> ColumnDescription:
     """Describe the columns of a simulation.
 
     Parameters
@@ -95,7 +95,7 @@ def simulated(scenario: Scenario, base: Path, folder: Path | None) -> ColumnDesc
     ):
         starter = Starter(chosen, rows, launcher, injector, folder or Path(unwanted), everybody=False)
         deployment = replace(starter.deployment(), terms=terms_to_describe(chosen))
-        with started(launcher, deployment, views=injector.view) as federation:
+        with start_federation(launcher, deployment, views=injector.view) as federation:
             federation.assemble()
             return over(federation, chosen, rows.schema, rows.classes)
 
@@ -177,7 +177,7 @@ def _numeric_notes(column: NumericColumn, sites: int) -> Iterator[str]:
 def _categorical_notes(column: CategoricalColumn, sites: int) -> Iterator[str]:
     alone = [each.value for each in column.values if each.sites == 1]
     if alone and sites > 1:
-        yield f"Column {column.name!r}: only one of {sites} sites uses {quoted(alone)}."
+        yield f"Column {column.name!r}: only one of {sites} sites uses {quote_names(alone)}."
     values = [each.value for each in column.values]
     counts = [max(1, round(each.rows or 1)) for each in column.values]
     yield from notes_of(column.name, {}, spellings({"": np.repeat(np.array(values, dtype=np.str_), counts)}))

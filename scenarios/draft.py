@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
-from fedsvm.federation.text import quoted, visible
+from fedsvm.federation.text import quote_names, visible
 from fedsvm.scenarios.data import categories, file_join, sources
 from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.file_join import require_sites, site_names
@@ -87,7 +87,9 @@ def draft(
     )
     chosen = positive if positive is not None else obvious_positive(data.classes) if len(data.classes) == 2 else None
     if chosen is not None and chosen not in data.classes:
-        raise ScenarioError([f"--positive: {chosen!r} is not a label of {data.name}; it has {quoted(data.classes)}."])
+        raise ScenarioError(
+            [f"--positive: {chosen!r} is not a label of {data.name}; it has {quote_names(data.classes)}."]
+        )
     lines = [
         f"# {data.rows} rows of {data.name}; `fedsvm new` wrote this, and all of it may be changed.",
         f"name = {_text(name)}",
@@ -160,9 +162,9 @@ def _require_columns(
 def _asks(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
     """Yield what somebody has to decide about the label."""
     if len(data.classes) < 2:
-        yield f"data.label: column {label!r} has one class only ({quoted(data.classes)}); two are needed."
+        yield f"data.label: column {label!r} has one class only ({quote_names(data.classes)}); two are needed."
     elif positive is None and len(data.classes) == 2:
-        yield f"data.positive: say which of {quoted(data.classes)} is +1."
+        yield f"data.positive: say which of {quote_names(data.classes)} is +1."
     if problem := sources.spelling_problem(data, label):
         yield problem
 
@@ -246,13 +248,14 @@ def _classes(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
     """Yield the lines about the label and its classes."""
     yield f"label = {_text(label)}"
     if positive is not None:
-        others = quoted([name for name in data.classes if name != positive])
+        others = quote_names([name for name in data.classes if name != positive])
         yield f"positive = {_text(positive)}  # which label is +1; {others} is -1"
     elif len(data.classes) > 2:
-        yield f"# all of {quoted(data.classes)} are told apart; to tell one from the others, say it in the next line"
+        names = quote_names(data.classes)
+        yield f"# all of {names} are told apart; to tell one from the others, say it in the next line"
         yield f"# positive = {_text(data.classes[0])}"
     else:
-        yield f"# which of {quoted(data.classes)} is +1? Say it in the next line, and take its # away"
+        yield f"# which of {quote_names(data.classes)} is +1? Say it in the next line, and take its # away"
         yield f"# positive = {_text(data.classes[0])}"
     if sources.spelling_problem(data, label):
         yield "# some labels differ in capitals or blanks alone; if they are different classes, take away the next #"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.text import quoted
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.figures import percent
 
 DEVIATIONS = 5.0
@@ -76,7 +76,7 @@ class ColumnDrift:
             )
         if self.unknown:
             yield (
-                f"{_rows(self.unknown)} of an unknown category in column {self.column!r} ({quoted(self.values)}), "
+                f"{_rows(self.unknown)} of an unknown category in column {self.column!r} ({quote_names(self.values)}), "
                 "which is taken as missing; --unknown refuse refuses such rows."
             )
 

@@ -16,7 +16,7 @@ def area(auc: float | None) -> str:
     return "" if auc is None else f"{auc:.4f}"
 
 
-def counted(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Return a count with its noun: 1 round, 2 rounds."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 

@@ -26,7 +26,7 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.traffic_ledger import CONTROL
 from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.data.site_column import located
+from fedsvm.scenarios.data.site_column import resolve_site_names
 from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
@@ -101,7 +101,7 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = (), unset: Seque
     """
     overrides = [*changes, "compare.centralised=false"]
     chosen, base = spec.read(scenario, overrides=overrides, unset=unset, sites=sites)
-    chosen = located(chosen, base)
+    chosen = resolve_site_names(chosen, base)
     rows = dataset.prepare(chosen, base)
     with tempfile.TemporaryDirectory(prefix="fedsvm-forecast-") as folder:
         result = runner.run(chosen, rows, Path(folder), lambda federation, faults: None, another_follows=True).result
@@ -153,11 +153,11 @@ def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> T
     how many sites hold them.
     """
     last = max(runs, key=lambda run: run.sites)
-    seconds = _fitted([(_terms(run.sites, each), each.seconds) for run in runs for each in run.rounds])
+    seconds = _fit_costs([(_terms(run.sites, each), each.seconds) for run in runs for each in run.rounds])
     rounds = [_carried_on(each, runs, last, secure_sum, sites) for each in last.rounds]
     timed = [replace(each, seconds=float(_terms(sites, each) @ seconds)) for each in rounds]
-    launch_bytes = _continued(runs, lambda run: run.launch_bytes, sites)
-    launch_s = float(_starts(sites) @ _fitted([(_starts(run.sites), run.launch_s) for run in runs]))
+    launch_bytes = _extrapolate(runs, lambda run: run.launch_bytes, sites)
+    launch_s = float(_starts(sites) @ _fit_costs([(_starts(run.sites), run.launch_s) for run in runs]))
     return _total(sites, timed, launch_bytes, launch_s, last.own_s, last.site_bytes)
 
 
@@ -188,7 +188,7 @@ def _carried_on(
     known: RoundCost, runs: Sequence[MeasuredRun], last: MeasuredRun, secure_sum: SecureSum, sites: int
 ) -> RoundCost:
     def continued(name: str) -> float:
-        return _continued(runs, lambda run: _mean(run, known, name), sites)
+        return _extrapolate(runs, lambda run: _mean(run, known, name), sites)
 
     control = continued("control_bytes")
     if known.protocol != secure_sum.name or known.step[1] != "sum":
@@ -211,7 +211,7 @@ def _mean(run: MeasuredRun, known: RoundCost, name: str) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-def _continued(runs: Sequence[MeasuredRun], value: Callable[[MeasuredRun], float], sites: int) -> float:
+def _extrapolate(runs: Sequence[MeasuredRun], value: Callable[[MeasuredRun], float], sites: int) -> float:
     """Extrapolate a value of runs as a polynomial of at most the second degree in the sites, never below 0."""
     known = [(run.sites, value(run)) for run in runs if not np.isnan(value(run))]
     places, values = np.array(known, dtype=float).T
@@ -219,7 +219,7 @@ def _continued(runs: Sequence[MeasuredRun], value: Callable[[MeasuredRun], float
     return max(0.0, float(line(sites)))
 
 
-def _fitted(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
+def _fit_costs(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
     """Return the nonnegative cost of one of each term, from terms and their total seconds."""
     from scipy.optimize import nnls
 

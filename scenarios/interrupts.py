@@ -99,7 +99,7 @@ class Interrupts:
             self._raise(self._kept, None)
 
     @contextmanager
-    def allowed(self) -> Iterator[None]:
+    def allow(self) -> Iterator[None]:
         """Raise interrupts within, and at once one that was held back."""
         try:
             self._holds = False

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Model
-from fedsvm.algorithms.data.classes import called as called_classes
+from fedsvm.algorithms.data.classes import predict_class as called_classes
 from fedsvm.algorithms.data.columns import INDICATED
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.text import quoted
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.drift import ColumnDrift, drift, sparse_rows
@@ -56,23 +56,23 @@ class Predictions:
         head, names = self.called
         if self.decisions.ndim == 2:
             shares = np.zeros((len(self.decisions), 0)) if self.probabilities is None else self.probabilities
-            heads = [_quoted(f"probability {each}") for each in self.classes[: shares.shape[1]]]
-            values_of = [_quoted(f"decision {each}") for each in self.classes]
-            yield ",".join([_quoted(head), *values_of, "predicted", *heads])
+            heads = [_quote(f"probability {each}") for each in self.classes[: shares.shape[1]]]
+            values_of = [_quote(f"decision {each}") for each in self.classes]
+            yield ",".join([_quote(head), *values_of, "predicted", *heads])
             several = zip(names, self.decisions.tolist(), self.predicted.tolist(), shares.tolist(), strict=True)
             for name, values, predicted, of_classes in several:
-                yield ",".join([_quoted(name), *map(repr, values), _quoted(predicted), *map(repr, of_classes)])
+                yield ",".join([_quote(name), *map(repr, values), _quote(predicted), *map(repr, of_classes)])
             return
         chances = [""] * len(self.decisions)
         if self.probabilities is not None:
             chances = [f",{chance!r}" for chance in self.probabilities.tolist()]
-        yield f"{_quoted(head)},decision,predicted{',probability' if self.probabilities is not None else ''}"
+        yield f"{_quote(head)},decision,predicted{',probability' if self.probabilities is not None else ''}"
         rows = zip(names, self.decisions.tolist(), self.predicted.tolist(), chances, strict=True)
         for name, decision, predicted, chance in rows:
-            yield f"{_quoted(name)},{decision!r},{_quoted(predicted)}{chance}"
+            yield f"{_quote(name)},{decision!r},{_quote(predicted)}{chance}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
@@ -261,7 +261,10 @@ def _labels(source: str, table: Mapping[str, NDArray[Any]], label: str, classes:
     if unknown:
         row = int(np.flatnonzero(~np.isin(values, list(named)))[0]) + 1
         raise ScenarioError(
-            [f"--report: column {label!r} of {source} must hold one of {quoted(classes)}, got another in row {row}."]
+            [
+                f"--report: column {label!r} of {source} must hold one of {quote_names(classes)}, "
+                f"got another in row {row}."
+            ]
         )
     places = np.array([named[value] for value in values.tolist()], dtype=np.float64)
     return places if len(classes) > 2 else 2 * places - 1
@@ -379,11 +382,11 @@ class TableRows:
     def _misfits(self, origin: dict[str, str]) -> Iterator[str]:
         used = list(dict.fromkeys(origin.values()))
         if missing := [name for name in used if name not in self.table]:
-            yield f"{self.source} lacks {quoted(missing)}, which the model was trained on; add {_them(missing)}."
+            yield f"{self.source} lacks {quote_names(missing)}, which the model was trained on; add {_them(missing)}."
         beside = self.spare | {self._origin(name) for name in self.left_out}
         if unexpected := [name for name in self.table if name not in used and name not in beside]:
             them = _them(unexpected)
-            yield f"{self.source} has {quoted(unexpected)}, which the model does not know; remove {them}."
+            yield f"{self.source} has {quote_names(unexpected)}, which the model does not know; remove {them}."
         categories = self.categories(list(origin))
         for name in used:
             if name in self.table:
@@ -399,8 +402,8 @@ class TableRows:
         elif len(gaps) and not self.filled:
             yield f"{self.source} has no value in row {gaps[0] + 1}, column {name!r}; fill it."
         elif text and not self.takes_unknown and (unknown := sorted(set(values.tolist()) - {*categories, ""})):
-            known = quoted(categories)
-            yield f"Column {name!r} of {self.source} must hold one of {known}, as in the run, got {quoted(unknown)}."
+            known, got = quote_names(categories), quote_names(unknown)
+            yield f"Column {name!r} of {self.source} must hold one of {known}, as in the run, got {got}."
 
 
 def _them(names: list[str]) -> str:

@@ -76,18 +76,18 @@ def find(folder: Path) -> list[Found]:
     """Return the runs in a folder, by name. Raises ScenarioError if there is no such folder."""
     if not folder.is_dir():
         raise ScenarioError([f"There is no folder {folder}; name the one that your runs are in by --in."])
-    return [_found(path) for path in sorted(folder.iterdir()) if _is_run(path)]
+    return [_find(path) for path in sorted(folder.iterdir()) if _is_run(path)]
 
 
 def _is_run(path: Path) -> bool:
     return not path.is_symlink() and ((path / RESULT).is_file() or (path / LOG).is_file())
 
 
-def _found(path: Path) -> Found:
+def _find(path: Path) -> Found:
     return Found(path, read_result(path) if (path / RESULT).is_file() else None)
 
 
-def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
+def filter_runs(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
     """Return the runs that satisfy every condition "key=value".
 
     Raises ScenarioError for what is no condition, and for a key that is neither a run's nor a scenario's.
@@ -101,24 +101,24 @@ def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
             raise ScenarioError(
                 [
                     f"--where {condition}: there is no key {key!r}; take {', '.join(_OF_RUNS)} or a key of the "
-                    f"scenario with its table, such as protocol.sum.{_meant(key, known)}"
+                    f"scenario with its table, such as protocol.sum.{_similar_key(key, known)}"
                 ]
             )
-        kept = [run for run in kept if _told(run.value(key)) == wanted]
+        kept = [run for run in kept if _format_value(run.value(key)) == wanted]
     return kept
 
 
-def _meant(key: str, known: Sequence[str]) -> str:
+def _similar_key(key: str, known: Sequence[str]) -> str:
     """Return a hint for an unknown key: the same key in its table, or a similar one."""
     within = [path for path in known if path.endswith(f".{key}")]
     return f" Did you mean {within[0]!r}?" if within else nearest(key, known)
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def ordered(runs: Sequence[Found], by: str) -> list[Found]:
+def sort_runs(runs: Sequence[Found], by: str) -> list[Found]:
     """Return runs in ascending order; runs without the value come last. Raises ScenarioError for an unknown order."""
     if by == "run":
         return sorted(runs, key=lambda run: run.folder.name)
@@ -162,7 +162,7 @@ def list_runs(
     """List the runs in a folder."""
     if context.invoked_subcommand is not None:
         return
-    runs = ordered(filtered(find(folder), where or []), sort)
+    runs = sort_runs(filter_runs(find(folder), where or []), sort)
     if as_json:
         print(json.dumps([_plain(run) for run in (reversed(runs) if reverse else runs)], indent=1))
         return

@@ -75,8 +75,8 @@ def inner_folds(path: Path, folds: int, *changes: str) -> IntArray:
         partition = site_partition(rows.numeric, rows.labels, names=names, classes=classes)
         site = SelectionSite(site_name, partition, {"seed": scenario.seed})
         site.rescale(np.zeros(rows.numeric.shape[1]), np.ones(rows.numeric.shape[1]))
-        posed = SubsetProblems([Subset(np.arange(1))], 1, folds).told()
+        posed = SubsetProblems([Subset(np.arange(1))], 1, folds).to_arguments()
         site.subsets.subset_cuts(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), **posed)
         for fold in range(folds):
-            found[shard.rows[~site.subsets.used(fold)]] = fold
+            found[shard.rows[~site.subsets.used_rows(fold)]] = fold
     return found

@@ -26,7 +26,7 @@ from fedsvm.federation.processes.launcher_cache import spare_launcher
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.startup import Deployment, SiteSetup, started
+from fedsvm.federation.startup import Deployment, SiteSetup, start_federation
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
 from fedsvm.protocols.sums.secure_sum import SecureSum
@@ -174,7 +174,7 @@ def drill(
     data.
     rejoin: a site whose process ends is restarted. silence_s: how long silent sites are waited for.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
-    views: see `started`.
+    views: see `start_federation`.
     """
 
     class Listening(RunObserver):
@@ -214,7 +214,7 @@ def drill(
     launched_by = spare_launcher if another_follows else LocalLauncher
     with (
         launched_by(module) as launcher,
-        started(launcher, deployment, observer=Listening(), views=views) as federation,
+        start_federation(launcher, deployment, observer=Listening(), views=views) as federation,
     ):
         launched(launcher)
         federation.assemble()

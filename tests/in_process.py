@@ -64,7 +64,7 @@ class InProcessFederation:
         self._public_state: dict[str, Mapping[str, Any]] = {}
         self._is_fixed = False
 
-    def drawn(self, purpose: str, draw: Callable[[], T]) -> T:
+    def journaled_random(self, purpose: str, draw: Callable[[], T]) -> T:
         """Return a draw, since there is no journal to keep it in."""
         return draw()
 
@@ -114,7 +114,7 @@ class InProcessFederation:
     shows_inputs = False
     sum_protocol = SUMS["ring"]()
 
-    def need_every_site(self, why: str) -> None:
+    def require_all_sites(self, why: str) -> None:
         """No site leaves here unless a test has it leave."""
 
     def until_stable(self, stage: Callable[[], T]) -> T:

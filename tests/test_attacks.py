@@ -133,7 +133,7 @@ def test_a_vector_that_went_round_in_chunks_is_put_together() -> None:
     seen = coalitions.view(record, ["site-1", "site-3"], coordinator=False)
     by_victim = coalitions.reconstruction_coefficients(linear_views(RING, sites), seen, sites, ["site-2", "site-4"])
     for victim, coefficients in by_victim.items():
-        np.testing.assert_array_equal(coalitions.combined(coefficients, record), inputs[victim])
+        np.testing.assert_array_equal(coalitions.combine_vectors(coefficients, record), inputs[victim])
     assert set(by_victim) == {"site-2", "site-4"}
 
 
@@ -160,7 +160,7 @@ def test_a_sum_that_a_site_receives_says_nothing_to_all_others_together(protocol
     (coefficients,) = coalitions.reconstruction_coefficients(symbols, with_receiver, sites, ["site-5"]).values()
     inputs = {site: uniform_residues((1, 30)) for site in sites}
     record = execute(protocol, inputs, receiver="site-3").record
-    np.testing.assert_array_equal(coalitions.combined(coefficients, record), inputs["site-5"])
+    np.testing.assert_array_equal(coalitions.combine_vectors(coefficients, record), inputs["site-5"])
 
 
 # Real runs.

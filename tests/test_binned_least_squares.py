@@ -22,14 +22,14 @@ SMALL = ["data.source=wdbc", "data.positive=malignant", "data.scale=standard", "
 
 def test_rows_share_bins_as_often_as_the_kernel_says() -> None:
     rows = np.random.default_rng(0).normal(size=(12, 4))
-    features = RandomBins.drawn(0.3, 20_000, 50_000, 4, seed=1)(rows)
+    features = RandomBins.draw(0.3, 20_000, 50_000, 4, seed=1)(rows)
     shared = (features[:, None] == features[None]).mean(axis=2)
     np.testing.assert_allclose(shared, laplacian_kernel(rows, gamma=0.3), atol=0.015)  # 4 deviations
 
 
 def test_products_are_those_of_the_matrix() -> None:
     random = np.random.default_rng(0)
-    grids = RandomBins.drawn(0.5, 7, 20, 3, seed=2)
+    grids = RandomBins.draw(0.5, 7, 20, 3, seed=2)
     features = grids(random.normal(size=(30, 3)))
     matrix = to_matrix(features, 140).toarray()
     weights, amounts = random.normal(size=(2, 140)), random.normal(size=(2, 30))

@@ -20,7 +20,7 @@ from fedsvm.algorithms.calibration import (
     Calibration,
     ThresholdSettings,
     chosen_threshold,
-    coupled,
+    couple,
     likelihood,
     sigmoid,
 )
@@ -289,7 +289,7 @@ def test_probabilities_of_several_classes_are_those_of_pooled_rows(scheme: Schem
         fitted = _SigmoidCalibration().fit(values[part, problem], sign[part])
         chances.append(fitted.predict(values[:, problem]))
     expected = np.column_stack(chances)
-    expected = coupled(expected) if scheme == "ovo" else expected / expected.sum(axis=1, keepdims=True)
+    expected = couple(expected) if scheme == "ovo" else expected / expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(predicted.probabilities, expected, atol=1e-3)
     head = next(iter(predicted.lines()))
     assert head.endswith(",predicted,probability class_0,probability class_1,probability class_2")
@@ -304,7 +304,7 @@ def test_coupling_finds_probabilities_whose_pairs_agree(weights: list[list[float
     shares /= shares.sum(axis=1, keepdims=True)
     first, second = pairs(4).T
     agreeing = shares[:, first] / (shares[:, first] + shares[:, second])
-    np.testing.assert_allclose(coupled(agreeing), shares, atol=1e-6)
+    np.testing.assert_allclose(couple(agreeing), shares, atol=1e-6)
 
 
 def test_coupling_minimizes_the_disagreement_of_pairs() -> None:
@@ -317,6 +317,6 @@ def test_coupling_minimizes_the_disagreement_of_pairs() -> None:
         terms = against.transpose(0, 2, 1) * p[:, :, None] - against * p[:, None, :]
         return np.asarray((terms**2).sum(axis=(1, 2)))
 
-    found = coupled(chances)
+    found = couple(chances)
     for moved in np.random.default_rng(6).dirichlet(np.ones(4), size=200):
         assert (disagreement(found) <= disagreement(0.9 * found + 0.1 * moved) + 1e-12).all()

@@ -141,7 +141,7 @@ def test_an_entry_of_which_nothing_can_be_had_names_the_origin_of_its_files_and_
 ) -> None:
     monkeypatch.setenv("FEDSVM_DATA", str(tmp_path))
     chosen = EntrySelection.of(["lu-3.2"], tmp_path / "out", full=False)
-    assert not plan.needed([cell for each in chosen.ids for cell in plan.cells(chosen.known[each][1], full=False)])
+    assert not plan.needed_runs([cell for each in chosen.ids for cell in plan.cells(chosen.known[each][1], full=False)])
     assert chosen.reproduce(1)
     said = capsys.readouterr().err
     assert "splice_train.csv: UCI/Delve Splice" in said

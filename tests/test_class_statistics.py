@@ -17,7 +17,7 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.statistics import statistics_blocks
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.naive_bayes import NaiveBayesModel, NaiveBayesSite
-from fedsvm.algorithms.privacy.noisy_sums import clipped, composed
+from fedsvm.algorithms.privacy.noisy_sums import clip_rows, compose_mu
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.report.summary import lines
@@ -91,8 +91,8 @@ def test_a_contribution_is_no_longer_than_its_block(cells: Cells) -> None:
     folds = FOLDS[:, : cells.repeats] if cells.folds else np.full(COUNT, -1)
     own = cells.of_rows(labels, folds)
     blocks = {block.name: block for block in statistics_blocks(3, [2], cells.classes, 0.5, filled=True, cells=cells)}
-    assert composed(blocks.values()) == pytest.approx(0.5, rel=1e-12)
-    longest = clipped(np.full((COUNT, 3), 1.0), np.sqrt(1.5))
+    assert compose_mu(blocks.values()) == pytest.approx(0.5, rel=1e-12)
+    longest = clip_rows(np.full((COUNT, 3), 1.0), np.sqrt(1.5))
     spread = {
         "classes": np.ones((COUNT, 1)),
         "known": np.ones((COUNT, 3)),

@@ -111,8 +111,10 @@ def test_sites_are_dealt_to_nodes_by_their_cpus(nodes: Nodes) -> None:
                 self.name = name
 
         wanted: Any = [Named(f"site-{number}") for number in range(8)]
-        assert sorted(len(share) for _, share in launcher._dealt(wanted)) == [2, 2, 4]
-        assert [each.name for _, share in launcher._dealt(wanted) for each in share] == [each.name for each in wanted]
+        assert sorted(len(share) for _, share in launcher._assign_nodes(wanted)) == [2, 2, 4]
+        assert [each.name for _, share in launcher._assign_nodes(wanted) for each in share] == [
+            each.name for each in wanted
+        ]
 
 
 def test_a_site_that_is_killed_is_started_again_on_its_node(nodes: Nodes, tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_name_of_two_lines_is_nobody() -> None:
 
 def test_a_key_that_changed_is_found_among_few_and_many() -> None:
     parties = [Party(f"site-{number}", "", bytes([number + 1] * 32)) for number in range(40)]
-    now = Roster(parties).replaced(parties[7]._replace(public_key=b"k" * 32))
+    now = Roster(parties).replace(parties[7]._replace(public_key=b"k" * 32))
     assert list(now.others_keys(Roster(parties))) == ["site-7"]
     assert list(now.others_keys(Roster(parties[5:9]))) == ["site-7"]
     assert not list(now.others_keys(Roster(parties[8:])))

@@ -174,7 +174,7 @@ def test_masters_are_solved_however_hard(
     C: float, groups: int, tumours: tuple[FloatArray, FloatArray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few cuts and many, one group and many, a large C: the value of each is certified by its own multipliers."""
-    solved, gaps = cutting_plane.Master.solved, []
+    solved, gaps = cutting_plane.Master.solve, []
 
     def checked(master: cutting_plane.Master, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
         w, b, z = solved(master, intercept=intercept)
@@ -186,7 +186,7 @@ def test_masters_are_solved_however_hard(
         gaps.append(relative_gap(value, bound))
         return w, b, z
 
-    monkeypatch.setattr(cutting_plane.Master, "solved", checked)
+    monkeypatch.setattr(cutting_plane.Master, "solve", checked)
     features, labels = tumours
     solve_pooled(PooledOracle(features, labels[None], groups), C=C, tolerance=1e-3, most=30)
     assert len(gaps) > 2

@@ -21,7 +21,7 @@ from fedsvm.algorithms.decision_tree import (
     TreeModel,
     TreeSettings,
     best_split,
-    binned,
+    bin_by_edges,
     cross_tables,
     edges_of,
     grow,
@@ -47,7 +47,7 @@ def members(labels: FloatArray) -> FloatArray:
 def model_of(rows: FloatArray, labels: FloatArray, settings: TreeSettings) -> TreeModel:
     """The tree of rows that are here."""
     edges = edges_of(np.stack([rows.sum(axis=0), (rows**2).sum(axis=0)]), len(rows), settings.bins)
-    of_bins, counted = binned(rows, edges), members(labels)
+    of_bins, counted = bin_by_edges(rows, edges), members(labels)
     return TreeModel(
         grow(lambda tree, nodes: cross_tables(tree, nodes, of_bins, counted, settings.bins), settings), edges
     )
@@ -83,7 +83,7 @@ def test_it_is_scikit_learns_tree_of_the_bins(criterion: str, depth: int) -> Non
     """Of rows that are bins to begin with, with both trees' limits the same. Ties may be broken otherwise."""
     settings = TreeSettings(max_depth=depth, criterion=criterion, min_class_rows=1)  # type: ignore[arg-type]
     ours = model_of(ROWS, LABELS, settings)
-    bins = binned(ROWS, ours.edges)
+    bins = bin_by_edges(ROWS, ours.edges)
     theirs = DecisionTreeClassifier(
         criterion=criterion, max_depth=depth, min_samples_split=10, min_samples_leaf=5, random_state=0
     ).fit(bins, LABELS)
@@ -182,7 +182,7 @@ def view_of(data: LabeledRows, settings: TreeSettings) -> WrittenDown:
     written.add("receive_edges", edges=edges)
 
     def ask(tree: Tree, nodes: IntArray) -> FloatArray:
-        tables = cross_tables(tree, nodes, binned(rows, edges), members(data.labels), settings.bins)
+        tables = cross_tables(tree, nodes, bin_by_edges(rows, edges), members(data.labels), settings.bins)
         grown = {"column": tree.column, "bin": tree.bin, "children": tree.children}
         written.add("cross_tables", tables, nodes=nodes, **grown)
         return tables
@@ -215,7 +215,7 @@ def test_rows_of_several_classes_are_told_with_their_class() -> None:
     written.add("receive_edges", edges=edges)
     of_class = np.equal.outer(np.arange(3), [0, 1, 2, 2]).astype(float)
     root = Tree(np.array([LEAF]), np.array([0]), np.array([[0, 0]]), np.zeros((1, 3)))
-    tables = cross_tables(root, np.array([0]), binned(rows, edges), of_class, 2)
+    tables = cross_tables(root, np.array([0]), bin_by_edges(rows, edges), of_class, 2)
     written.add("cross_tables", tables, nodes=np.array([0]), children=root.children)
     (claim,) = CrossTables()(written.view(), Prior(classes=3))
     assert isinstance(claim, RowClaim)

@@ -15,7 +15,7 @@ from fedsvm.algorithms import column_description
 from fedsvm.algorithms.column_description import CELLS, DescriptionSite, description_blocks
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
-from fedsvm.algorithms.privacy.noisy_sums import composed
+from fedsvm.algorithms.privacy.noisy_sums import compose_mu
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios import description as shown
@@ -145,7 +145,7 @@ def test_an_exact_site_puts_no_small_count_into_a_sum() -> None:
 def test_the_two_releases_together_spend_mu() -> None:
     for ranges in ({}, {"x": [0.0, 1.0]}):
         plan = StatisticsPlan(0.5, ranges, filled=True)
-        budget, second = plan.budget(["x"]), composed(description_blocks(["x"], [2], 2, plan))
+        budget, second = plan.budget(["x"]), compose_mu(description_blocks(["x"], [2], 2, plan))
         assert math.hypot(budget.scale, budget.again, second) == pytest.approx(0.5)
 
 

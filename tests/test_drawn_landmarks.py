@@ -14,7 +14,7 @@ from fedsvm.algorithms.features.drawn_landmarks import (
     explained_shares,
     increments,
     landmark_counts,
-    shrunk,
+    shrink,
     smallest_enough,
 )
 from fedsvm.algorithms.features.kernels import Kernel
@@ -92,11 +92,11 @@ def test_any_description_gives_finite_landmarks_that_differ(described: RowDescri
 
 
 def test_a_covariance_without_noise_stays_and_one_of_noise_alone_becomes_the_identity() -> None:
-    np.testing.assert_allclose(shrunk(COVARIANCE, np.zeros((3, 3))), COVARIANCE, atol=1e-12)
+    np.testing.assert_allclose(shrink(COVARIANCE, np.zeros((3, 3))), COVARIANCE, atol=1e-12)
     alone = np.eye(20) + 0.4 * RANDOM.normal(size=(20, 20))
     alone = (alone + alone.T) / 2
-    assert spread(shrunk(alone, np.full((20, 20), 0.4))) < 0.1 * spread(alone)
-    assert shrunk(np.zeros((0, 0)), np.zeros((0, 0))).shape == (0, 0)
+    assert spread(shrink(alone, np.full((20, 20), 0.4))) < 0.1 * spread(alone)
+    assert shrink(np.zeros((0, 0)), np.zeros((0, 0))).shape == (0, 0)
 
 
 def test_shrinking_by_the_size_of_the_noise_comes_nearer_to_the_covariance() -> None:
@@ -104,7 +104,7 @@ def test_shrinking_by_the_size_of_the_noise_comes_nearer_to_the_covariance() -> 
     for draw in range(20):
         noise = 0.3 * np.random.default_rng(draw).normal(size=(12, 12))
         noisy = truth + np.triu(noise) + np.triu(noise, 1).T
-        found = shrunk(noisy, np.full((12, 12), 0.3))
+        found = shrink(noisy, np.full((12, 12), 0.3))
         assert np.linalg.eigvalsh(found).min() > 0
         errors.append((np.linalg.norm(found - truth), np.linalg.norm(noisy - truth)))
     assert np.mean(errors, axis=0)[0] < 0.8 * np.mean(errors, axis=0)[1]

@@ -40,3 +40,10 @@ def test_clean_folders_stay_clean(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         english.main()
     assert capsys.readouterr().out == ""
     assert ended.value.code == 0
+
+
+@pytest.mark.parametrize(("name", "reason"), [("join", ""), ("joined", 'got "joined"'), ("_sent", 'got "sent"')])
+def test_functions_are_not_called_by_a_participle(name: str, reason: str) -> None:
+    found = list(english.participles(FUNCTION.format("pass").replace("count", name)))
+    assert bool(found) == bool(reason)
+    assert all(line == 1 and reason in said for line, said in found)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.hosts.terms_preview import read_asked
-from fedsvm.scenarios.oversight.explanation import Explanation, explain, rendered
+from fedsvm.scenarios.oversight.explanation import Explanation, explain, render_page
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.policy import template
@@ -78,7 +78,7 @@ def test_a_page_says_what_noise_of_statistics_protects() -> None:
 
 
 def test_a_page_of_a_name_from_a_stranger_is_escaped() -> None:
-    page = rendered(replace(explained("quickstart"), name="<script>alert(1)</script>"))
+    page = render_page(replace(explained("quickstart"), name="<script>alert(1)</script>"))
     assert "<script>alert" not in page and "&lt;script&gt;" in page
 
 

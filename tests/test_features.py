@@ -49,8 +49,8 @@ QUICK: dict[str, Any] = {"tolerance": 1e-3}
 @pytest.mark.parametrize(
     "feature_map",
     [
-        NystromMap.spanned(Kernel("poly", 0.5, 2, 1.0), ROWS[:9], 1e-10),
-        FourierMap.drawn(0.2, 7, 4, seed=1),
+        NystromMap.span(Kernel("poly", 0.5, 2, 1.0), ROWS[:9], 1e-10),
+        FourierMap.draw(0.2, 7, 4, seed=1),
         IdentityMap(4),
     ],
     ids=lambda each: each.name,
@@ -77,7 +77,7 @@ def test_random_frequencies_approximate_the_kernel_without_bias_and_better_than_
     rows, kernel = RANDOM.normal(size=(40, 8)), Kernel("rbf", 0.15)
     wanted, errors = kernel(rows, rows), []
     for draw in range(200):
-        features = FourierMap.drawn(0.15, 24, 8, seed=draw)(rows)
+        features = FourierMap.draw(0.15, 24, 8, seed=draw)(rows)
         np.testing.assert_allclose((features**2).sum(axis=1), 1.0, atol=1e-12)
         errors.append(features @ features.T - wanted)
     assert np.abs(np.mean(errors, axis=0)).max() < 0.06

@@ -23,7 +23,7 @@ from fedsvm.algorithms.naive_bayes import NaiveBayes, NaiveBayesModel, NaiveBaye
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
 from fedsvm.scenarios.report import whole_run
-from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, audited, file_audits
+from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, audit_view, file_audits
 
 ATTACKS: list[Attack] = [LandmarkMeans(3), ScaleDigits()]
 
@@ -42,7 +42,7 @@ def file_of(rows: FloatArray, landmarks: int, noise: float = 0.0, names: list[st
     scale = Scale(scale.offset + noise * random.normal(size=rows.shape[1]), scale.scale)
     centres = centres + noise * random.normal(size=centres.shape)
     columns = np.array(names or [f"c{j}" for j in range(rows.shape[1])])
-    feature_map = NystromMap.spanned(Kernel("rbf", 0.1), centres, 1e-10)
+    feature_map = NystromMap.span(Kernel("rbf", 0.1), centres, 1e-10)
     return {**feature_map.to_arrays(), "columns": columns, "offset": scale.offset, "scale": scale.scale}
 
 
@@ -141,14 +141,14 @@ def test_two_folds_give_the_row_that_a_cluster_lost(patients: tuple[LabeledRows,
     for left in (np.arange(80), np.setdiff1d(np.arange(80), held_out)):
         clusters = [cluster[np.isin(cluster, left)] for cluster in np.arange(80).reshape(20, 4)]
         means = np.array([scale(training.rows[cluster]).mean(axis=0) for cluster in clusters])
-        feature_map = NystromMap.spanned(Kernel("rbf", 0.1), means, 1e-10)
+        feature_map = NystromMap.span(Kernel("rbf", 0.1), means, 1e-10)
         for step, told in (("rescale", vars(scale)), ("receive_map", feature_map.to_fields())):
             rounds.append(RoundView(len(rounds) + 1, step, told, {}))
     view = RunView(Coalition((), coordinator=True), tuple(rounds))
     (claim,) = FoldDifferences(3)(view, Prior(candidates=source))
     assert isinstance(claim, RowClaim)
     np.testing.assert_allclose(np.sort(claim.rows, axis=0), np.sort(training.rows[held_out], axis=0))
-    found = audited(view, [FoldDifferences(3)], GroundTruth({"site-1": training}, {}), None)
+    found = audit_view(view, [FoldDifferences(3)], GroundTruth({"site-1": training}, {}), None)
     (ranked,) = found.attacks
     assert ranked.members == 3
     assert ranked.auc is not None

@@ -48,8 +48,8 @@ def moments_of(rows: np.ndarray, signs: np.ndarray, sites: int = 5) -> ClassMome
     """Added up over rows that are dealt to sites by their order, so that some have one class."""
     order = np.argsort(signs, kind="stable")
     parts = np.array_split(order, sites)
-    return ClassMoments.unpacked(
-        np.sum([ClassMoments.of(rows[part], members(signs[None, part])).packed() for part in parts], axis=0)
+    return ClassMoments.unpack(
+        np.sum([ClassMoments.of(rows[part], members(signs[None, part])).pack() for part in parts], axis=0)
     )
 
 
@@ -72,7 +72,10 @@ def test_welch_and_f_are_those_of_pooled_rows(name: str, data_folder: Path) -> N
     by_f, by_scatter = (filters.best_first(each, moments.constant) for each in (of_all.statistic, scatter))
     np.testing.assert_array_equal(by_f, by_scatter)
     np.testing.assert_allclose(
-        filters.adjusted(found.p_value[varied]), stats.false_discovery_control(expected.pvalue), rtol=1e-6, atol=1e-300
+        filters.adjust_p_values(found.p_value[varied]),
+        stats.false_discovery_control(expected.pvalue),
+        rtol=1e-6,
+        atol=1e-300,
     )
 
 

@@ -116,25 +116,25 @@ def names(found: list[runs.Found]) -> list[str]:
 def test_runs_are_found_sorted_and_filtered(two_runs: Path) -> None:
     found = runs.find(two_runs)
     assert names(found) == ["a-lost", "b-good", "killed"]
-    assert names(runs.ordered(found, "date")) == ["b-good", "a-lost", "killed"]
-    assert names(runs.ordered(found, "accuracy"))[0] == "b-good"
-    assert names(runs.ordered(found, "wire")) == ["a-lost", "b-good", "killed"]
-    assert names(runs.filtered(found, ["status=failed"])) == ["a-lost"]
-    assert names(runs.filtered(found, ["protocol.sum=ring", "compare.centralised=false"])) == ["b-good"]
+    assert names(runs.sort_runs(found, "date")) == ["b-good", "a-lost", "killed"]
+    assert names(runs.sort_runs(found, "accuracy"))[0] == "b-good"
+    assert names(runs.sort_runs(found, "wire")) == ["a-lost", "b-good", "killed"]
+    assert names(runs.filter_runs(found, ["status=failed"])) == ["a-lost"]
+    assert names(runs.filter_runs(found, ["protocol.sum=ring", "compare.centralised=false"])) == ["b-good"]
     with pytest.raises(ScenarioError, match="must be one of run, date, accuracy"):
-        runs.ordered(found, "speed")
+        runs.sort_runs(found, "speed")
     with pytest.raises(ScenarioError, match="write it as key=value"):
-        runs.filtered(found, ["failed"])
-    assert runs.filtered(found, ["algorithm.epsilon=1"]) == []  # of another algorithm
-    assert runs.filtered([], ["protocol.sum=ring"]) == []
+        runs.filter_runs(found, ["failed"])
+    assert runs.filter_runs(found, ["algorithm.epsilon=1"]) == []  # of another algorithm
+    assert runs.filter_runs([], ["protocol.sum=ring"]) == []
     for key, meant in {"protocol.summ": "protocol.sum", "landmarks": "algorithm.landmarks", "stauts": "status"}.items():
         with pytest.raises(ScenarioError, match=rf"there is no key '{key}'; .* Did you mean '{meant}'\?"):
-            runs.filtered(found, [f"{key}=1"])
+            runs.filter_runs(found, [f"{key}=1"])
     with pytest.raises(
         ScenarioError,
         match=r"no key 'foo'; take run, status or a key of the scenario with its table, such as protocol\.sum\.$",
     ):
-        runs.filtered(found, ["foo=1"])
+        runs.filter_runs(found, ["foo=1"])
     with pytest.raises(ScenarioError, match="name the one that your runs are in by --in"):
         runs.find(two_runs / "nowhere")
 

@@ -818,7 +818,7 @@ def test_a_folder_of_keys_that_cannot_be_is_refused(prepare: object, sentence: s
     assert callable(prepare)
     prepare(tmp_path)
     with pytest.raises(FederationError, match=sentence):
-        certificates.admitted(tmp_path)
+        certificates.read_admitted(tmp_path)
 
 
 def test_two_names_of_one_key_are_refused(tmp_path: Path) -> None:
@@ -826,7 +826,7 @@ def test_two_names_of_one_key_are_refused(tmp_path: Path) -> None:
     secret.unlink()
     (tmp_path / "south.key").write_text(public.read_text())
     with pytest.raises(FederationError, match="north and south have the same key"):
-        certificates.admitted(tmp_path)
+        certificates.read_admitted(tmp_path)
 
 
 def test_a_secret_key_that_others_can_read_is_refused(tmp_path: Path) -> None:

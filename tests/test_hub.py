@@ -92,7 +92,7 @@ def test_nothing_is_readable_in_the_database(finished: Finished) -> None:
     for value in table.ravel():
         assert value.tobytes() not in content
         assert repr(float(value)).encode() not in content
-    encoded = SUMS["masked"](threshold=0.66).encoded(np.where(labels == "M", 1.0, -1.0), 1.0, len(SITES))
+    encoded = SUMS["masked"](threshold=0.66).encode(np.where(labels == "M", 1.0, -1.0), 1.0, len(SITES))
     assert encoded.tobytes()[:256] not in content
     for site in SITES:
         token = link_of(finished.running, site).rpartition("/")[2].partition("#")[0]

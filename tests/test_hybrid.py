@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 
 from fedsvm.algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
 from fedsvm.algorithms.hybrid_svm.algorithm import HybridSite, HybridSvm
-from fedsvm.algorithms.hybrid_svm.minimizer import minimised, public_weights
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize, public_weights
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import train
 from fedsvm.algorithms.optimization.solution import StoppingRule
@@ -96,7 +96,7 @@ def test_the_minimiser_is_that_of_other_solvers(C: float, with_prior: bool) -> N
     rows, labels = table(400)
     features = choose_frequencies(rows[:20], FREQUENCIES, SIGMA, "paired", np.random.default_rng(0)).features(rows)
     prior = np.random.default_rng(1).normal(size=24) if with_prior else np.zeros(24)
-    found = minimised(features, labels, prior, C, StoppingRule(1e-11, 500))
+    found = minimize(features, labels, prior, C, StoppingRule(1e-11, 500))
     assert found.converged
     objective = loss(features, labels, C, prior + found.w, prior)
     assert objective == pytest.approx(found.objective, rel=1e-12)
@@ -163,7 +163,7 @@ def test_a_one_shot_model_is_the_weighted_mean_of_the_sites_own_minimisers() -> 
     features = model.features(private.rows)
     parts = np.array_split(np.arange(600), 3)
     own = [
-        minimised(features[part], private.labels[part], np.zeros(24), 20.0 / len(part), StoppingRule(1e-11, 500)).w
+        minimize(features[part], private.labels[part], np.zeros(24), 20.0 / len(part), StoppingRule(1e-11, 500)).w
         for part in parts
     ]
     np.testing.assert_allclose(model.weights, np.mean(own, axis=0), atol=1e-5)

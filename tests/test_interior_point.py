@@ -342,7 +342,7 @@ def test_masks_around_a_system_do_not_depend_on_how_many_rows_there_are(rows: in
     problem = Problem.of(features, labels, 2.0, lever=3.0 if intercept else 0.0)
     origin = np.zeros(size)
     sums = RowSums.of(
-        problem, DualState.at(problem, 0, origin, origin).moved(problem, 1, origin, 1.0, keep=False, still=True)
+        problem, DualState.at(problem, 0, origin, origin).move(problem, 1, origin, 1.0, keep=False, still=True)
     )
     mask = draw_mask(uniform_residues((1, 4)), "0 1", size, size - intercept, "congruence")
     assert mask is not None

@@ -124,7 +124,7 @@ def test_an_interrupt_is_raised_once_where_it_may_be() -> None:
     caught = []
     with Interrupts() as interrupts:
         try:
-            with interrupts.allowed():
+            with interrupts.allow():
                 press()
         except KeyboardInterrupt:
             press()
@@ -137,7 +137,7 @@ def test_an_interrupt_is_raised_once_where_it_may_be() -> None:
 def test_an_interrupt_that_ended_nothing_is_raised_when_all_is_done() -> None:
     done = []
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
-        with interrupts.allowed():
+        with interrupts.allow():
             pass
         press()
         done.append("written")
@@ -157,7 +157,7 @@ except BaseException as error:  # as extension modules do
 def test_an_import_is_done_before_it_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "impatient.py").write_text(IMPATIENT)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allow():
         importlib.import_module("impatient")
         wait_until(lambda: False, 10)
     assert sys.modules.pop("impatient")
@@ -172,7 +172,7 @@ class Pressing:
 
 def test_an_interrupt_that_the_interpreter_could_only_print_comes_once_more() -> None:
     hook = sys.unraisablehook
-    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allow():
         Pressing()
         wait_until(lambda: False, 10)
     assert sys.unraisablehook is hook
@@ -180,7 +180,7 @@ def test_an_interrupt_that_the_interpreter_could_only_print_comes_once_more() ->
 
 def test_an_interrupt_is_not_heard_again_while_it_is_dealt_with() -> None:
     done = []
-    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allow():
         try:
             press()
         finally:
@@ -197,7 +197,7 @@ def test_a_handler_of_a_users_own_is_not_called_again_while_what_it_raised_is_de
 
     before = signal.signal(signal.SIGINT, leave)
     try:
-        with pytest.raises(TimeoutError), Interrupts() as interrupts, interrupts.allowed():
+        with pytest.raises(TimeoutError), Interrupts() as interrupts, interrupts.allow():
             try:
                 press()
             finally:
@@ -212,14 +212,14 @@ def test_a_handler_of_a_users_own_is_not_called_again_while_what_it_raised_is_de
 def test_an_interrupt_before_it_may_be_raised_is_raised_when_it_may() -> None:
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
         press()
-        with interrupts.allowed():
+        with interrupts.allow():
             raise AssertionError("it was kept until all is over")
 
 
 def test_presses_during_an_import_end_one_run_and_not_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "impatient.py").write_text("from tests.test_interrupts import press\nfor _ in range(5): press()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allow():
         importlib.import_module("impatient")
     assert sys.modules.pop("impatient")
 
@@ -228,7 +228,7 @@ def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
     before, found = signal.getsignal(signal.SIGINT), []
 
     def run() -> None:
-        with Interrupts() as interrupts, interrupts.allowed():
+        with Interrupts() as interrupts, interrupts.allow():
             found.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=run)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
-from fedsvm.algorithms.data.score_counts import counted as counts_of
+from fedsvm.algorithms.data.score_counts import count_scores as counts_of
 from fedsvm.algorithms.site_scores import SiteScores
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run.intervals import (
@@ -17,7 +17,7 @@ from fedsvm.scenarios.run.intervals import (
     scores_interval,
     share_interval,
 )
-from fedsvm.scenarios.run.metrics import counted, evaluate, mean_metrics
+from fedsvm.scenarios.run.metrics import evaluate, mean_metrics, metrics_from_counts
 
 DRAWS = 1000
 LEAST, MOST = 930, 970
@@ -136,7 +136,7 @@ def test_metrics_have_intervals_of_test_rows_of_folds_and_of_counts() -> None:
     exact = evaluate(decisions, labels, threshold=0.3)
     counts = counts_of(decisions, labels[None], 0.3, 1000).astype(int)
     tp, fp, tn, fn = counts[:4].tolist()
-    found = counted(SiteScores(tp, fp, tn, fn, counts[4:1004], counts[1004:]), 0.3)
+    found = metrics_from_counts(SiteScores(tp, fp, tn, fn, counts[4:1004], counts[1004:]), 0.3)
     assert found is not None and set(found.intervals) == shares
     for name, interval in found.intervals.items():
         assert interval.low == pytest.approx(exact.intervals[name].low, abs=2e-3), name

@@ -69,7 +69,7 @@ def solved(sums: JointSums, C: float, tolerance: float = 1e-6) -> Solution:
 def test_the_optimum_is_liblinears(C: float, intercept: bool) -> None:
     rows, classes = wine()
     features = np.column_stack([rows, np.ones(len(rows))]) if intercept else rows
-    sums = JointSums.dealt(features, classes, 16, np.random.default_rng(0))
+    sums = JointSums.deal(features, classes, 16, np.random.default_rng(0))
     found = solved(sums, C)
     machine = LinearSVC(C=C, multi_class="crammer_singer", fit_intercept=intercept, tol=1e-9, max_iter=10**6)
     machine.fit(rows, classes.argmax(axis=0))
@@ -86,7 +86,7 @@ def test_the_optimum_is_liblinears(C: float, intercept: bool) -> None:
 def test_cuts_are_below_the_loss_and_the_line_is_its() -> None:
     random = np.random.default_rng(1)
     features, classes = random.normal(size=(40, 5)), np.eye(4)[random.integers(4, size=40)].T
-    sums, nothing = JointSums.dealt(features, classes, 6, random), np.zeros(20)
+    sums, nothing = JointSums.deal(features, classes, 6, random), np.zeros(20)
     for _ in range(20):
         at, other = random.normal(size=20), random.normal(size=20)
         cuts = as_cuts(sums.joint_cuts(at))

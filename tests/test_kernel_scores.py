@@ -15,7 +15,7 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.linear_svm import train_linear
 from fedsvm.algorithms.rfe import KernelScoreSite, RfeSettings
 from fedsvm.algorithms.selection.kernel_scores import (
-    balanced,
+    balance,
     expansion_scores,
     input_scores,
     kernel_scores,
@@ -43,7 +43,7 @@ def trained() -> tuple[InProcessFederation, NystromMap, FloatArray, FloatArray, 
         programs[site.site] = site
     federation = InProcessFederation(programs)
     landmarks = np.random.default_rng(0).normal(size=(12, 8))
-    feature_map = NystromMap.spanned(Kernel("rbf", gamma=0.1), landmarks, 1e-10)
+    feature_map = NystromMap.span(Kernel("rbf", gamma=0.1), landmarks, 1e-10)
     federation.run("receive_map", **feature_map.to_fields())
     settings = RfeSettings(C=C, tolerance=1e-8, step_noise=0.0)
     found = train_linear(federation, settings, feature_map.dimensions)  # type: ignore[arg-type]
@@ -99,7 +99,7 @@ def test_what_columns_are_worth_is_that_of_the_pooled_kernel(
 
 
 def test_sums_of_alpha_of_both_classes_are_made_equal() -> None:
-    found = balanced(np.array([[2.0, -4.0], [1.0, 3.0]]))
+    found = balance(np.array([[2.0, -4.0], [1.0, 3.0]]))
     np.testing.assert_allclose(found, [1.0])
     kernel = Kernel("rbf", gamma=0.3)
     x, y = np.ones((2, 3)), np.zeros((1, 3))

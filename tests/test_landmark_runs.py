@@ -117,7 +117,7 @@ def test_landmarks_depend_on_totals_alone_and_not_on_whose_rows_are_where() -> N
 
 
 def test_nobody_claims_that_a_drawn_landmark_is_a_row() -> None:
-    feature_map = NystromMap.spanned(Kernel("rbf", 0.5), np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), 1e-10)
+    feature_map = NystromMap.span(Kernel("rbf", 0.5), np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), 1e-10)
     rounds = [
         SimpleNamespace(step="encode", parameters={"values": [["a", "b"]]}),
         SimpleNamespace(step="rescale", parameters={"offset": np.zeros(2), "scale": np.ones(2)}),

@@ -105,7 +105,7 @@ def test_possible_records_are_counted(intercept: bool) -> None:
     candidates = table(300, seed=5)
     there = np.r_[np.arange(200), 3, 4, 5]
     data = LabeledRows(candidates.rows[there], candidates.labels[there])
-    written = moments_of(data, FourierMap.drawn(0.3, 25, len(NAMES), seed=1), intercept=intercept)
+    written = moments_of(data, FourierMap.draw(0.3, 25, len(NAMES), seed=1), intercept=intercept)
     (claim,) = SecondMoments()(written.view(), Prior(candidates=candidates))
     assert isinstance(claim, RowClaim)
     assert len(claim.rows) == 203
@@ -119,7 +119,7 @@ def test_possible_records_of_weighted_classes_are_counted(factors: tuple[float, 
     """By each class against the others; which of the others' factors a row has, the sums say."""
     rows, classes = table(120, seed=5).rows, np.random.default_rng(1).integers(3, size=120).astype(float)
     problems = one_against_rest(classes, 3)
-    feature_map, written = FourierMap.drawn(0.3, 25, len(NAMES), seed=1), WrittenDown()
+    feature_map, written = FourierMap.draw(0.3, 25, len(NAMES), seed=1), WrittenDown()
     z = feature_map(scaled(written, rows[:80], []))
     written.add("receive_map", **feature_map.to_fields())
     prices = np.array(factors)[classes[:80].astype(int)]
@@ -134,7 +134,7 @@ def test_possible_records_of_weighted_classes_are_counted(factors: tuple[float, 
 
 def test_rows_that_are_no_candidates_are_not_claimed() -> None:
     """The candidates cannot make up the sum, and the attack knows."""
-    written = moments_of(table(200, seed=6), FourierMap.drawn(0.3, 25, len(NAMES), seed=1), intercept=True)
+    written = moments_of(table(200, seed=6), FourierMap.draw(0.3, 25, len(NAMES), seed=1), intercept=True)
     (claim,) = SecondMoments()(written.view(), Prior(candidates=table(300, seed=5)))
     assert isinstance(claim, RowClaim)
     assert len(claim.rows) == 0
@@ -188,7 +188,7 @@ def test_a_run_that_can_have_no_committee_says_so(changes: list[str], says: str,
 
 
 def test_nothing_is_tried_without_candidates_or_sums() -> None:
-    written = moments_of(table(50), FourierMap.drawn(0.3, 5, len(NAMES), seed=1), intercept=True)
+    written = moments_of(table(50), FourierMap.draw(0.3, 5, len(NAMES), seed=1), intercept=True)
     assert list(SecondMoments()(written.view(), Prior())) == []
     assert list(SecondMoments()(written.view(coordinator=False), Prior(candidates=table(60)))) == []
 
@@ -208,7 +208,7 @@ def test_a9a_is_as_good_as_its_authors_say(data_folder: Path) -> None:
     """500 features of gamma = 0.02, train to test: 15.0 to 15.2 % of errors, by the draw; the authors say 14.9 %."""
     errors = []
     for seed in range(4):
-        frequencies = FourierMap.drawn(0.02, 250, 123, seed)
+        frequencies = FourierMap.draw(0.02, 250, 123, seed)
         (z, y), (test_z, test_y) = (a9a(name, frequencies) for name in ("a9a_train", "a9a_test"))
         gram, products = unpacked_moments(packed_moments(z, y[None]), z.shape[1])
         (found,) = weights(gram, products, 1.0, intercept=False)

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from fedsvm.algorithms.data.score_counts import MAX_BINS, counted
+from fedsvm.algorithms.data.score_counts import MAX_BINS, count_scores
 from fedsvm.algorithms.features.fourier import paired_features
 from fedsvm.algorithms.features.identity import IdentityMap
-from fedsvm.algorithms.hybrid_svm.minimizer import minimised
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize
 from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.naive_bayes import Categories, NaiveBayesModel
 from fedsvm.algorithms.optimization.solution import StoppingRule
-from fedsvm.algorithms.site_scores import packed
+from fedsvm.algorithms.site_scores import pack_model
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import SiteFailed
 from fedsvm.federation.federation import Federation
@@ -130,9 +130,9 @@ def scores_of_training_rows(model: Any) -> Callable[[Federation], bool]:
         federation.run("rescale", offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS))
         if isinstance(model, PanModel):
             federation.run("receive_map", features="identity", dimensions=COLUMNS)
-        told: dict[str, Any] = {"model": packed(model), "bins": MAX_BINS, "threshold": 0.0, "kept": False}
+        told: dict[str, Any] = {"model": pack_model(model), "bins": MAX_BINS, "threshold": 0.0, "kept": False}
         counts = federation.sum("score_counts", shape=(4 + 2 * MAX_BINS,), bound=1e6, **told)
-        expected = counted(model.decision_function(ALL_ROWS), ALL_LABELS[None], 0.0, MAX_BINS)
+        expected = count_scores(model.decision_function(ALL_ROWS), ALL_LABELS[None], 0.0, MAX_BINS)
         return np.array_equal(np.rint(counts), expected)
 
     return gains
@@ -201,7 +201,7 @@ def exact_model() -> FloatArray:
     """Return the mean of the models of the three sites, in one frequency."""
     stopping = StoppingRule(1e-11, 1000)
     own = [
-        minimised(paired_features(ROWS[site], np.ones((1, COLUMNS))), LABELS, np.zeros(2), 15.0, stopping)
+        minimize(paired_features(ROWS[site], np.ones((1, COLUMNS))), LABELS, np.zeros(2), 15.0, stopping)
         for site in SITES
     ]
     return np.asarray(np.mean([each.w for each in own], axis=0))

@@ -78,7 +78,7 @@ def test_a_bad_setting_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_the_first_round_says_which_records_are_there() -> None:
-    candidates, feature_map = table(300, seed=5), FourierMap.drawn(0.3, 25, len(NAMES), seed=1)
+    candidates, feature_map = table(300, seed=5), FourierMap.draw(0.3, 25, len(NAMES), seed=1)
     rows, labels = candidates.rows[:200], candidates.labels[:200]
     written = WrittenDown()
     z = feature_map(scaled(written, rows, []))

@@ -79,7 +79,7 @@ def test_a_masked_sum_that_two_parts_of_the_sites_could_open_is_refused() -> Non
 
 def told_again(monkeypatch: pytest.MonkeyPatch, module: str) -> np.ndarray:
     """Restart a site that is then told other orders than it missed, and return a later sum."""
-    honest = Admission._missed
+    honest = Admission._missed_orders
 
     def lying(admission: Admission) -> Iterator[MissedOrders]:
         for missed in honest(admission):
@@ -88,7 +88,7 @@ def told_again(monkeypatch: pytest.MonkeyPatch, module: str) -> np.ndarray:
 
     with drill(5, rejoin=True, module=module) as federation:
         total(federation)
-        monkeypatch.setattr(Admission, "_missed", lying)
+        monkeypatch.setattr(Admission, "_missed_orders", lying)
         os.kill(federation.pids[VICTIM], signal.SIGKILL)
         for _ in range(2):  # the first may be over before the site is missed
             total(federation)

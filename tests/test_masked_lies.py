@@ -48,7 +48,7 @@ def lying(federation: Federation, reveal: Callable[[Channel, tuple[int, int]], R
     federation._protocol = replace(honest, reveal_residues=lie)  # type: ignore[type-var]
     with pytest.raises(Caught):
         total(federation)
-    return honest.decoded(found[0], (3,), 1e3, len(SITES))
+    return honest.decode(found[0], (3,), 1e3, len(SITES))
 
 
 def keys_with_victim(federation: Federation, peer: str, known: KeyAgreement) -> bytes:
@@ -77,7 +77,7 @@ def test_keys_of_its_own_open_the_vector_of_a_site() -> None:
 
     def views(party: str, roster: Roster) -> Roster:
         for name, made in between.items() if party == VICTIM else ():
-            roster = roster.replaced(roster[name]._replace(agreement_key=made.public))
+            roster = roster.replace(roster[name]._replace(agreement_key=made.public))
         return roster
 
     with drill(3, protocol="masked", views=views) as federation:

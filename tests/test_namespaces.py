@@ -192,7 +192,7 @@ def test_sites_that_serve_take_part_in_two_runs_and_keep_a_receipt_of_each(tmp_p
             coordinator = start(there, "coordinator", beside=f"--out {out}")
             assert coordinator.ends() == 0, coordinator.said
         wait_until(lambda: all(site.said.count("the run is completed") == 2 for site in sites), ENDS_WITHIN_S)
-    kept = {name: {each.run: each for each in receipts.chosen(tmp_path / name, None)} for name in NAMES}
+    kept = {name: {each.run: each for each in receipts.select_receipts(tmp_path / name, None)} for name in NAMES}
     runs = kept["north"].keys()
     assert len(runs) == 2
     for run in runs:

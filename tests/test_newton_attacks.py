@@ -17,7 +17,7 @@ from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.masking import Masking
 from fedsvm.protocols.analysis.views import RunView
-from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited
+from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audit_view
 from tests.tables import tic_tac_toe
 from tests.test_run_attacks import audit
 from tests.views import WrittenDown, two_classes, walked
@@ -34,7 +34,7 @@ def boards() -> tuple[LabeledRows, LabeledRows]:
 
 def against(data: LabeledRows, view: RunView, *attacks: Attack, candidates: LabeledRows | None = None) -> PartyAudit:
     """Return the results of attacks on a view of some rows."""
-    return audited(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
+    return audit_view(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
 
 
 def walk(masking: Masking = "congruence", step_noise: float = 0.0) -> tuple[LabeledRows, LabeledRows, WrittenDown]:
@@ -92,7 +92,7 @@ def test_what_a_site_knows_of_its_own_is_not_claimed() -> None:
     data, candidates, written = walk()
     ours, theirs = (LabeledRows(data.rows[part], data.labels[part]) for part in (slice(0, 40), slice(40, None)))
     truth = GroundTruth({"site-4": ours, "site-1": theirs}, {}, candidates)
-    found = audited(written.view(coordinator=False), [NewtonSteps(0.0), SupportRows(10.0)], truth, None)
+    found = audit_view(written.view(coordinator=False), [NewtonSteps(0.0), SupportRows(10.0)], truth, None)
     assert (found.recovered, found.false_claims) == (200, 0)
 
 

@@ -21,7 +21,7 @@ from fedsvm.algorithms.privacy.discrete_noise import (
     discrete_gaussian,
     discrete_laplace,
     discrete_spherical,
-    drawn,
+    draw_many,
     gaussian_share,
     laplace_share,
     laplace_share_loss,
@@ -74,12 +74,12 @@ def p_value(draws: IntArray, mass: Callable[[IntArray], FloatArray]) -> float:
 
 @pytest.mark.parametrize("scale", [1, 2, 17])
 def test_one_laplace_draw_has_its_distribution(scale: int) -> None:
-    assert p_value(drawn(lambda: discrete_laplace(scale), 20_000), laplace_mass(scale)) > MIN_P
+    assert p_value(draw_many(lambda: discrete_laplace(scale), 20_000), laplace_mass(scale)) > MIN_P
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(4), Fraction(1000, 7)])
 def test_one_gaussian_draw_has_its_distribution(variance: Fraction) -> None:
-    assert p_value(drawn(lambda: discrete_gaussian(variance), 10_000), gaussian_mass(float(variance))) > MIN_P
+    assert p_value(draw_many(lambda: discrete_gaussian(variance), 10_000), gaussian_mass(float(variance))) > MIN_P
 
 
 @pytest.mark.parametrize("parts", [1, 3, 10])
@@ -101,9 +101,9 @@ def test_gaussian_shares_sum_to_one_central_draw(parts: int, record_property: Ca
 
 def test_the_check_sees_noise_that_is_wrong_by_little() -> None:
     """A scale that is off by a tenth, shares that are one too few, and a zero that counts twice."""
-    assert p_value(drawn(lambda: discrete_laplace(22), 20_000), laplace_mass(20)) < MIN_P
+    assert p_value(draw_many(lambda: discrete_laplace(22), 20_000), laplace_mass(20)) < MIN_P
     assert p_value(np.sum([laplace_share(15, 3, 20_000) for _ in range(2)], axis=0), laplace_mass(15)) < MIN_P
-    doubled = drawn(lambda: discrete_laplace(3), 20_000)
+    doubled = draw_many(lambda: discrete_laplace(3), 20_000)
     doubled[: len(doubled) // 20] = 0
     assert p_value(doubled, laplace_mass(3)) < MIN_P
 
@@ -111,9 +111,9 @@ def test_the_check_sees_noise_that_is_wrong_by_little() -> None:
 def test_every_step_of_the_lattice_occurs() -> None:
     """Even and odd, and every residue modulo a prime, about equally often: no coarser grid hides in the draws."""
     for draws in (
-        drawn(lambda: discrete_laplace(1 << 20), 7_000),
+        draw_many(lambda: discrete_laplace(1 << 20), 7_000),
         laplace_share(1 << 20, 5, 70_000) + laplace_share(1 << 20, 5, 70_000),
-        drawn(lambda: discrete_gaussian(Fraction(1 << 20) ** 2), 7_000),
+        draw_many(lambda: discrete_gaussian(Fraction(1 << 20) ** 2), 7_000),
     ):
         large = draws[np.abs(draws) > 1000]  # a share alone is often 0
         for modulus in (2, 7):
@@ -144,8 +144,8 @@ def test_a_keyed_generator_gives_noise_as_good_as_the_systems() -> None:
     np.testing.assert_array_equal(once, again)
     assert not np.array_equal(once, laplace_share(22, 3, 50, KeyedRandom(b"l" * 32)))
     keyed = KeyedRandom(os.urandom(32))
-    assert p_value(drawn(lambda: discrete_laplace(20, keyed), 20_000), laplace_mass(20)) > MIN_P
-    assert p_value(drawn(lambda: discrete_gaussian(Fraction(400), keyed), 10_000), gaussian_mass(400.0)) > MIN_P
+    assert p_value(draw_many(lambda: discrete_laplace(20, keyed), 20_000), laplace_mass(20)) > MIN_P
+    assert p_value(draw_many(lambda: discrete_gaussian(Fraction(400), keyed), 10_000), gaussian_mass(400.0)) > MIN_P
     shares = np.sum([laplace_share(20, 3, 20_000, keyed) for _ in range(3)], axis=0)
     assert p_value(shares, laplace_mass(20)) > MIN_P
     assert sorted(keyed.sample(range(100), 100)) == list(range(100))
@@ -203,8 +203,8 @@ def test_one_negative_binomial_alone_has_its_distribution(parts: int) -> None:
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda source: drawn(lambda: discrete_laplace(1000, source), 30),
-        lambda source: drawn(lambda: discrete_gaussian(Fraction(1000**2), source), 30),
+        lambda source: draw_many(lambda: discrete_laplace(1000, source), 30),
+        lambda source: draw_many(lambda: discrete_gaussian(Fraction(1000**2), source), 30),
         lambda source: laplace_share(1000, 1, 30, source),
         lambda source: laplace_share(1000, 3, 30, source),
         lambda source: gaussian_share(Fraction(1000**2), 3, 30, source),
@@ -222,7 +222,7 @@ def test_noise_that_is_drawn_again_from_its_key_is_the_same(draw: Callable[[Rand
 def test_one_gaussian_share_has_its_part_of_the_variance() -> None:
     share = gaussian_share(Fraction(900), 3, 50, KeyedRandom(b"k" * 32))
     source = KeyedRandom(b"k" * 32)
-    np.testing.assert_array_equal(share, drawn(lambda: discrete_gaussian(Fraction(300), source), 50))
+    np.testing.assert_array_equal(share, draw_many(lambda: discrete_gaussian(Fraction(300), source), 50))
 
 
 def test_two_sites_draw_shares_of_the_noise_and_one_draws_it_exactly() -> None:
@@ -231,7 +231,7 @@ def test_two_sites_draw_shares_of_the_noise_and_one_draws_it_exactly() -> None:
     one, other = (discrete_noise._negative_binomial(50, 2, 30, source) for _ in range(2))
     np.testing.assert_array_equal(laplace_share(50, 2, 30, KeyedRandom(key)), one - other)
     source = KeyedRandom(key)
-    whole = drawn(lambda: discrete_laplace(50, source), 30)
+    whole = draw_many(lambda: discrete_laplace(50, source), 30)
     np.testing.assert_array_equal(laplace_share(50, 1, 30, KeyedRandom(key)), whole)
 
 

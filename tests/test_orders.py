@@ -248,13 +248,13 @@ def party(name: str) -> Party:
 def test_only_the_keys_of_sites_that_may_be_restarted_change(name: str, me: str, as_agreement: bool) -> None:
     changed = {"agreement_key": b"y" * 32} if as_agreement else {"public_key": b"x" * 32}
     known = Roster(party(each) for each in (COORDINATOR, *SITES))
-    new = known.replaced(known[name]._replace(address="elsewhere", **changed))  # type: ignore[arg-type]
+    new = known.replace(known[name]._replace(address="elsewhere", **changed))  # type: ignore[arg-type]
     if name == "e" and me != "e":
         POLICY.check_roster(new, known, me)
     else:
         with pytest.raises(OrderRefused, match=f"the keys of {name} must stay"):
             POLICY.check_roster(new, known, me)
-    moved = known.replaced(known[name]._replace(address="elsewhere"))
+    moved = known.replace(known[name]._replace(address="elsewhere"))
     POLICY.check_roster(moved, known, me)
 
 

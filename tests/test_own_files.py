@@ -14,7 +14,7 @@ from fedsvm.federation.errors import StepRefused
 from fedsvm.scenarios import predict
 from fedsvm.scenarios.data import dataset, files, notation, table_description
 from fedsvm.scenarios.data.dataset import FederatedDataset
-from fedsvm.scenarios.data.site_column import located
+from fedsvm.scenarios.data.site_column import resolve_site_names
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.draft import draft
 from fedsvm.scenarios.hosts.site_data import hold
@@ -46,7 +46,7 @@ def scenario(folder: Path, text: str) -> Path:
 
 def prepared(folder: Path, text: str, **changes: Any) -> FederatedDataset:
     chosen, base = spec.read(scenario(folder, text), changes=changes)
-    return dataset.prepare(located(chosen, base), base)
+    return dataset.prepare(resolve_site_names(chosen, base), base)
 
 
 def refused(folder: Path, text: str, **changes: Any) -> tuple[str, ...]:
@@ -334,7 +334,7 @@ def test_gaps_are_filled_by_means_over_all_sites(folds: int | None, tmp_path: Pa
     assert [(each.to, each.kind) for each in shown] == [("coordinator", "sum")]
 
     chosen, base = spec.read(scenario(tmp_path, text), changes=changes)
-    chosen = located(chosen, base)
+    chosen = resolve_site_names(chosen, base)
     data = dataset.prepare(chosen, base)
     fold = None if folds is None else folds - 1
     training = data.rows.numeric[data.training(fold, data.names)]
@@ -586,10 +586,10 @@ def test_a_scenario_that_was_located_can_be_read_again(tmp_path: Path) -> None:
     hospitals.plain(tmp_path / "p.csv", hospitals.rows(120))
     text = 'source = "p.csv"\nsite = "hospital"\nmissing = "drop"\nseparator = ","\nfolds = 2\nrepeats = 2'
     chosen, base = spec.read(scenario(tmp_path, text))
-    chosen = located(chosen, base)
+    chosen = resolve_site_names(chosen, base)
     (tmp_path / "again.toml").write_text(spec.resolved_toml(chosen))
     again, _ = spec.read(tmp_path / "again.toml")
-    assert located(again, base) == again
+    assert resolve_site_names(again, base) == again
     assert again.model_dump() == chosen.model_dump()
 
 

@@ -111,7 +111,7 @@ def test_key_files_have_a_pair_for_signatures(tmp_path: Path) -> None:
     assert certificates.read_signing(public) == signing.public
     assert "signing-secret" not in public.read_text()
     secret.unlink()
-    assert certificates.pinned(tmp_path) == {"north": signing.public}
+    assert certificates.read_pinned(tmp_path) == {"north": signing.public}
     key = next(line for line in public.read_text().splitlines() if "signing-key" in line)
     _, south = certificates.create(tmp_path, "south")
     south.unlink()
@@ -119,10 +119,10 @@ def test_key_files_have_a_pair_for_signatures(tmp_path: Path) -> None:
     own = next(line for line in text.splitlines() if "signing-key" in line)
     (tmp_path / "south.key").write_text(text.replace(own, key))
     with pytest.raises(FederationError, match="north and south have the same signing-key"):
-        certificates.pinned(tmp_path)
+        certificates.read_pinned(tmp_path)
     (tmp_path / "south.key").write_text(text.replace(own, ""))
     with pytest.raises(FederationError, match=r"south.key has no signing-key; have south make new keys"):
-        certificates.pinned(tmp_path)
+        certificates.read_pinned(tmp_path)
 
 
 def test_a_pinned_policy_needs_the_keys_of_sites(tmp_path: Path) -> None:
@@ -159,10 +159,10 @@ def test_real_sites_refuse_a_coordinator_that_swaps_a_key_and_run_with_an_honest
         sites = {name: there.site(name, honest, *careful) for name in NAMES}
         assert [each.ends() for each in (honest, *sites.values())] == [0] * 4, [each.said for each in sites.values()]
         keys = {
-            **certificates.pinned(tmp_path / "sites"),
+            **certificates.read_pinned(tmp_path / "sites"),
             COORDINATOR: certificates.read_signing(tmp_path / "coordinator.key"),
         }
-        run = receipts.chosen(tmp_path, None, {name: key for name, key in keys.items() if key})
+        run = receipts.select_receipts(tmp_path, None, {name: key for name, key in keys.items() if key})
         last = {record.site: record for record in run if record.outcome == "completed"}
         assert sorted(last) == sorted(NAMES)
         for record in last.values():

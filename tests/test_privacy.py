@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedsvm.algorithms.dp_erm import ErmSettings, perturbed
-from fedsvm.algorithms.hybrid_svm.minimizer import minimised
+from fedsvm.algorithms.dp_erm import ErmSettings, perturb_objective
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.discrete_noise import laplace_share
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
@@ -40,7 +40,7 @@ Mechanism = Callable[[FloatArray], FloatArray]
 
 def minimiser(features: FloatArray, labels: FloatArray, prior: FloatArray | None = None) -> FloatArray:
     start = np.zeros(features.shape[1]) if prior is None else prior
-    return start + minimised(features, labels, start, C / len(labels), StoppingRule(TOLERANCE, 500)).w
+    return start + minimize(features, labels, start, C / len(labels), StoppingRule(TOLERANCE, 500)).w
 
 
 def worst_pair() -> tuple[FloatArray, FloatArray]:
@@ -150,7 +150,7 @@ def test_the_papers_printed_combination_is_found_out() -> None:
     features = np.tile(LARGEST_IN_L1, (ROWS, 1))
     labels = np.resize([1.0, -1.0], ROWS)
     flipped = np.where(np.arange(ROWS) == 0, -1.0, labels)
-    printed = [minimised(features, y, np.zeros(2), 0.01, StoppingRule(1e-9, 500)).w for y in (labels, flipped)]
+    printed = [minimize(features, y, np.zeros(2), 0.01, StoppingRule(1e-9, 500)).w for y in (labels, flipped)]
     noise = noise_for(PrivacyParameters("laplace", 1.0), 2, 4 * 0.01 / ROWS, 0.0)
     assert lower_bounds(noise, (printed[0], printed[1]), noise.released).sure > 2.0
 
@@ -164,7 +164,7 @@ def test_objective_perturbation_gives_away_no_more_than_it_promises(share_of_noi
     """
     rows, epsilon, regularisation = 60, 1.0, 1.0
     huber = ErmSettings(regularisation, loss="huber", half_width=0.1, perturbation="objective", epsilon=epsilon)
-    plan = perturbed(huber, 1, rows)
+    plan = perturb_objective(huber, 1, rows)
     scale = plan.scale or 0.0
 
     def released(positive: int) -> FloatArray:
@@ -219,7 +219,7 @@ def test_no_pair_of_neighbours_is_further_apart_than_the_sensitivity(
     prior = random.normal(size=2 * frequencies) if with_prior else np.zeros(2 * frequencies)
     found = []
     for z, y in ((features, labels), (other_features, other_labels)):
-        found.append(minimised(z, y, prior, penalty / rows, StoppingRule(TOLERANCE, 500)))
+        found.append(minimize(z, y, prior, penalty / rows, StoppingRule(TOLERANCE, 500)))
     assert all(solution.converged for solution in found)
     gap = TOLERANCE * penalty * (1 + float(np.linalg.norm(prior)))
     assert np.linalg.norm(found[0].w - found[1].w) <= 2 * penalty / rows + 2 * math.sqrt(2 * gap)

@@ -119,7 +119,7 @@ def test_a_lock_that_is_never_given_up_is_no_wait_without_an_end(
     held = PrivacyLedger(tmp_path / "ledger", DATA)
     held.charge(1.0, 0.0, "a model", UNLIMITED)
     with (
-        held._locked(os.O_RDONLY),
+        held._open_locked(os.O_RDONLY),
         pytest.raises(FederationError, match=r"locked by another process for 0\.1 s"),
     ):
         PrivacyLedger(held.path, DATA).charge(1.0, 0.0, "a model", UNLIMITED)

@@ -27,8 +27,8 @@ from fedsvm.algorithms.dp_erm import (
     Plan,
     at_most_one,
     erm_sums,
-    minimised,
-    perturbed,
+    minimize_one,
+    perturb_objective,
     train,
 )
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
@@ -103,7 +103,7 @@ def test_output_noise_is_what_the_paper_says() -> None:
 
 @pytest.mark.parametrize(("epsilon", "regularisation"), [(1.0, 0.1), (0.01, 0.001), (4.0, 0.01)])
 def test_the_perturbed_objective_is_the_papers(epsilon: float, regularisation: float) -> None:
-    plan = perturbed(ErmSettings(regularisation, perturbation="objective", epsilon=epsilon), 3, 100)
+    plan = perturb_objective(ErmSettings(regularisation, perturbation="objective", epsilon=epsilon), 3, 100)
     left = epsilon - 2 * math.log(1 + 0.25 / (100 * regularisation))
     if left > 0:
         assert plan.regularisation == regularisation
@@ -169,8 +169,8 @@ def test_mean_errors_are_those_of_diffprivlib(epsilon: float, record_property: C
         return np.asarray(minimize(vector.randomise(loss), np.zeros(size), jac=True, method="L-BFGS-B").x)
 
     def ours(perturbation: Perturbation) -> FloatArray:
-        plan = perturbed(ErmSettings(LAMBDA, perturbation=perturbation, epsilon=epsilon), size, rows)
-        f = minimised(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, rows)
+        plan = perturb_objective(ErmSettings(LAMBDA, perturbation=perturbation, epsilon=epsilon), size, rows)
+        f = minimize_one(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, rows)
         if perturbation == "objective":
             return f
         return noise_for(PrivacyParameters("spherical", epsilon), size, 2 / (rows * LAMBDA), 0.0).released(f)
@@ -188,7 +188,7 @@ def test_mean_errors_are_those_of_diffprivlib(epsilon: float, record_property: C
 def test_the_exact_minimiser_is_the_plans() -> None:
     points, labels, _, _ = tumours()
     plan = Plan(0.05, np.full(points.shape[1], 3.0), None)
-    f = minimised(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, len(points))
+    f = minimize_one(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, len(points))
     sums = erm_sums(points, labels, f, LOGISTIC) / len(points)
     assert np.linalg.norm(sums[1 : 1 + len(f)] + 0.05 * f + plan.b / len(points)) <= 1e-10
 
@@ -198,7 +198,7 @@ def test_the_minimiser_is_reached_where_large_noise_cancels(seed: int) -> None:
     points, labels, _, _ = tumours()
     b = np.random.default_rng(seed).normal(size=(points.shape[1],))
     plan = Plan(LAMBDA, b * (155 / np.linalg.norm(b)), None)
-    minimised(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, len(points))
+    minimize_one(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, len(points))
 
 
 # Runs.

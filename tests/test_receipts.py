@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.receipt import IN_SUM, Receipt, verified
+from fedsvm.federation.site.receipt import IN_SUM, Receipt, verify_lines
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.data import dataset
@@ -37,14 +37,14 @@ def order(number: int, **parameters: float) -> Order:
 def written(path: Path, *, lies: bool = False) -> Path:
     """Write the receipt of a run of three rounds. lies: the order of the second is another."""
     receipt = Receipt(str(path), "1")
-    receipt.asked(RUN, path.stem, {"program": "sums", "sum_name": "ring", "min_sites": 3}, {"release": True})
+    receipt.record_asked(RUN, path.stem, {"program": "sums", "sum_name": "ring", "min_sites": 3}, {"release": True})
     receipt.parties(Roster([Party(COORDINATOR, "", b"c" * 32)]))
-    receipt.joined(SITES, 20, ("age",))
+    receipt.record_joined(SITES, 20, ("age",))
     for number in (1, 2, 3):
-        receipt.ordered(order(number, fold=float(lies and number == 2)), number)
+        receipt.record_ordered(order(number, fold=float(lies and number == 2)), number)
         receipt.begin_step(b"link")
         receipt.left(order(number), number, IN_SUM)
-    receipt.ended("completed", {})
+    receipt.record_ended("completed", {})
     receipt.release()
     return path
 
@@ -98,45 +98,45 @@ def test_only_its_owner_may_read_it_and_another_process_goes_on(tmp_path: Path) 
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.write_bytes(path.read_bytes()[:-20])  # a process was killed as it wrote
     second = Receipt(str(path), "1")
-    second.ordered(order(4), 4)
-    lines, _ = verified(path.read_bytes())
+    second.record_ordered(order(4), 4)
+    lines, _ = verify_lines(path.read_bytes())
     assert [line["what"] for line in lines[-2:]] == ["restarted", "ordered"]
     assert lines[-2]["cut"] > 0
     with pytest.raises(StepRefused, match="is written by another process"):
-        Receipt(str(path), "1").ended("completed", {})
+        Receipt(str(path), "1").record_ended("completed", {})
     second.release()
     path.write_bytes(edited(path.read_bytes()))
     with pytest.raises(StepRefused, match=r"is damaged: line 6 .*; move it away"):
-        Receipt(str(path), "1").ended("completed", {})
+        Receipt(str(path), "1").record_ended("completed", {})
 
 
 def test_a_receipt_that_cannot_be_written_stops_the_site(tmp_path: Path) -> None:
     with pytest.raises(StepRefused, match="cannot be written: No such file or directory"):
-        Receipt(str(tmp_path / "none" / "north.receipt"), "1").ended("completed", {})
+        Receipt(str(tmp_path / "none" / "north.receipt"), "1").record_ended("completed", {})
 
 
 def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
     path = tmp_path / "task.receipt"
     for last in (1, 2, 3):
         receipt = Receipt(str(path), "1", repeats=True)
-        receipt.asked(RUN, "north", {}, {})
+        receipt.record_asked(RUN, "north", {}, {})
         for number in range(1, last + 1):
-            receipt.ordered(order(number), number)
+            receipt.record_ordered(order(number), number)
             receipt.begin_step(b"link")
             receipt.left(order(number), number, IN_SUM)
         receipt.release()
-    lines, _ = verified(path.read_bytes())
+    lines, _ = verify_lines(path.read_bytes())
     assert [line["what"] for line in lines] == ["asked", *["ordered", "left"] * 3]
 
 
 def test_the_budget_that_was_spent_is_on_the_page(tmp_path: Path) -> None:
     receipt = Receipt(str(tmp_path / "north.receipt"), "1")
-    receipt.asked(RUN, "north", {}, {})
+    receipt.record_asked(RUN, "north", {}, {})
     for mu in (0.0, 0.5, 0.5, 0.7):
-        receipt.answered(mu)
-    receipt.charged(1.5)
-    receipt.ended("completed", {})
-    lines, _ = verified((tmp_path / "north.receipt").read_bytes())
+        receipt.record_answered(mu)
+    receipt.record_charged(1.5)
+    receipt.record_ended("completed", {})
+    lines, _ = verify_lines((tmp_path / "north.receipt").read_bytes())
     assert [line["mu"] for line in lines if line["what"] == "answered"] == [0.5, 0.7]
     page = receipts.read(tmp_path / "north.receipt").to_text()
     assert "budget spent: epsilon 1.5; mu 0.7 by all noisy statistics of this site's record" in page
@@ -145,21 +145,21 @@ def test_the_budget_that_was_spent_is_on_the_page(tmp_path: Path) -> None:
 def test_each_line_says_what_happened(tmp_path: Path) -> None:
     path = tmp_path / "north.receipt"
     receipt = Receipt(str(path), "1")
-    receipt.asked(RUN, "north", {}, {})
-    receipt.joined(SITES, 20, ("age",))
+    receipt.record_asked(RUN, "north", {}, {})
+    receipt.record_joined(SITES, 20, ("age",))
     parties = [Party(name, "", name.encode().ljust(32, b"."), name.encode().rjust(32, b".")) for name in SITES]
     receipt.parties(Roster(parties))
-    receipt.ordered(order(1), 1)
+    receipt.record_ordered(order(1), 1)
     receipt.broken(1, "refused at once", refused=True)
-    receipt.ordered(order(2), 2)
+    receipt.record_ordered(order(2), 2)
     sent = receipt.begin_step(b"link")
     sent.sending("east", np.zeros(3))
     receipt.broken(2, "a site left")
-    receipt.logged("said")
-    receipt.paused("it failed")
-    receipt.resumed()
-    receipt.ended("completed", {"stale": 2})
-    lines, _ = verified(path.read_bytes())
+    receipt.record_logged("said")
+    receipt.record_paused("it failed")
+    receipt.record_resumed()
+    receipt.record_ended("completed", {"stale": 2})
+    lines, _ = verify_lines(path.read_bytes())
     plain = [{name: value for name, value in line.items() if name not in ("line", "at", "digest")} for line in lines]
     assert plain[1] == {"what": "joined", "sites": list(SITES), "rows": 20, "columns": ["age"]}
     assert plain[2]["keys"] == {
@@ -201,7 +201,7 @@ def test_what_is_no_receipt_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "none.receipt").write_text("{}\n")
     for path, sentence in ((tmp_path / "none.receipt", "is no receipt"), (tmp_path / "nowhere", "has no receipt")):
         with pytest.raises(ScenarioError) as refused:
-            receipts.chosen(path, None)
+            receipts.select_receipts(path, None)
         assert sentence in refused.value.problems[0]
 
 
@@ -213,7 +213,7 @@ def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -
     )
     result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None).result
     assert result.status == "completed", result.error
-    records = {record.site: record for record in receipts.chosen(tmp_path, None)}
+    records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
     first, dropped, third = (records[f"site-{number}"] for number in (1, 2, 3))
     assert first.is_whole and third.is_whole and "it is not closed" in dropped.problems[0]
     comparison = receipts.compare(first, third)
@@ -222,7 +222,7 @@ def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -
     assert len(dropped.orders) < len(first.orders)
     assert {each.step for each in first.left if each.form == "in the clear"} == {"row_count"}
     assert {each.over for each in first.left if each.step == "newton"} >= {"site-1, site-3, site-4, site-5"}
-    page = receipts.rendered([first], None)
+    page = receipts.render_page([first], None)
     assert "What left site-1" in page and "newton" in page
 
 
@@ -241,7 +241,7 @@ def test_receipts_across_hosts_of_a_run_with_a_refusal_a_dropped_site_and_a_resu
         again = resumed(there, coordinator)
         sites["north"] = there.site("north", coordinator)
         assert [each.ends() for each in (again, *sites.values())] == [0] * 4, [x.said for x in (again, *sites.values())]
-    records = {record.site: record for record in receipts.chosen(tmp_path, None)}
+    records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
     assert set(records) == set(names)
     assert "min_rows must be reached, and it has fewer rows" in records["west"].refused[0]
     assert records["west"].is_whole and not records["west"].left

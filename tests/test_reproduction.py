@@ -22,7 +22,7 @@ from fedsvm.scenarios.reproduction import judgment, measures, plan, provenance
 from fedsvm.scenarios.reproduction.entries import FOLDER, Claim, Entry, Paper, entries, papers, read
 from fedsvm.scenarios.reproduction.entry_selection import EntrySelection
 from fedsvm.scenarios.reproduction.page import Reproduction
-from fedsvm.scenarios.reproduction.pictures import drawn
+from fedsvm.scenarios.reproduction.pictures import draw_pictures
 from fedsvm.scenarios.run.result import SCHEMA
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import FEDSVM, fedsvm
@@ -109,8 +109,8 @@ def test_cells_of_one_content_share_a_run_and_a_second_time_nothing_runs(wine: t
 
 def test_another_order_of_the_same_changes_is_the_same_run_and_another_seed_is_not() -> None:
     one, other = ("algorithm.C=2.0", "federation.sites=4"), ("federation.sites=4", "name=another", "algorithm.C=2.0")
-    assert plan.planned("quickstart", one, 1).name.partition("-")[2] == plan.planned("quickstart", other, 1).name[8:]
-    assert plan.planned("quickstart", one, 1).name != plan.planned("quickstart", one, 2).name
+    assert plan.plan_run("quickstart", one, 1).name.partition("-")[2] == plan.plan_run("quickstart", other, 1).name[8:]
+    assert plan.plan_run("quickstart", one, 1).name != plan.plan_run("quickstart", one, 2).name
 
 
 def test_every_verdict_is_given_where_it_is_due(wine: tuple[Path, Path]) -> None:
@@ -203,12 +203,12 @@ def test_two_commands_do_not_work_in_one_folder(tmp_path: Path) -> None:
 def test_pictures_have_a_mark_for_what_is_measured_and_a_hollow_one_for_what_is_printed(
     wine: tuple[Path, Path],
 ) -> None:
-    points, drawn_boxes = drawn(entry_of(wine, "a-1"), wine[1])
+    points, drawn_boxes = draw_pictures(entry_of(wine, "a-1"), wine[1])
     assert [key.name for key in points.keys] == ["ours", "rounds"]
     assert "ours, printed: 99" in points.body
     assert "Hollow marks are printed values." in points.caption
     assert "ours one: median" in drawn_boxes.body
-    assert drawn(entry_of(wine, "a-2"), wine[1]) == []
+    assert draw_pictures(entry_of(wine, "a-2"), wine[1]) == []
 
 
 def test_a_box_is_of_quartiles_and_what_lies_far_out_is_a_mark() -> None:
@@ -238,7 +238,7 @@ def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, tempor
     process.stderr.close()
     wait_until(lambda: not site_processes(temporary_folder))
     chosen = EntrySelection.of(["ours-sums"], tmp_path / "out", full=False)
-    runs = plan.needed(plan.cells(chosen.known["ours-sums"][1], full=False))
+    runs = plan.needed_runs(plan.cells(chosen.known["ours-sums"][1], full=False))
     finished = {run: _written_at(run, tmp_path / "out") for run in runs if plan.is_done(run, tmp_path / "out")}
     assert 1 <= len(finished) < 5
     again = fedsvm(*command[1:], folder=tmp_path)
@@ -425,7 +425,7 @@ whole = ["rounds above"]
 def test_a_figure_shows_what_a_table_takes_others_away_from(wine: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(SMALL + WHOLE)
     judged = judgment.judge(*entries(tmp_path)["a-4"], wine[1], full=False)
-    (chart,) = drawn(judged, wine[1])
+    (chart,) = draw_pictures(judged, wine[1])
     (run,) = judged.shows[0].cells[1].cell.runs
     rounds = plan.result_of(run, wine[1])["cost"]["rounds"]
     assert chart.title == "Figure 2: rounds"
@@ -493,7 +493,7 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     paper, table = chosen.known["a-1"]
     before = judgment.judge(paper, table, tmp_path / "out", full=False)
     assert {each.verdict for each in before.cells} == {"open"}
-    runs = plan.needed([each.cell for each in before.cells])
+    runs = plan.needed_runs([each.cell for each in before.cells])
     assert len(runs) == 4, "sums and deviations have none of their own"
     for run, accuracy in zip(runs, (0.5, 0.7, 0.65, 0.75), strict=True):
         invented(run, tmp_path / "out", accuracy)
@@ -509,12 +509,12 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     backwards = table.model_copy(update={"claim": [Claim(text="", test='sum(row("one", "share", "ours")) > 0')]})
     with pytest.raises(ScenarioError, match="gives row what it does not take"):
         judgment.judge(paper, backwards, tmp_path / "out", full=False)
-    chart, other = drawn(judged, tmp_path / "out")
+    chart, other = draw_pictures(judged, tmp_path / "out")
     assert [key.name for key in chart.keys] == ["one", "other"]
     assert (chart.title, other.title) == ("Table 1: accuracy: ours", "Table 1: accuracy: share")
     figure = judgment.judge(paper, chosen.known["a-2"][1], tmp_path / "out", full=False)
     assert (figure.counts, figure.runs) == ({}, [])
-    (redrawn,) = drawn(figure, tmp_path / "out")
+    (redrawn,) = draw_pictures(figure, tmp_path / "out")
     assert "ours, printed: 60" in redrawn.body
     assert chosen.reproduce(1), "the sum is not as printed; nothing is left to run of the table that it draws"
     assert 'Plots the values of <a href="#a-1">a-1</a>' in (tmp_path / "out" / "index.html").read_text()
@@ -547,7 +547,7 @@ def test_the_file_that_a_relabelled_table_is_read_from_is_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    assert plan.planned("quickstart", ("data.source=leukemia_3c",), 1).missing == "leukemia"
+    assert plan.plan_run("quickstart", ("data.source=leukemia_3c",), 1).missing == "leukemia"
 
 
 # What a file may say.

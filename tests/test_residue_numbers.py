@@ -13,7 +13,7 @@ from fedsvm.protocols.arithmetic.residue_numbers import (
     MAX_SUMMANDS,
     ResidueNumbers,
     symmetric,
-    transposed,
+    transpose,
     upper,
 )
 
@@ -46,14 +46,14 @@ def test_the_largest_residues_have_an_exact_product(size: int) -> None:
 @settings(max_examples=100)
 @given(st.lists(st.integers(-(2**BITS), 2**BITS), min_size=1, max_size=8))
 def test_signed_numbers_come_back(integers: list[int]) -> None:
-    found = NUMBERS.decoded(residues([integers]))
+    found = NUMBERS.decode(residues([integers]))
     np.testing.assert_allclose(found, [[float(value) for value in integers]], rtol=1e-15)
 
 
 @settings(max_examples=100)
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=8), st.sampled_from([0, 12, 60, 100]))
 def test_numbers_of_float64_are_rounded_to_the_last_bit(values: list[float], bits: int) -> None:
-    found = NUMBERS.decoded(NUMBERS.encoded(np.array([values]), bits))[0]
+    found = NUMBERS.decode(NUMBERS.encode(np.array([values]), bits))[0]
     exact = [
         round(mantissa * 2**bits / divisor) for mantissa, divisor in (value.as_integer_ratio() for value in values)
     ]
@@ -66,7 +66,7 @@ def test_products_and_sums_are_those_of_integers(data: st.DataObject) -> None:
     entries = st.lists(st.lists(st.integers(-(2**50), 2**50), min_size=3, max_size=3), min_size=3, max_size=3)
     left, right, more = (data.draw(entries) for _ in range(3))
     exact = np.array(left, dtype=object) @ np.array(right, dtype=object) + np.array(more, dtype=object)
-    found = NUMBERS.reduced(NUMBERS.product(residues(left), residues(right)) + residues(more))
+    found = NUMBERS.reduce(NUMBERS.product(residues(left), residues(right)) + residues(more))
     np.testing.assert_array_equal(found, residues(exact.tolist()))
     np.testing.assert_array_equal(found, NUMBERS.of_integers(np.zeros((3, 3), dtype=np.int64)) + found)
 
@@ -74,11 +74,11 @@ def test_products_and_sums_are_those_of_integers(data: st.DataObject) -> None:
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (4, 4)])
 def test_packed_residues_of_many_parties_add_up(shape: tuple[int, int]) -> None:
     largest = np.broadcast_to(np.array(NUMBERS.primes, dtype=float)[:, None, None] - 1, (len(NUMBERS.primes), *shape))
-    words = NUMBERS.packed(largest)
+    words = NUMBERS.pack(largest)
     assert words.shape == (1, NUMBERS.words(shape))
     total = words * np.uint64(MAX_SUMMANDS)
     expected = np.array([-MAX_SUMMANDS % prime for prime in NUMBERS.primes], dtype=float)[:, None, None]
-    np.testing.assert_array_equal(NUMBERS.unpacked(total, shape), np.broadcast_to(expected, largest.shape))
+    np.testing.assert_array_equal(NUMBERS.unpack(total, shape), np.broadcast_to(expected, largest.shape))
 
 
 def test_a_seed_gives_both_who_have_it_the_same_uniform_residues() -> None:
@@ -104,6 +104,6 @@ def test_words_beyond_the_last_multiple_of_a_prime_are_drawn_again(monkeypatch: 
 
 def test_triangles_and_transposes() -> None:
     full = np.arange(12.0).reshape(3, 2, 2)
-    np.testing.assert_array_equal(transposed(full)[1], full[1].T)
-    both = full + transposed(full)
+    np.testing.assert_array_equal(transpose(full)[1], full[1].T)
+    both = full + transpose(full)
     np.testing.assert_array_equal(symmetric(upper(both), 2), both)

@@ -93,7 +93,7 @@ def begin(folder: Path, name: str, *changes: str) -> FinishedRun:
     resume.require_replayable(scenario)
     rows = dataset.prepare(scenario, base)
     folder.mkdir(parents=True)
-    with resume.begun(folder, scenario, base) as journal:
+    with resume.begin_journal(folder, scenario, base) as journal:
         return completed(run(scenario, rows, folder, journal))
 
 
@@ -104,7 +104,7 @@ def go_on(folder: Path) -> FinishedRun:
 
 def resumed(folder: Path) -> FinishedRun:
     """The run in a folder, resumed."""
-    with resume.resumed(folder) as (journal, scenario, base):
+    with resume.reopen_journal(folder) as (journal, scenario, base):
         rows = dataset.prepare(scenario, base)
         return run(scenario, rows, folder, journal)
 
@@ -233,7 +233,7 @@ def test_a_fault_before_the_end_of_the_journal_is_not_struck_again(tmp_path: Pat
     rows = dataset.prepare(scenario, base)
     whole = tmp_path / "whole"
     whole.mkdir()
-    with resume.begun(whole, scenario, base) as journal:
+    with resume.begin_journal(whole, scenario, base) as journal:
         completed(run(scenario, rows, whole, journal))
     records = ends(whole / "journal" / NAME)
     folder = cut(whole, tmp_path / "cut", records[-4])
@@ -249,7 +249,7 @@ def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_
     with Journal(path) as journal:
         journal.begin({"scenario": "", "base": ""})
         for number in range(3):
-            journal.drawn(f"number {number}", lambda number=number: np.full((2, 2), float(number)))  # type: ignore[misc]
+            journal.journaled_random(f"number {number}", lambda number=number: np.full((2, 2), float(number)))  # type: ignore[misc]
     *_, before, last = ends(path)
     whole = path.read_bytes()
     cuts = [whole[:length] for length in range(before, last)]
@@ -260,7 +260,7 @@ def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_
             assert len(journal.earlier) == 2
         assert path.stat().st_size == before
     with Journal(path) as journal:
-        known = [journal.drawn(f"number {number}", lambda: np.zeros((2, 2))) for number in range(3)]
+        known = [journal.journaled_random(f"number {number}", lambda: np.zeros((2, 2))) for number in range(3)]
     assert [values[0, 0] for values in known] == [0.0, 1.0, 0.0]
 
 
@@ -278,7 +278,7 @@ def test_every_record_of_a_journal_is_on_the_disk_before_it_counts(
         journal.begin({"scenario": "", "base": ""})
         assert synced == [path.read_bytes()]
         for number in (1, 2):
-            journal.drawn(f"number {number}", lambda: 1.0)
+            journal.journaled_random(f"number {number}", lambda: 1.0)
             assert synced[number:] == [path.read_bytes()]
     assert len(set(synced)) == 3
 
@@ -329,8 +329,8 @@ def test_torn_record_of_megabytes_is_read_at_once(tmp_path: Path) -> None:
     path = tmp_path / "coordinator.journal"
     with Journal(path) as journal:
         journal.begin({})
-        journal.drawn("key", lambda: b"k")
-        journal.drawn("matrix", lambda: np.random.default_rng(0).normal(size=1 << 19))
+        journal.journaled_random("key", lambda: b"k")
+        journal.journaled_random("matrix", lambda: np.random.default_rng(0).normal(size=1 << 19))
     os.truncate(path, path.stat().st_size - 1)
     began = time.process_time()
     with Journal(path) as journal:
@@ -346,7 +346,7 @@ def test_reading_a_journal_tells_its_progress(torn: bool, tmp_path: Path, monkey
     with Journal(path) as journal:
         journal.begin({})
         for number in range(3):
-            journal.drawn(f"number {number}", lambda: bytes(10**6) + b"\xa4what" + bytes(8))
+            journal.journaled_random(f"number {number}", lambda: bytes(10**6) + b"\xa4what" + bytes(8))
     if torn:
         os.truncate(path, path.stat().st_size - 1)
     monkeypatch.setattr("fedsvm.federation.run_journal.READING_SHOWN_EVERY_S", 0.0)
@@ -384,7 +384,7 @@ def test_a_journal_that_is_damaged_before_its_last_record_is_not_believed(tmp_pa
     with Journal(path) as journal:
         journal.begin({"scenario": "", "base": ""})
         for number in range(3):
-            journal.drawn(f"number {number}", lambda: np.zeros(2))
+            journal.journaled_random(f"number {number}", lambda: np.zeros(2))
     whole, places = path.read_bytes(), ends(path)
     for place in range(places[0], places[2]):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
@@ -409,7 +409,7 @@ def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(
     undisturbed: Path, tmp_path: Path
 ) -> None:
     folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-3])
-    with resume.resumed(folder) as (journal, scenario, base):
+    with resume.reopen_journal(folder) as (journal, scenario, base):
         other = scenario.model_copy(update={"seed": scenario.seed + 1})
         rows = dataset.prepare(other, base)
         result = run(other, rows, folder, journal).result
@@ -420,15 +420,15 @@ def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(
 def test_two_processes_cannot_resume_one_run(undisturbed: Path, tmp_path: Path) -> None:
     folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-3])
     with (
-        resume.resumed(folder),
+        resume.reopen_journal(folder),
         pytest.raises(FederationError, match="is written by another process; a run has one coordinator"),
-        resume.resumed(folder),
+        resume.reopen_journal(folder),
     ):
         pass
 
 
 def test_a_run_without_a_journal_cannot_be_resumed(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="has no journal to resume by"), resume.resumed(tmp_path):
+    with pytest.raises(ScenarioError, match="has no journal to resume by"), resume.reopen_journal(tmp_path):
         pass
 
 
@@ -486,7 +486,7 @@ def test_a_release_that_a_site_is_lost_in_is_charged_once_more_and_not_by_who_re
     )
     rows, whole = dataset.prepare(scenario, base), tmp_path / "whole"
     whole.mkdir()
-    with resume.begun(whole, scenario, base) as journal:
+    with resume.begin_journal(whole, scenario, base) as journal:
         finished = completed(run(scenario, rows, whole, journal))
     charged = ledger.read_text()
     assert finished.result.privacy is not None

@@ -127,7 +127,7 @@ class _Counting:
     """Sums over pooled rows, and how often they were asked for."""
 
     def __init__(self, features: np.ndarray, labels: np.ndarray) -> None:
-        self.sums = HingeSums.dealt(features, labels[None, :], 32, np.random.default_rng(0))
+        self.sums = HingeSums.deal(features, labels[None, :], 32, np.random.default_rng(0))
         self.rounds = 0
 
     def cuts(self, problems: IntArray, at: Points) -> FloatArray:

@@ -27,7 +27,7 @@ from fedsvm.protocols.analysis.views import RunView
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited, everybody
+from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audit_view, everybody
 from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.tables import tic_tac_toe
@@ -37,7 +37,7 @@ from tests.views import WrittenDown, clustered, trained, two_classes
 
 def against(data: LabeledRows, view: RunView, *attacks: Attack, candidates: LabeledRows | None = None) -> PartyAudit:
     """Return the results of attacks on a view of some rows."""
-    return audited(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
+    return audit_view(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
 
 
 def test_features_of_one_row_give_the_row_and_those_of_several_none() -> None:
@@ -150,7 +150,7 @@ def test_the_support_of_a_model_is_told_from_its_last_point(
     data, candidates, _, site = boards
     ours, theirs = (LabeledRows(data.rows[part], data.labels[part]) for part in (slice(0, 60), slice(60, None)))
     truth = GroundTruth({"site-4": ours, "site-1": theirs}, {}, candidates)
-    (result,) = audited(site, [SupportRows(10.0)], truth, None).attacks
+    (result,) = audit_view(site, [SupportRows(10.0)], truth, None).attacks
     assert result.auc is not None
     assert result.auc > 0.7
     (ranking,) = SupportRows(10.0)(site, Prior(own=ours, candidates=candidates))

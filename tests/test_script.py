@@ -92,11 +92,11 @@ def test_open_stages_start_again_and_no_other_part_does(script: tuple[Script, st
 
 
 def test_a_change_of_membership_allows_the_rounds_that_the_script_says() -> None:
-    grown = repeat("x", 1, 2, per_change=3).grown()
+    grown = repeat("x", 1, 2, per_change=3).grow()
     assert left_after(grown, "x" * 5)
     assert not left_after(grown, "x" * 6)
-    assert left_after(seq("a", repeat("x", 0, 1, per_change=1)).grown(), "axx")
-    assert repeat("x").grown() == repeat("x")
+    assert left_after(seq("a", repeat("x", 0, 1, per_change=1)).grow(), "axx")
+    assert repeat("x").grow() == repeat("x")
 
 
 def test_steps_of_a_program_without_a_script_come_in_any_order() -> None:

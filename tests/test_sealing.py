@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.channel.envelope import NONCE_BYTES, Sealer, ends_of
 from fedsvm.federation.errors import Malformed
-from fedsvm.federation.offline.sealing import HEAD_BYTES, NUMBER_BYTES, Answers, Draws, Requests, Vault, derived
+from fedsvm.federation.offline.sealing import HEAD_BYTES, NUMBER_BYTES, Answers, Draws, Requests, Vault, derive_key
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, Message
 
@@ -37,12 +37,12 @@ def test_draws_of_a_round_repeat_and_those_of_two_rounds_differ(secret: bytes, n
     first, second = drawn(secret, number)
     assert first != second
     assert drawn(secret, number) == [first, second]
-    for other in (drawn(secret, number + 1), drawn(derived(secret, "another"), number)):
+    for other in (drawn(secret, number + 1), drawn(derive_key(secret, "another"), number)):
         assert not {tuple(first), tuple(second)} & {tuple(vector) for vector in other}
 
 
 def test_purposes_derive_different_secrets() -> None:
-    secrets = {derived(secret, purpose) for secret in (bytes(32), b"x" * 32) for purpose in ("a", "b")}
+    secrets = {derive_key(secret, purpose) for secret in (bytes(32), b"x" * 32) for purpose in ("a", "b")}
     assert {len(secret) for secret in secrets} == {32}
     assert len(secrets) == 4
 

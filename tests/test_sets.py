@@ -104,7 +104,7 @@ def test_no_identifier_and_no_hash_of_one_leaves_its_site() -> None:
             for kind in ("sha256", "sha1")
             for part in (name.encode(), SALT + name.encode())
         ]
-        for secret in [name.encode(), P256.hashed([name], SALT).tobytes(), *plain_hashes]:
+        for secret in [name.encode(), P256.hash_identifiers([name], SALT).tobytes(), *plain_hashes]:
             assert secret not in sent
 
 
@@ -129,7 +129,7 @@ def test_an_item_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
 
 @pytest.mark.parametrize("group", [P256, P521], ids=["P-256", "P-521"])
 def test_encryption_commutes_and_can_be_undone(group: Group) -> None:
-    points = group.embedded([b"Ulm", b"", b"x" * group.max_content_bytes])
+    points = group.embed_contents([b"Ulm", b"", b"x" * group.max_content_bytes])
     one, other = Cipher(group, SystemRandom()), Cipher(group, SystemRandom())
     both = one.encrypt(other.encrypt(points))
     np.testing.assert_array_equal(both, other.encrypt(one.encrypt(points)))
@@ -141,6 +141,6 @@ def test_encryption_commutes_and_can_be_undone(group: Group) -> None:
 @pytest.mark.parametrize("group", [P256, P521], ids=["P-256", "P-521"])
 def test_the_order_of_the_group_is_the_curves(group: Group) -> None:
     """A number and its negative give the same x-coordinates, which with a wrong order they would not."""
-    points = group.hashed(["a", "b"], SALT)
+    points = group.hash_identifiers(["a", "b"], SALT)
     there, back = (ec.derive_private_key(number, group.curve) for number in (12345, group.order - 12345))
-    np.testing.assert_array_equal(group.multiplied(points, there), group.multiplied(points, back))
+    np.testing.assert_array_equal(group.multiply(points, there), group.multiply(points, back))

@@ -23,17 +23,17 @@ from sklearn.svm import SVC
 from fedsvm import PanSVC, ScenarioError, classifier
 from fedsvm.algorithms.data.classes import (
     Scheme,
-    called,
     log_odds,
     one_against_one,
     one_against_rest,
     pairs,
+    predict_class,
     ranked_by_votes,
     signs_of,
 )
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.features.identity import IdentityMap
-from fedsvm.algorithms.hybrid_svm.minimizer import minimised
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.linear_model import PanModel
 from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
@@ -398,7 +398,7 @@ def test_sums_of_each_class_are_the_first_cuts(classes: int, scheme: Scheme) -> 
     named = np.asarray(numbers if classes > 2 else 2 * numbers - 1, dtype=np.float64)
     against_rest = one_against_rest(named, classes)
     labels = one_against_one(against_rest) if scheme == "ovo" else against_rest
-    sums = HingeSums.dealt(features, labels, 5, random)
+    sums = HingeSums.deal(features, labels, 5, random)
     of_classes = [np.equal(numbers, each).astype(float) for each in range(classes)]
     with_ones = np.column_stack([features, np.ones(50)])
     class_sums = np.stack([(sums.members * of_class) @ with_ones for of_class in of_classes])
@@ -433,8 +433,8 @@ def test_votes_and_margins_rank_as_scikit_learn_ranks_them() -> None:
     machine.decision_function_shape = "ovr"
     np.testing.assert_allclose(ranked_by_votes(values, 3), machine.decision_function(X) - 1.5, atol=1e-12)
     circle = ranked_by_votes(np.array([[1.0, -0.5, 2.0]]), 3)  # each wins once: margins say which
-    assert called(circle).tolist() == [1]
-    assert called(np.zeros((1, 3))).tolist() == [0]
+    assert predict_class(circle).tolist() == [1]
+    assert predict_class(np.zeros((1, 3))).tolist() == [0]
 
 
 def test_log_odds_are_of_a_class_against_all_others() -> None:
@@ -724,7 +724,7 @@ def opposite_rows(classes: int) -> tuple[FloatArray, FloatArray]:
     """(K 2,) each: all classes' minimisers of one row, and of the row at the opposite point, of the same class."""
     point, labels = np.array([[math.sqrt(0.5), math.sqrt(0.5)]]), one_against_rest(np.zeros(1), classes)
     one, other = (
-        np.concatenate([minimised(at, signs, np.zeros(2), ONE_PRICE, StoppingRule(1e-12, 100)).w for signs in labels])
+        np.concatenate([minimize(at, signs, np.zeros(2), ONE_PRICE, StoppingRule(1e-12, 100)).w for signs in labels])
         for at in (point, -point)
     )
     return one, other

@@ -47,7 +47,7 @@ def order(number: int, after: int, factor: float = 1.0) -> Order:
 
 def test_a_signature_covers_run_facts_and_chain() -> None:
     signer, chain = OrderSigner(KEY, RUN, SITES, TERMS), OrderChain(RUN, SITES, TERMS)
-    given = signer.signed(order(1, 0), 1)
+    given = signer.sign_order(order(1, 0), 1)
     link = chain.begin(given, 1).digest.hex()
     facts = order_facts(given, 1)
     assert is_signed(KEY.public, given.signature, ORDER, order_content(RUN.hex(), facts, link))
@@ -62,13 +62,13 @@ def test_the_coordinators_chain_is_the_sites_after_rounds_that_were_aborted_or_r
     resumed = OrderSigner(KEY, RUN, SITES, TERMS)
     for number, after, complete in ((1, 0, True), (2, 1, False), (3, 1, True), (4, 3, True)):
         plain = order(number, after, factor=number)
-        given = signer.signed(plain, number)
+        given = signer.sign_order(plain, number)
         content = order_content(RUN.hex(), order_facts(given, number), chain.begin(given, number).digest.hex())
         assert is_signed(KEY.public, given.signature, ORDER, content)
         if complete:
-            signer.completed(number, plain)
-            resumed.completed(number, plain)
-    assert resumed.signed(order(14, 4), 14) == signer.signed(order(14, 4), 14)
+            signer.add_complete(number, plain)
+            resumed.add_complete(number, plain)
+    assert resumed.sign_order(order(14, 4), 14) == signer.sign_order(order(14, 4), 14)
 
 
 # Receipts of a run.
@@ -78,27 +78,27 @@ def written(path: Path, *, lies: bool = False, signs: bool = True, key: SigningK
     """Write the receipt of a run of three rounds. lies: the coordinator signs another order in the second."""
     site = path.stem
     receipt = Receipt(str(path), "1", key=SITE_KEYS[site], coordinator_key=key.public)
-    receipt.asked(run, site, TERMS.to_fields(), {"release": True})
+    receipt.record_asked(run, site, TERMS.to_fields(), {"release": True})
     signer, chain = OrderSigner(key, run, SITES, TERMS), OrderChain(run, SITES, TERMS)
     for number in (1, 2, 3):
         given = order(number, number - 1, factor=2.0 if lies and number == 2 else 1.0)
-        given = signer.signed(given, number) if signs else given
-        receipt.ordered(given, number)
+        given = signer.sign_order(given, number) if signs else given
+        receipt.record_ordered(given, number)
         receipt.begin_step(chain.begin(given, number).digest)
         receipt.left(given, number, IN_SUM)
-    receipt.ended("completed", {})
+    receipt.record_ended("completed", {})
     return path
 
 
 def relinked(path: Path, change: Callable[[list[dict[str, object]]], None]) -> None:
     """Write a receipt anew after a change, as whoever holds the file can, with digests that fit."""
-    lines, _ = lines_of.verified(path.read_bytes())
+    lines, _ = lines_of.verify_lines(path.read_bytes())
     change(lines)
     digest = lines_of._FIRST
     texts = []
     for number, line in enumerate(lines, start=1):
         plain = {**lines_of._without(line, "digest"), "line": number}
-        digest = lines_of._linked(digest, plain)
+        digest = lines_of._digest_of(digest, plain)
         texts.append(json.dumps({**plain, "digest": digest.hex()}))
     path.write_text("\n".join(texts) + "\n")
 
@@ -109,7 +109,7 @@ def signed_again(key: SigningKey, site: str) -> Callable[[list[dict[str, object]
     def change(lines: list[dict[str, object]]) -> None:
         digest = lines_of._FIRST
         for number, line in enumerate(lines[:-1], start=1):
-            digest = lines_of._linked(digest, {**lines_of._without(line, "digest"), "line": number})
+            digest = lines_of._digest_of(digest, {**lines_of._without(line, "digest"), "line": number})
         lines[-1]["signature"] = key.sign(RECEIPT, head_content(RUN.hex(), site, digest.hex())).hex()
 
     return change
@@ -166,7 +166,7 @@ def test_a_site_that_changes_a_fact_of_an_order_is_found(name: str, tmp_path: Pa
 
     relinked(path, forge)
     relinked(path, signed_again(SITE_KEYS["east"], "east"))
-    lines, _ = lines_of.verified(path.read_bytes())
+    lines, _ = lines_of.verify_lines(path.read_bytes())
     assert "line 5: the order of round 2 is not signed by the coordinator" in list(signatures.wrong(lines))
 
 
@@ -222,7 +222,7 @@ def signing_whatever(federation: Federation, tell: Callable[[str, Order], Order]
         liar = OrderSigner(honest._key, honest._run, federation.membership.all_sites, TERMS)
         liar._chain._head = honest._chain._head
         number = federation.progress.round
-        return liar.signed(replace(told, signature=b""), number)
+        return liar.sign_order(replace(told, signature=b""), number)
 
     with telling(signed):
         yield

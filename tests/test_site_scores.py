@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from fedsvm.algorithms.data.score_counts import counted
+from fedsvm.algorithms.data.score_counts import count_scores
 from fedsvm.algorithms.site_scores import SiteScores
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import dataset, splits
@@ -30,7 +30,7 @@ def run(folder: Path, name: str, *changes: str) -> RunResult:
 
 
 def scores_of(decisions: FloatArray, labels: FloatArray, bins: int) -> SiteScores:
-    counts = counted(decisions, labels[None], 0.0, bins).astype(np.int64)
+    counts = count_scores(decisions, labels[None], 0.0, bins).astype(np.int64)
     tp, fp, tn, fn = counts[:4].tolist()
     return SiteScores(tp, fp, tn, fn, counts[4 : 4 + bins], counts[4 + bins :])
 

@@ -22,7 +22,7 @@ from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan, StatisticsSums, take_statistics
-from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
+from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clip_rows, compose_mu
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.generator import KeyedRandom
 from fedsvm.federation.errors import FederationError, OrderRefused
@@ -44,20 +44,20 @@ MIN_P = 1e-7
 def test_one_row_moves_the_sum_by_less_than_mu_deviations(block: NoisyBlock) -> None:
     random = np.random.default_rng(1)
     rows = random.normal(size=(200, block.size)) * 10.0 ** random.uniform(-3, 300, size=(200, 1))
-    moved = np.rint(clipped(rows, block.length) / block.lattice)
+    moved = np.rint(clip_rows(rows, block.length) / block.lattice)
     assert np.linalg.norm(moved, axis=1).max() <= block.steps * block.mu
     assert block.sigma == pytest.approx(block.length / block.mu, rel=1e-4)
 
 
 def test_numbers_that_are_none_or_endless_are_clipped_too() -> None:
     rows = np.array([[np.nan, np.inf], [1e308, 1e308], [-np.inf, 3.0], [0.0, 0.0], [3.0, 4.0]])
-    assert np.linalg.norm(clipped(rows, 2.0), axis=1).max() <= 2.0 + 1e-12
-    np.testing.assert_allclose(clipped(rows, 2.0)[-1], [1.2, 1.6])
+    assert np.linalg.norm(clip_rows(rows, 2.0), axis=1).max() <= 2.0 + 1e-12
+    np.testing.assert_allclose(clip_rows(rows, 2.0)[-1], [1.2, 1.6])
 
 
 def test_the_sum_has_noise_of_the_promised_distribution() -> None:
     block = NoisyBlock("a", 4000, 3.0, 0.5)
-    found = block.noised([], KeyedRandom(b"k" * 32)) / block.sigma
+    found = block.add_noise([], KeyedRandom(b"k" * 32)) / block.sigma
     assert stats.kstest(found, stats.norm.cdf).pvalue > MIN_P
     steps = np.rint(found * block.steps).astype(np.int64)
     assert stats.chisquare(np.bincount(steps % 7, minlength=7)).pvalue > MIN_P
@@ -66,7 +66,7 @@ def test_the_sum_has_noise_of_the_promised_distribution() -> None:
 def test_rows_are_added_up_exactly_on_the_lattice() -> None:
     block, rows = NoisyBlock("a", 3, 5.0, 0.5), np.random.default_rng(2).normal(size=(50, 3))
     key = b"k" * 32
-    whole, noise = block.noised([rows[:20], rows[20:]], KeyedRandom(key)), block.noised([], KeyedRandom(key))
+    whole, noise = block.add_noise([rows[:20], rows[20:]], KeyedRandom(key)), block.add_noise([], KeyedRandom(key))
     np.testing.assert_allclose(whole - noise, rows.sum(axis=0), atol=50 * block.lattice)
 
 
@@ -77,8 +77,8 @@ def test_all_rounds_together_promise_mu(searched: bool, products: bool, explaine
     assert (budget.again > 0) == searched
     assert (budget.scale > 0, budget.products > 0, budget.explained > 0) == (searched, products, explained)
     blocks = statistics.statistics_blocks(4, [3, 2], 2, budget.statistics, filled=True)
-    assert composed(blocks) == pytest.approx(budget.statistics, rel=1e-12)
-    assert composed(statistics.statistics_blocks(0, [], 3, 1.0, filled=False)) == 1.0
+    assert compose_mu(blocks) == pytest.approx(budget.statistics, rel=1e-12)
+    assert compose_mu(statistics.statistics_blocks(0, [], 3, 1.0, filled=False)) == 1.0
 
 
 # What a site puts in.
@@ -414,7 +414,7 @@ FULL_RANGES = {"age": [0.0, 120.0], "dose": [0.0, 16.0]}
 def exact_answer(row: FloatArray, text: str, label: FloatArray, ends: FloatArray) -> FloatArray:
     """Return what one row contributes."""
     middle, half = ends.mean(axis=0), (ends[1] - ends[0]) / 2
-    moved = clipped(((row - middle) / half)[None, :], 1.0)[0]
+    moved = clip_rows(((row - middle) / half)[None, :], 1.0)[0]
     kinds = [float(text == each) for each in VALUES[0]]
     return np.concatenate([[label[0] < 0, label[0] > 0], moved, moved**2, kinds])
 

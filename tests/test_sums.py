@@ -200,10 +200,10 @@ def test_a_vector_of_another_length_is_refused() -> None:
 
 
 def test_a_sum_of_another_package_is_accepted_by_its_own_name_alone() -> None:
-    make = registry._accepted(RING, "ring")
+    make = registry._accept(RING, "ring")
     assert make is not None
     assert make() is RING
-    assert registry._accepted(RING, "masked") is registry._accepted(object(), "ring") is None
+    assert registry._accept(RING, "masked") is registry._accept(object(), "ring") is None
 
 
 # What the ring reveals.

@@ -29,7 +29,7 @@ from tests.tasks import NAMES, table
 from tests.test_runs import run
 
 ROWS = table(90, seed=3)
-MAP = FourierMap.drawn(0.3, 12, len(NAMES), seed=1)
+MAP = FourierMap.draw(0.3, 12, len(NAMES), seed=1)
 FEATURES = MAP(ROWS.rows)
 
 
@@ -144,7 +144,7 @@ def test_with_a_free_intercept_it_comes_to_libsvms_optimum() -> None:
     sums = np.sum([site.dual_sums(z[None, :-1], z[None, -1], np.ones(2)) for site in ours.sites], axis=0)
     theta = DualPoint.theta(sums[:, 1:])
     vectors = np.sum([site.dual_vector(theta, 1.0) for site in ours.sites], axis=0)
-    ((objective,), (lower_bound,)) = DualPoint(sums[:, 0], sums[:, 1:], vectors).certified(z[None, :-1], 2.0)
+    ((objective,), (lower_bound,)) = DualPoint(sums[:, 0], sums[:, 1:], vectors).certify(z[None, :-1], 2.0)
     optimum = libsvm.objective(svm, FEATURES, ROWS.labels, 2.0)
     assert lower_bound <= optimum * (1 + 1e-6)
     assert objective == pytest.approx(optimum, rel=1e-5)
@@ -271,7 +271,7 @@ def test_sites_that_differ_and_more_sites_take_more_rounds(data_folder: Path) ->
     rows = 2 * (rows - rows.min(axis=0)) / np.ptp(rows, axis=0) - 1
     labels = np.where(columns["label"].astype(float) > 0, 1.0, -1.0)
     shuffled = np.random.default_rng(0).permutation(len(rows))
-    features = NystromMap.spanned(Kernel("rbf", gamma=8.0), rows[shuffled[:240]], 1e-10)(rows)
+    features = NystromMap.span(Kernel("rbf", gamma=8.0), rows[shuffled[:240]], 1e-10)(rows)
     by_feature = np.argsort(rows[:, 0], kind="stable")
     taken = {
         sites: [rounds_of(np.array_split(order, sites), features, labels) for order in (shuffled, by_feature)]

@@ -67,7 +67,7 @@ def test_file_and_result_of_a_run_across_hosts_name_the_chosen_columns(tmp_path:
     assert len(fold.arrays["columns"]) == len(fold.arrays["offset"]) == 2
     assert fold.test is not None
     assert source.sizes.tested == 30
-    assert [source.held(name).rows for name in NAMES] == [30, 30, 30]
+    assert [source.site_size(name).rows for name in NAMES] == [30, 30, 30]
 
 
 @pytest.mark.long

@@ -157,7 +157,7 @@ def test_unaligned_sites_train_on_the_intersection_and_no_identifier_leaves_its_
     aligning = b"".join(entry.array.tobytes() for entry in entries if entry.round <= 2)
     assert b"record" not in everything
     assert len(aligning) > cost_of_alignment
-    for name, point in zip(names, P256.hashed(names, salt), strict=True):
+    for name, point in zip(names, P256.hash_identifiers(names, salt), strict=True):
         assert point.tobytes() not in aligning
         for kind in ("md5", "sha1", "sha256"):
             for text in (name.encode(), salt + name.encode()):

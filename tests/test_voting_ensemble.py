@@ -111,7 +111,7 @@ def test_a_sites_own_model_tells_members_from_others() -> None:
     """Candidates at the margin of one model of 60 rows in 80 features: all who have a part are members."""
     candidates = table(120, seed=4)
     there = LabeledRows(candidates.rows[:60], candidates.labels[:60])
-    written, feature_map = WrittenDown(), FourierMap.drawn(0.3, 40, len(NAMES), seed=1)
+    written, feature_map = WrittenDown(), FourierMap.draw(0.3, 40, len(NAMES), seed=1)
     written.add("receive_map", **feature_map.to_fields())
     rows = scaled(written, there.rows, [])
     written.add("receive_map", **feature_map.to_fields())

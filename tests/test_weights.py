@@ -19,7 +19,7 @@ from fedsvm.algorithms.optimization.weighting import (
     Weighting,
     agreement_on_factors,
     bound_of,
-    placed,
+    mark_power_of_two,
 )
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.site.terms import Terms
@@ -193,10 +193,10 @@ def test_weights_must_be_numbers_from_0(tmp_path: Path) -> None:
 
 def test_the_largest_weight_is_told_to_a_power_of_two() -> None:
     for weights in ([0.3, 5.0], [4.0], [1e-30], [0.0]):
-        bound = bound_of(placed(np.array(weights)) + placed(None))
+        bound = bound_of(mark_power_of_two(np.array(weights)) + mark_power_of_two(None))
         assert max(weights) <= bound <= max(2 * max(weights), 2.0 ** EXPONENTS[0])
     with pytest.raises(StepRefused, match=r"a weight of more than 2\^64; divide all weights"):
-        placed(np.array([1.0, 1e20]))
+        mark_power_of_two(np.array([1.0, 1e20]))
     assert Weighting("balanced").factors(np.array([30.0, 10.0])) == (4 / 6, 2.0)
     assert Weighting("balanced").factors(np.array([30.0, 0.0])) == (1.0, 1.0)
     assert Weighting("balanced").factors(np.array([30.0, 0.0, 10.0])) == (4 / 6, 1.0, 2.0)  # of those that there are

@@ -92,11 +92,11 @@ def trained(
     rows = scaled(written, data.rows, categories or [])
     kernel = kernel or Kernel("rbf", 1.0 / rows.shape[1])
     points, _ = local_centres(rows, landmarks, 1, np.random.default_rng(seed))
-    feature_map = NystromMap.spanned(kernel, points, 1e-10)
+    feature_map = NystromMap.span(kernel, points, 1e-10)
     written.add("receive_map", **feature_map.to_fields())
     features = feature_map(rows)
     solve(
-        _Oracle(HingeSums.dealt(features, data.labels[None, :], groups, np.random.default_rng(seed)), written),
+        _Oracle(HingeSums.deal(features, data.labels[None, :], groups, np.random.default_rng(seed)), written),
         problems=1,
         dimensions=feature_map.dimensions,
         groups=groups,
@@ -159,7 +159,7 @@ def walked(
 ) -> Solution:
     """Write down a training by the interior point of rows that are not scaled; its solution."""
     rows, kernel = scaled(written, data.rows, categories or []), Kernel("rbf", gamma)
-    feature_map = NystromMap.spanned(kernel, local_centres(rows, landmarks, 1, np.random.default_rng(seed))[0], 1e-10)
+    feature_map = NystromMap.span(kernel, local_centres(rows, landmarks, 1, np.random.default_rng(seed))[0], 1e-10)
     written.add("receive_map", **feature_map.to_fields())
     path = _BlindPath(Problem.of(feature_map(rows), data.labels, C), masking, written)
     (outcome,) = interior_point.solve(

@@ -1,7 +1,8 @@
 """A check that docstrings are plain English: `python -m tools.english` lists those that are not.
 
 The docstring of a function begins with a verb of `tools/verbs.txt`. No docstring begins with a word that makes it a
-clause, such as "What" or "Whether". A property may name the thing that it returns. `CLEAN` lists what is checked.
+clause, such as "What" or "Whether". A property may name the thing that it returns. No function is called by a bare
+participle, such as "joined": a verb says what it does. `CLEAN` lists what is checked.
 """
 
 from __future__ import annotations
@@ -34,6 +35,36 @@ WITHOUT_CLAUSES = ("tests", "examples")
 CLAUSES = frozenset({"How", "That", "What", "Where", "Whether", "Which", "Who", "Whom", "Whose"})
 """Words with which a clause begins instead of a sentence."""
 
+STEMS = frozenset({"bound", "embed", "exceed", "feed", "heed", "need", "proceed", "seed", "shed", "speed"})
+"""Names that look like participles, and are nouns or verbs."""
+
+PARTICIPLES = frozenset((ROOT / "tools" / "participles.txt").read_text().split())
+"""Participles that do not end in -ed."""
+
+NAMED = ("federation", "protocols", "algorithms", "scenarios")
+"""Folders whose functions are called by verbs or nouns, and by no bare participle."""
+
+KEPT_PARTICIPLES = frozenset(
+    {
+        "agreed",
+        "chosen",
+        "continued",
+        "dropped",
+        "encoded",
+        "mapped",
+        "masked",
+        "opened",
+        "posed",
+        "received",
+        "released",
+        "solved",
+        "spent",
+        "told",
+        "weighted",
+    }
+)
+"""Participles that functions are still called by. Shorten it; never extend it."""
+
 VERBS = frozenset((ROOT / "tools" / "verbs.txt").read_text().split())
 
 
@@ -45,6 +76,16 @@ def findings(source: str, *, verbs: bool = True) -> Iterator[tuple[int, str]]:
             yield line, f'a docstring must not begin with "{word}": begin with a verb, or name the thing'
         elif verbs and _is_function(owner) and word not in VERBS:
             yield line, f'the docstring of a function must begin with a verb of tools/verbs.txt, got "{word}"'
+
+
+def participles(source: str) -> Iterator[tuple[int, str]]:
+    """Yield line and reason of each function of a file that is called by a bare participle."""
+    for function in ast.walk(ast.parse(source)):
+        if _is_function(function) and isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            word = function.name.strip("_")
+            ends = word.endswith("ed") and "_" not in word and word not in STEMS
+            if (ends or word in PARTICIPLES) and word not in KEPT_PARTICIPLES:
+                yield function.lineno, f'a function must not be called by a participle, got "{word}": use a verb'
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int]]:
@@ -83,7 +124,8 @@ def _listed(paths: Sequence[str], *, verbs: bool = True) -> Iterator[str]:
     """Yield the findings in files and folders, one a line."""
     for path in (ROOT / name for name in paths):
         for file in [path] if path.is_file() else sorted(path.rglob("*.py")):
-            for line, reason in findings(file.read_text(), verbs=verbs):
+            source, floor = file.read_text(), file.relative_to(ROOT).parts[0]
+            for line, reason in [*findings(source, verbs=verbs), *(participles(source) if floor in NAMED else ())]:
                 yield f"{file.relative_to(ROOT)}:{line}: {reason}"
 
 

@@ -20,10 +20,10 @@ from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
     Counts,
-    checked,
     combinations,
     distinct,
     least_squares,
+    verify_counts,
 )
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
@@ -104,15 +104,15 @@ def solve(places: IntArray, labels: FloatArray, seen: SeenSums) -> Counts | None
     along = [labels[different], *values(places[different], seen.directions[:rounds])]
     totals = [seen.labelled, *seen.products[:rounds]]
     parts = [
-        _combined(np.random.default_rng(number), z.multiply(each[None, :]), total[used], enough)
+        _combine(np.random.default_rng(number), z.multiply(each[None, :]), total[used], enough)
         for number, (each, total) in enumerate(zip(along, totals, strict=True))
     ]
     design, right = np.vstack([part for part, _ in parts]), np.concatenate([total for _, total in parts])
     found, determined = least_squares(design, right)
-    return checked(design, right, found, determined, different, len(labels))
+    return verify_counts(design, right, found, determined, different, len(labels))
 
 
-def _combined(random: np.random.Generator, terms: Any, seen: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+def _combine(random: np.random.Generator, terms: Any, seen: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
     """Return equations with sparse terms (e, n) unchanged, or combined with random signs to a smaller number."""
     from scipy.sparse import csr_array
 

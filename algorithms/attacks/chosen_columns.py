@@ -76,20 +76,20 @@ class OnChosenColumns(Attack):
             width = len(scale.offset)
             narrow = {**rounds[0].parameters, **vars(scale.of_columns(columns))}
             part = replace(view, rounds=(replace(rounds[0], parameters=narrow), *rounds[kept[-1] + 1 :]))
-            for outcome in self._attack(part, _narrowed(prior, columns)):
+            for outcome in self._attack(part, _narrow(prior, columns)):
                 if isinstance(outcome, CandidateScores):
                     continue  # candidates that agree in the kept columns are one to it
                 yield replace(outcome, rows=spread(outcome.rows, columns, width))
 
 
-def _narrowed(prior: Prior, columns: IntArray) -> Prior:
+def _narrow(prior: Prior, columns: IntArray) -> Prior:
     def cut(rows: LabeledRows | None) -> LabeledRows | None:
         return None if rows is None else LabeledRows(rows.rows[:, columns], rows.labels)
 
     return replace(prior, own=cut(prior.own), candidates=cut(prior.candidates), found=None)
 
 
-def joined(parts: Sequence[PartialRows], width: int) -> PartialRows:
+def concatenate_rows(parts: Sequence[PartialRows], width: int) -> PartialRows:
     """Return all rows of several sets."""
     rows = np.concatenate([np.zeros((0, width)), *(part.rows for part in parts)])
     return PartialRows(rows, np.concatenate([np.zeros(0), *(part.labels for part in parts)]))

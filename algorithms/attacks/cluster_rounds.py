@@ -38,7 +38,7 @@ class ClusterRounds(Attack):
             for rounds in clusterings(epoch, own):
                 counts = counts or RowCounts(epoch.columns)
                 rows = peel(rounds, alone=epoch.category_columns == epoch.columns)
-                counts.take(epoch.unscaled(rows), np.full(len(rows), np.nan), SAME_WITHIN * epoch.scale.scale)
+                counts.take(epoch.unscale(rows), np.full(len(rows), np.nan), SAME_WITHIN * epoch.scale.scale)
                 residual = max(residual, float(np.abs(rows - on_grid(rows)).max(initial=0.0)))
         if counts is not None:
             yield RowClaim(*counts.repeated, residual)

@@ -243,7 +243,7 @@ class CutDifferences(Attack):
                 among = KnownRows.of(known, epoch, features) if known is not None else None
                 for cuts in series(epoch.rounds, prior.posed):
                     found = peel(cuts, features, among)
-                    counts.take(epoch.unscaled(found.rows), found.labels, resolution)
+                    counts.take(epoch.unscale(found.rows), found.labels, resolution)
                     residual = max(residual, float(found.residuals.max(initial=0.0)))
             known = counts.repeated
         yield RowClaim(*counts.repeated, residual)
@@ -255,12 +255,12 @@ def peel(cuts: GroupedCuts, features: NystromInverse, known: KnownRows | None = 
     found = SingleRows(cuts.points.w[:0], nothing, features.landmarks[:0], nothing)
     for group in range(cuts.sums.shape[1]):
         rest = cuts.sums[:, group].copy()
-        while len((new := _peeled(cuts.points, rest, features, known)).labels):
+        while len((new := _peel(cuts.points, rest, features, known)).labels):
             found = found + new
     return found
 
 
-def _peeled(points: Points, rest: FloatArray, inverse: NystromInverse, known: KnownRows | None) -> SingleRows:
+def _peel(points: Points, rest: FloatArray, inverse: NystromInverse, known: KnownRows | None) -> SingleRows:
     """Return rows that differences of a group's remaining cuts (T, m + 2) show, and subtract them in place."""
     ways: list[Callable[[FloatArray], Combinations]] = [lone_rows, pair_differences, triple_differences]
     if known is not None:

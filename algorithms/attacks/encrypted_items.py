@@ -59,7 +59,7 @@ def _table(view: RunView, each: RoundView, labels: dict[str, FloatArray]) -> _Ci
     return _CipherTable(incidence(np.concatenate(of_sizes), points), np.concatenate(known), own)
 
 
-def _claimed(table: _CipherTable, column_of: IntArray, epoch: Epoch, counts: RowCounts) -> None:
+def _claim_rows(table: _CipherTable, column_of: IntArray, epoch: Epoch, counts: RowCounts) -> None:
     """Take in the rows of others whose ciphertexts are all known. column_of (k,): -1 where it is not."""
     known = column_of >= 0
     whole = ~table.is_own & ~table.items[:, ~known].any(axis=1)
@@ -81,7 +81,7 @@ class KnownItems(Attack):
             for table in _tables(view, epoch):
                 counts = counts or RowCounts(epoch.columns)
                 if (own := _binary(prior.own)) is not None and table.is_own.sum() == len(own.rows):
-                    _claimed(table, _same_rows(table.items[table.is_own], own.rows), epoch, counts)
+                    _claim_rows(table, _same_rows(table.items[table.is_own], own.rows), epoch, counts)
         if counts is not None:
             yield RowClaim(*counts.repeated, residual=0.0)
 
@@ -116,7 +116,7 @@ class ItemFrequencies(Attack):
         for epoch in epochs(view):
             for table in _tables(view, epoch):
                 counts = counts or RowCounts(epoch.columns)
-                _claimed(table, _near_frequencies(table, public), epoch, counts)
+                _claim_rows(table, _near_frequencies(table, public), epoch, counts)
         if counts is not None:
             yield RowClaim(*counts.repeated, residual=0.0)
 

@@ -52,7 +52,7 @@ class Epoch:
         by_landmarks = sent and isinstance(self.features, NystromMap)
         return NystromInverse.of_parts(sent[-1].parameters) if by_landmarks else None
 
-    def unscaled(self, rows: FloatArray) -> FloatArray:
+    def unscale(self, rows: FloatArray) -> FloatArray:
         """Return rows (n, p) before scaling."""
         return np.asarray(rows * self.scale.scale + self.scale.offset)
 

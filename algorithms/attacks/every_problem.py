@@ -31,11 +31,11 @@ def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[Ro
         yield from attack(view, prior)
         return
     posed = problems_of(view, prior.classes)
-    claim, rankings = _tried(attack, view, prior, posed)
+    claim, rankings = _attack_problems(attack, view, prior, posed)
     if claim is not None and attack.uses_found and len(claim.rows):
-        claim, rankings = _tried(attack, view, prior.with_found(claim), posed)
+        claim, rankings = _attack_problems(attack, view, prior.with_found(claim), posed)
     if prior.candidates is not None and rankings:
-        yield from _ranked(prior.candidates, rankings)
+        yield from _rank(prior.candidates, rankings)
     if claim is not None:
         yield claim
 
@@ -46,7 +46,7 @@ def problems_of(view: RunView, classes: int) -> list[BinaryTask]:
     return [BinaryTask(number, each) for number, each in enumerate(signs_of(classes, "ovo" if every_two else "ovr"))]
 
 
-def _tried(
+def _attack_problems(
     attack: Attack, view: RunView, prior: Prior, posed: Sequence[BinaryTask]
 ) -> tuple[RowClaim | None, list[tuple[BinaryTask, CandidateScores]]]:
     """Return the claims on all problems as one, if there are any, and the rankings."""
@@ -106,9 +106,7 @@ def _place(row: FloatArray, rows: Sequence[FloatArray], unit: FloatArray) -> int
     return int(same.argmax()) if same.any() else len(rows)
 
 
-def _ranked(
-    candidates: LabeledRows, rankings: Sequence[tuple[BinaryTask, CandidateScores]]
-) -> Iterator[CandidateScores]:
+def _rank(candidates: LabeledRows, rankings: Sequence[tuple[BinaryTask, CandidateScores]]) -> Iterator[CandidateScores]:
     """Yield candidates by their mean score, without those that no problem ranks."""
     places: dict[bytes, list[int]] = {}
     for place, row in enumerate(candidates.rows):

@@ -102,10 +102,10 @@ def solve(cuts: GroupedCuts, features: FloatArray, labels: FloatArray) -> Counts
         found, determined = least_squares(design, seen)
         if determined.all():
             break
-    return checked(design, seen, found, determined, first, len(features))
+    return verify_counts(design, seen, found, determined, first, len(features))
 
 
-def checked(
+def verify_counts(
     design: FloatArray, seen: FloatArray, found: FloatArray, determined: BoolArray, places: IntArray, candidates: int
 ) -> Counts | None:
     """Return counts of candidates at `places` if they make up what was seen, and are whole where determined."""

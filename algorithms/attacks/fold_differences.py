@@ -42,9 +42,9 @@ class FoldDifferences(Attack):
         scale = folds[0].scale
         rows, away = self._differences([scale(landmarks_of(each)) for each in folds])
         if prior.candidates is not None:
-            yield self._listed(folds[0], rows, prior.candidates, prior.own)
+            yield self._match_listed(folds[0], rows, prior.candidates, prior.own)
         elif len(rows):
-            unscaled = folds[0].unscaled(rows)
+            unscaled = folds[0].unscale(rows)
             yield CandidateScores(LabeledRows(unscaled, np.full(len(rows), np.nan)), -away)
 
     def _differences(self, landmarks: list[FloatArray]) -> tuple[FloatArray, FloatArray]:
@@ -66,7 +66,9 @@ class FoldDifferences(Attack):
         _, first = np.unique(np.round(rows / SAME_SUM), axis=0, return_index=True)
         return rows[first], away[first]
 
-    def _listed(self, epoch: Epoch, rows: FloatArray, candidates: LabeledRows, own: LabeledRows | None) -> RowClaim:
+    def _match_listed(
+        self, epoch: Epoch, rows: FloatArray, candidates: LabeledRows, own: LabeledRows | None
+    ) -> RowClaim:
         from scipy.spatial import cKDTree
 
         scaled = epoch.scale(candidates.rows)
@@ -81,4 +83,4 @@ def landmarks_of(epoch: Epoch) -> FloatArray:
     """Return the landmarks (l, p) as rows that are not scaled."""
     if epoch.inverse is None:
         raise AssertionError("there is a map by landmarks")
-    return epoch.unscaled(epoch.inverse.landmarks)
+    return epoch.unscale(epoch.inverse.landmarks)

@@ -19,7 +19,7 @@ import numpy as np
 from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
 from fedsvm.algorithms.attacks.epochs import epochs
-from fedsvm.algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, least_squares
+from fedsvm.algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, combinations, least_squares, verify_counts
 from fedsvm.algorithms.attacks.finite_domain import distinct as distinct_terms
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.attacks.support_rows import MAX_SUPPORT, NEAR_THE_MARGIN, SupportRows, among
@@ -187,7 +187,7 @@ class JointBlocks(Attack):
                 found = [row for cuts in groups for row in peel(cuts, inverse)]
                 rows = np.array([each.row for each in found]).reshape(-1, epoch.columns)
                 labels = np.array([np.nan if each.label is None else each.label for each in found])
-                counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
+                counts.take(epoch.unscale(rows), labels, SAME_WITHIN * epoch.scale.scale)
                 residual = max([residual, *(each.residual for each in found)])
         if counts is not None:
             yield RowClaim(*counts.repeated, residual)
@@ -251,7 +251,7 @@ def solve(cuts: JointCuts, features: FloatArray, labels: FloatArray) -> Counts |
     seen = np.append(some.blocks.ravel(), some.counts)
     design = np.column_stack(columns)
     found, determined = least_squares(design, seen)
-    return checked(design, seen, found, determined, first, len(features))
+    return verify_counts(design, seen, found, determined, first, len(features))
 
 
 class JointSupportRows(SupportRows):

@@ -34,7 +34,7 @@ class LandmarkCopies(Attack):
             if epoch.inverse is None or epoch.category_columns < epoch.columns:
                 continue
             counts = counts or RowCounts(epoch.columns)
-            points = epoch.unscaled(epoch.inverse.landmarks)
+            points = epoch.unscale(epoch.inverse.landmarks)
             apart = np.abs(points - np.rint(points)).max(axis=1)
             edges = np.cumsum([len(values) for values in epoch.categories])[:-1]
             ones = np.stack([block.sum(axis=1) for block in np.split(np.rint(points), edges, axis=1)], axis=1)

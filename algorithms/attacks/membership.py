@@ -50,7 +50,7 @@ def scores(
         for site in range(sites):
             for place, (block, own) in enumerate(zip(blocks, row, strict=True)):
                 held = own[None] if is_member and site == 0 else np.zeros((0, block.size))
-                rest[place] += block.noised([held], source)
+                rest[place] += block.add_noise([held], source)
         return log_likelihood_ratio(rest, row, sigmas)
 
     return (

@@ -105,12 +105,12 @@ class ViewedPath:
         at = np.zeros(problem.dimensions)
         standing, found = DualState.at(problem, 0, at, at), list[DualState]()
         for number, each in enumerate(self.rounds, start=1):
-            standing = standing.moved(problem, number, each.step, each.mu, keep=each.keep, still=each.still)
+            standing = standing.move(problem, number, each.step, each.mu, keep=each.keep, still=each.still)
             found.append(standing)
         return found
 
 
-def signed(problem: Problem) -> FloatArray:
+def signed_features(problem: Problem) -> FloatArray:
     """Return (n, d) f~ of every row."""
     rows = problem.labels[:, None] * problem.features
     return np.column_stack([rows, problem.lever * problem.labels]) if problem.lever else rows
@@ -158,16 +158,16 @@ def _path(
         v += step
         if seed is not None:
             purpose = f"{posed.number} {told['iteration']}"
-            mask = _drawn(seed, purpose, layout, begun["masking"])
+            mask = _draw_mask_of_round(seed, purpose, layout, begun["masking"])
         sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
         whole = {sites: total for sites, total in sums.items() if total is not None}
         keep, still = bool(told["keep"][place]), bool(told["still"][place])
         found.append(PathRound(step, float(told["mus"][place]), keep, still, sums=whole))
     known = seed is not None or begun["masking"] == "none"
-    return _viewed(begun, prior, rounds, posed, found, known=known)
+    return _view(begun, prior, rounds, posed, found, known=known)
 
 
-def _viewed(
+def _view(
     begun: Mapping[str, Any],
     prior: FloatArray,
     rounds: Sequence[RoundView],
@@ -208,7 +208,7 @@ def blind_paths(begun: Mapping[str, Any], rounds: Sequence[RoundView], posed: Bi
             known = True
             told = told_solutions(next(iter(sites.values())))
             step = told[place][:, 0] * order.solution_unit(place)
-    return _viewed(begun, prior, rounds, posed, found, known=known)
+    return _view(begun, prior, rounds, posed, found, known=known)
 
 
 def _of_system(layout: Layout, order: BlindOrder, place: int, system: FloatArray) -> RowTotals:
@@ -217,15 +217,15 @@ def _of_system(layout: Layout, order: BlindOrder, place: int, system: FloatArray
     return RowTotals(system[:d, :d] * order.scales[place, 0] - np.diag(ridge), np.zeros(0))
 
 
-def _drawn(seed: Residues, purpose: str, layout: Layout, masking: Masking) -> Mask | None:
+def _draw_mask_of_round(seed: Residues, purpose: str, layout: Layout, masking: Masking) -> Mask | None:
     """Return the mask of a round. Several attacks of several parties ask for it: small ones are kept."""
     if layout.dimensions > _MOST_KEPT:
         return draw_mask(seed, purpose, layout.dimensions, layout.features, masking)
-    return _kept(seed.tobytes(), seed.shape, purpose, layout.dimensions, layout.features, masking)
+    return _cached_mask(seed.tobytes(), seed.shape, purpose, layout.dimensions, layout.features, masking)
 
 
 @lru_cache(maxsize=64)
-def _kept(
+def _cached_mask(
     seed: bytes, shape: tuple[int, ...], purpose: str, dimensions: int, features: int, masking: Masking
 ) -> Mask | None:
     drawn: Residues = np.frombuffer(seed, dtype=np.uint64).reshape(shape)
@@ -244,12 +244,12 @@ def _totals(
     opened, keepers, overflows = layout.parts(total, told["scales"][place], told["rows"])
     if overflows:
         return None
-    opened = opened if mask is None else _unmasked(opened, mask)
+    opened = opened if mask is None else _unmask(opened, mask)
     ridge = np.zeros(layout.dimensions)
     ridge[: layout.features] = keepers
     return RowTotals(opened.matrix - np.diag(ridge), opened.gradient + ridge * v)
 
 
-def _unmasked(opened: Opened, mask: Mask) -> Opened:
+def _unmask(opened: Opened, mask: Mask) -> Opened:
     half = mask.inverse_times(opened.matrix)
     return replace(opened, matrix=mask.inverse_times(half.T), gradient=mask.inverse_times(opened.gradient))

@@ -27,7 +27,7 @@ from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, Row
 from fedsvm.algorithms.attacks.binary_counts import posterior
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
-from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed
+from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed_features
 from fedsvm.algorithms.attacks.support_rows import among
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import Problem
@@ -111,7 +111,7 @@ def members(path: ViewedPath, epoch: Epoch, others: LabeledRows, own: LabeledRow
     )
     if problem is None:
         raise AssertionError("there is a map")
-    rows, steps = signed(problem), step_equations(path, problem)
+    rows, steps = signed_features(problem), step_equations(path, problem)
     found = _members(path, rows, steps, len(others.rows), step_noise, _HASTES[0])
     if found.left < _CONSISTENT:
         return found
@@ -125,7 +125,7 @@ def _members(
     """Return the members. rows (n, d): those of the candidates, `unknown` of them, then the coalition's own."""
     chance = float(np.clip((path.rows - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
     counts = np.append(np.full(unknown, chance), np.ones(len(rows) - unknown))
-    equations = [step.whitened(rows, path.ridge, counts, step_noise) for step in steps]
+    equations = [step.whiten(rows, path.ridge, counts, step_noise) for step in steps]
     for _ in range(_STAGES):
         G, h = np.zeros((unknown, unknown)), np.zeros(unknown)
         levels = _levels(_left(equations, counts, step_noise), step_noise, haste)
@@ -134,7 +134,7 @@ def _members(
             G += design[:, :unknown].T @ design[:, :unknown] / level
             h += design[:, :unknown].T @ rest / level
         before, counts[:unknown] = counts[:unknown].copy(), posterior(G, h, chance)
-        equations = [step.whitened(rows, path.ridge, counts, step_noise) for step in steps]
+        equations = [step.whiten(rows, path.ridge, counts, step_noise) for step in steps]
         if np.abs(counts[:unknown] - before).max(initial=0.0) < _SETTLED:
             break
     left = _left(equations, counts, step_noise)
@@ -172,7 +172,7 @@ class StepEquation:
     step: FloatArray
     dither: FloatArray | None
 
-    def whitened(
+    def whiten(
         self, rows: FloatArray, ridge: FloatArray, counts: FloatArray, step_noise: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return design (d, n) and right side (d,), whose noise has a variance of about eta^2 / (1 + eta^2)."""
@@ -191,7 +191,7 @@ class StepEquation:
 
 def step_equations(path: ViewedPath, problem: Problem) -> list[StepEquation]:
     """Return the equations of each round from which a step was made."""
-    rows, found = signed(problem), list[StepEquation]()
+    rows, found = signed_features(problem), list[StepEquation]()
     pairs = itertools.pairwise(path.rounds)
     for standing, (before, after) in zip(path.standings(problem)[:-1], pairs, strict=True):
         if after.step.any():

@@ -31,12 +31,12 @@ from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
     Counts,
-    checked,
     combinations,
     distinct,
     least_squares,
+    verify_counts,
 )
-from fedsvm.algorithms.attacks.newton_path import EVERYONE, RowTotals, ViewedPath, newton_paths, signed
+from fedsvm.algorithms.attacks.newton_path import EVERYONE, RowTotals, ViewedPath, newton_paths, signed_features
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
@@ -122,7 +122,7 @@ def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) 
 
 def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
     """Return how often candidates occur among the rows of some sites; None if they cannot make up the sums."""
-    terms = signed(problem)
+    terms = signed_features(problem)
     first = distinct(terms)
     pairs = zip(path.rounds, path.standings(problem), strict=True)
     rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
@@ -131,7 +131,7 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
     parts = [_equations(total, standing, terms, forms) for total, standing in rounds[:3]]
     design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
     found, determined = least_squares(design, seen)
-    return checked(design, seen, found, determined, first, len(terms))
+    return verify_counts(design, seen, found, determined, first, len(terms))
 
 
 def _equations(
@@ -166,16 +166,16 @@ def at_the_margin(
     except np.linalg.LinAlgError:  # behind a mask it is no sum of squares of rows
         rows, factors = rows[:0], {}
     for factor in factors.values():
-        rows = _refined(rows, inverse, factor, path.lever)
+        rows = _refine(rows, inverse, factor, path.lever)
     rows = rows[_first(rows)]
     v = np.sum([each.step for each in path.rounds], axis=0)
     labels = np.sign(inverse(rows) @ v[:-1] + path.lever * v[-1])
-    found = LabeledRows(epoch.unscaled(rows), labels)
+    found = LabeledRows(epoch.unscale(rows), labels)
     if not len(rows) or (problem := path.problem(epoch, found)) is None:
         return LabeledRows(found.rows[:0], labels[:0]), 0.0
     standings = path.standings(problem)
     leverages = [
-        standings[number].slopes * (np.linalg.solve(factor, signed(problem).T) ** 2).sum(axis=0)
+        standings[number].slopes * (np.linalg.solve(factor, signed_features(problem).T) ** 2).sum(axis=0)
         for number, factor in factors.items()
     ]
     off = np.abs(np.array(leverages) - 1).max(axis=0)
@@ -183,17 +183,17 @@ def at_the_margin(
     return LabeledRows(found.rows[true], labels[true]), float(off[true].max(initial=0.0))
 
 
-def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
+def _refine(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
     """Return rows (n, p) moved to a minimum of f~ M^-1 f~, which is steep except along rows at the margin."""
     found = rows.copy()
     for place in range(len(rows)):
         x = found[place : place + 1]
-        residual = _whitened(x, inverse, factor, lever)
+        residual = _whiten(x, inverse, factor, lever)
         for _ in range(_REFINEMENTS):
             slopes = np.vstack([inverse.jacobian(x)[0], np.zeros((1, inverse.basis.shape[1]))])
             direction = np.linalg.lstsq(np.linalg.solve(factor, slopes), -residual, rcond=None)[0] @ inverse.basis.T
             for share in (1.0, 0.25, 0.05):
-                moved = _whitened(x + share * direction, inverse, factor, lever)
+                moved = _whiten(x + share * direction, inverse, factor, lever)
                 if moved @ moved < residual @ residual:
                     x, residual = x + share * direction, moved
                     break
@@ -203,7 +203,7 @@ def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, leve
     return found
 
 
-def _whitened(x: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
+def _whiten(x: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
     """Return (d,) L^-1 f~ of a row (1, p)."""
     return np.asarray(np.linalg.solve(factor, np.append(inverse(x)[0], lever)))
 

@@ -36,7 +36,7 @@ class PlainCuts(Attack):
             for cuts in series(epoch.rounds, prior.posed):
                 counts = counts or RowCounts(epoch.columns)
                 rows, labels = lone_rows(cuts)
-                counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
+                counts.take(epoch.unscale(rows), labels, SAME_WITHIN * epoch.scale.scale)
         if counts is not None:
             yield RowClaim(*counts.repeated, 0.0)
 
@@ -56,7 +56,7 @@ class JointPlainCuts(Attack):
                 found = [row for cuts in groups for row in lone_joint_rows(cuts, intercept=intercept)]
                 rows = np.array([each.features[: epoch.columns] for each in found]).reshape(-1, epoch.columns)
                 labels = np.array([each.label for each in found], dtype=np.float64)
-                counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
+                counts.take(epoch.unscale(rows), labels, SAME_WITHIN * epoch.scale.scale)
         if counts is not None:
             yield RowClaim(*counts.repeated, 0.0)
 

@@ -26,10 +26,10 @@ from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
     Counts,
-    checked,
     combinations,
     distinct,
     least_squares,
+    verify_counts,
 )
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.federation.arrays import FloatArray
@@ -144,4 +144,4 @@ def solve(
     sums, determined = least_squares(design, seen)
     counts = (prices or _Prices()).counts(sums, labels[first])
     design = design * np.where(counts != 0, sums / np.where(counts != 0, counts, 1.0), 1.0)
-    return checked(design, seen, counts, determined, first, len(rows))
+    return verify_counts(design, seen, counts, determined, first, len(rows))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
-from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
+from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, concatenate_rows, spread
 from fedsvm.algorithms.optimization.cutting_plane import Points
 from fedsvm.algorithms.optimization.single_rows import rows_of_cuts
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -32,18 +32,18 @@ class SubsetCuts(Attack):
         found, unit = [], np.ones(0)
         for rounds in between_scalings(view):
             offset, unit = rounds[0].parameters["offset"], rounds[0].parameters["scale"]
-            for columns, problems in _posed(rounds, prior.posed.number):
+            for columns, problems in _posed_problems(rounds, prior.posed.number):
                 for problem, cuts in problems.items():
                     w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))
                     rows, labels = rows_of_cuts(Points(w, b), sums)
                     known = spread(rows, columns[problem], len(offset)) * unit + offset
                     found.append(PartialRows(known, labels))
         if found:
-            every = joined(found, len(unit)).distinct(unit)
+            every = concatenate_rows(found, len(unit)).distinct(unit)
             yield RowClaim(every.rows, every.labels, 0.0)
 
 
-def _posed(rounds: tuple[RoundView, ...], kind: int) -> Iterator[tuple[list[IntArray], Series]]:
+def _posed_problems(rounds: tuple[RoundView, ...], kind: int) -> Iterator[tuple[list[IntArray], Series]]:
     """Yield problems of a kind as they were posed: the columns of each, and its cuts: w (m,), b and sums (g, m + 2)."""
     columns: list[IntArray] = []
     groups, series, kinds = 1, Series(), [0]

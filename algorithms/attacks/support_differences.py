@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
-from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
+from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, concatenate_rows, spread
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 
@@ -34,7 +34,7 @@ class SupportDifferences(Attack):
                 residual = max(residual, left)
                 found.append(PartialRows(rows * unit + offset, np.full(len(rows), label)))
         if found:
-            every = joined(found, len(unit)).distinct(unit)
+            every = concatenate_rows(found, len(unit)).distinct(unit)
             yield RowClaim(every.rows, every.labels, residual)
 
 

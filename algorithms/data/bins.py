@@ -33,7 +33,7 @@ def bins_block(columns: int, mu: float) -> NoisyBlock:
     return NoisyBlock("scale", 1 + columns * BINS, math.sqrt(1 + columns), mu)
 
 
-def binned(columns: FloatArray) -> FloatArray:
+def bin_values(columns: FloatArray) -> FloatArray:
     """Return (n, 1 + c BINS): 1 for each row (n, c), and in the bin of each known value."""
     table = np.zeros((*columns.shape, BINS))
     row, column = np.nonzero(~np.isnan(columns))

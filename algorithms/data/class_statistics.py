@@ -73,7 +73,7 @@ class Cells:
         """Return (n, cells * w): values (n, w) of rows in the places of their cells (n, cells)."""
         return np.asarray((cells[:, :, None] * values[:, None, :]).reshape(len(values), -1))
 
-    def trained(self, fold: int | None) -> list[int]:
+    def training_cells(self, fold: int | None) -> list[int]:
         """Return the parts whose rows are trained on where a fold is held out."""
         if fold is None or not self.folds:
             return list(range(self.parts))
@@ -141,7 +141,7 @@ class ClassTotals:
 
     def without(self, fold: int | None) -> ClassStatistics:
         """Return the statistics of the rows that a model is trained on where a fold is held out."""
-        parts = self.cells.trained(fold)
+        parts = self.cells.training_cells(fold)
         noise = {name: sigma * math.sqrt(len(parts)) for name, sigma in self.sigma.items()}
         columns = self.ends.shape[1]
         rows = np.maximum(self._sum("classes", parts)[:, 0], max(LEAST_ROWS, noise["classes"]))
@@ -153,7 +153,7 @@ class ClassTotals:
         moved = noise.get("sums", 0.0) / known
         hidden = np.hypot(noise.get("squares", 0.0) / known, 2 * np.abs(center) * moved)
         # The square of a noisy center is too large by the variance of its noise, and so is its distance to a row.
-        variance = _shrunk(self._sum("squares", parts) / known - center**2 + 2 * moved**2, hidden, known)
+        variance = _shrink(self._sum("squares", parts) / known - center**2 + 2 * moved**2, hidden, known)
         return ClassStatistics(
             rows,
             middle + half * center,
@@ -169,7 +169,7 @@ class ClassTotals:
         return np.asarray(total[list(parts)].sum(axis=0))
 
 
-def _shrunk(variance: FloatArray, noise: FloatArray, known: FloatArray) -> FloatArray:
+def _shrink(variance: FloatArray, noise: FloatArray, known: FloatArray) -> FloatArray:
     """Return (K, q) variances of classes, the nearer to the mean of all classes the larger their noise is.
 
     A quarter of the mean is the least, and the mean is not below its own noise.

@@ -108,7 +108,7 @@ def log_odds(logarithms: FloatArray) -> FloatArray:
     return np.asarray(logarithms - np.column_stack(others))
 
 
-def called(scores: FloatArray, threshold: float = 0.0) -> IntArray:
+def predict_class(scores: FloatArray, threshold: float = 0.0) -> IntArray:
     """Return (n,) the predicted class number by scores (n,) or (n, K); the first of equal ones.
 
     threshold: of two classes, the score from which a row is called the second.

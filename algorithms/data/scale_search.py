@@ -220,7 +220,7 @@ def find_window(column: int, evidence: ScaleEvidence, more: ScaleEvidence | None
     posterior = np.exp(logarithms - logarithms.max())
     posterior /= posterior.sum()
     sized = posterior[_PARTS[:, 0] < 1]
-    tops = _cumulated(sized.sum(axis=(0, 1)))
+    tops = _cumulate(sized.sum(axis=(0, 1)))
     bottoms = np.zeros(SIZES)
     for place, width in enumerate(_WIDTHS):
         bottoms[: SIZES - width + 1] += sized[:, place].sum(axis=0)[width - 1 :]
@@ -228,13 +228,13 @@ def find_window(column: int, evidence: ScaleEvidence, more: ScaleEvidence | None
     if spread > _SURE_OCTAVES:
         is_zero = float((posterior.sum(axis=(1, 2)) * _PARTS[:, 0]).sum()) > 1 - 2 * _SIGN
         return FoundWindow(0.0, 1.0, is_zero)
-    top, bottom = int(np.searchsorted(tops, _UPPER)), int(np.searchsorted(_cumulated(bottoms), _LOWER))
+    top, bottom = int(np.searchsorted(tops, _UPPER)), int(np.searchsorted(_cumulate(bottoms), _LOWER))
     signs = [float(posterior[_PARTS[:, 1 + sign] > 0].sum()) > _SIGN for sign in (0, 1)]
     best = more if more is not None and more.sigma < evidence.sigma else evidence
     at = again if best is more else column
     signs = [known or bool(len(_full(best, best.windows[at, sign], best.sigma))) for sign, known in enumerate(signs)]
     zeros = 1.0 if best.zeros[at] > _FULL * best.sigma else float(posterior[_PARTS[:, 0] > 0].sum())
-    bottom, top = _extended(best, at, bottom, top)
+    bottom, top = _extend(best, at, bottom, top)
     are_seen = bool(best.zeros[at] > _SEEN * best.sigma)
     return FoundWindow(*_ends(bottom, top, signs, zeros, are_seen=are_seen), True)
 
@@ -244,7 +244,7 @@ def _full(evidence: ScaleEvidence, windows: FloatArray, sigma: float) -> IntArra
     return np.flatnonzero(windows > max(_FULL * sigma, _LEAST_SHARE * evidence.rows * _WEIGHT))
 
 
-def _extended(evidence: ScaleEvidence, column: int, bottom: int, top: int) -> tuple[int, int]:
+def _extend(evidence: ScaleEvidence, column: int, bottom: int, top: int) -> tuple[int, int]:
     """Return the ends of a column's sizes, moved outward to all that clearly is no noise."""
     full = _full(evidence, evidence.windows[column].sum(axis=0), evidence.sigma * math.sqrt(2))
     if not len(full):
@@ -281,7 +281,7 @@ def found_ends(windows: Sequence[FoundWindow], rows: float, names: Sequence[str]
 # Models.
 
 
-def _cumulated(weights: FloatArray) -> FloatArray:
+def _cumulate(weights: FloatArray) -> FloatArray:
     return np.asarray(np.cumsum(weights / max(float(weights.sum()), np.finfo(float).tiny)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedsvm.algorithms.data.classes import called as called_of
+from fedsvm.algorithms.data.classes import predict_class as called_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 MAX_BINS = 1000
@@ -16,7 +16,7 @@ def size_of(classes: int, bins: int) -> int:
     return 4 + 2 * bins if classes == 2 else classes * classes + 2 * classes * bins
 
 
-def counted(decisions: FloatArray, labels: FloatArray, threshold: float, bins: int) -> FloatArray:
+def count_scores(decisions: FloatArray, labels: FloatArray, threshold: float, bins: int) -> FloatArray:
     """Return (4 + 2 bins,) counts of one site's rows: by prediction and class, then by decision value of each class.
 
     decisions (n,), labels (1, n) of +1 and -1. Of K classes decisions are (n, K), labels (K, n), each class against the
@@ -27,7 +27,7 @@ def counted(decisions: FloatArray, labels: FloatArray, threshold: float, bins: i
         return _counted_by_class(decisions, labels.argmax(axis=0), bins)
     positive, called = labels[0] > 0, decisions >= threshold
     calls = [called & positive, called & ~positive, ~called & ~positive, ~called & positive]
-    bin_of = _binned(decisions, bins)
+    bin_of = _bin_values(decisions, bins)
     histograms = [np.bincount(bin_of[kind], minlength=bins) for kind in (positive, ~positive)]
     return np.concatenate([[float(call.sum()) for call in calls], *histograms]).astype(np.float64)
 
@@ -36,7 +36,7 @@ def _counted_by_class(decisions: FloatArray, own: IntArray, bins: int) -> FloatA
     classes = decisions.shape[1]
     table = np.zeros((classes, classes))
     np.add.at(table, (own, called_of(decisions)), 1)
-    bin_of = _binned(decisions, bins)
+    bin_of = _bin_values(decisions, bins)
     histograms = [
         np.bincount(bin_of[kind, number], minlength=bins)
         for number in range(classes)
@@ -45,7 +45,7 @@ def _counted_by_class(decisions: FloatArray, own: IntArray, bins: int) -> FloatA
     return np.concatenate([table.ravel(), *histograms]).astype(np.float64)
 
 
-def _binned(decisions: FloatArray, bins: int) -> IntArray:
+def _bin_values(decisions: FloatArray, bins: int) -> IntArray:
     """Return the bin of each decision value."""
     squashed = decisions / (1 + np.abs(decisions))
     return np.asarray(np.minimum((bins * (squashed + 1) / 2).astype(np.int64), bins - 1))

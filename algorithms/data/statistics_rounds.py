@@ -20,7 +20,7 @@ from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window, found_ends
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
-from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clipped, composed
+from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clip_rows, compose_mu
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.channel.interface import Channel
@@ -99,19 +99,19 @@ class StatisticsPlan:
         """Return the cells for which so many classes are summed; None of sums over all rows."""
         return Cells(classes, self.folds, self.repeats) if self.by_class else None
 
-    def unranged(self, names: Sequence[str]) -> list[int]:
+    def unranged_columns(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of the columns without a range."""
         return [number for number, name in enumerate(names) if name not in self.ranges]
 
     def budget(self, names: Sequence[str]) -> Budget:
         """Return the mu of each round, for these numeric columns."""
-        searched, products = bool(self.unranged(names)), self.products and len(names) > 1
+        searched, products = bool(self.unranged_columns(names)), self.products and len(names) > 1
         return Budget.of(self.mu, searched=searched, products=products, explained=self.explained)
 
     def ends(self, names: Sequence[str], found: FloatArray) -> FloatArray:
         """Return (2, q) windows: the ranges, and those that were found (2, c) for the other columns."""
         ends = np.array([self.ranges.get(name, (0.0, 1.0)) for name in names], dtype=np.float64).reshape(-1, 2).T.copy()
-        ends[:, self.unranged(names)] = found
+        ends[:, self.unranged_columns(names)] = found
         return ends
 
 
@@ -143,7 +143,7 @@ class StatisticsSums(SitePart):
     @step(bound=math.inf)
     def scale_counts(self) -> FloatArray:
         """Return (1 + c ENTRIES,): noisy counts of rows, and of the sizes of columns without a range."""
-        return self._counts("scale_counts", self._plan.unranged(self._names), self._budget.scale)
+        return self._counts("scale_counts", self._plan.unranged_columns(self._names), self._budget.scale)
 
     @step(
         bound=math.inf,
@@ -159,7 +159,7 @@ class StatisticsSums(SitePart):
         columns : list of int
             Their numbers, ascending.
         """
-        if not columns or columns != sorted(set(columns) & set(self._plan.unranged(self._names))):
+        if not columns or columns != sorted(set(columns) & set(self._plan.unranged_columns(self._names))):
             raise OrderRefused("columns must be numbers of columns without an agreed range, in ascending order")
         return self._counts("more_scale_counts", columns, self._budget.again)
 
@@ -171,7 +171,7 @@ class StatisticsSums(SitePart):
             counts = scale_search.scale_counts(self._numeric[:, columns])
             return block.noised_counts(counts, scale_search.scale_weights(len(columns)), source)
 
-        return self._released(name, [block], draw, columns)
+        return self._release(name, [block], draw, columns)
 
     @step(
         bound=math.inf,
@@ -196,7 +196,7 @@ class StatisticsSums(SitePart):
             numeric = self._numeric[place]
             known = ~np.isnan(numeric)
             moved = np.clip(np.where(known, (numeric - middle) / half, 0.0), -1.0, 1.0)
-            moved = clipped(moved, next((block.length for block in blocks if block.name == "sums"), 1.0))
+            moved = clip_rows(moved, next((block.length for block in blocks if block.name == "sums"), 1.0))
             found = {
                 "classes": members(arrays["labels"][:, place]).T if cells is None else np.ones((len(numeric), 1)),
                 "known": known.astype(np.float64),
@@ -240,7 +240,7 @@ class StatisticsSums(SitePart):
         def products(place: slice) -> list[FloatArray]:
             numeric = self._numeric[place]
             standard = np.nan_to_num((np.clip(numeric, *ends) - mean) / deviation)
-            rows = clipped(standard, statistics.longest_row(width))
+            rows = clip_rows(standard, statistics.longest_row(width))
             return [np.hstack([rows**2, math.sqrt(2) * rows[:, upper[0]] * rows[:, upper[1]]])]
 
         return self._answer("noisy_products", [block], products, [mean.tolist(), deviation.tolist(), ends.tolist()])
@@ -258,12 +258,12 @@ class StatisticsSums(SitePart):
 
         def draw(source: Random) -> FloatArray:
             return np.concatenate(
-                [block.noised(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
+                [block.add_noise(_column(contributions, places, number), source) for number, block in enumerate(blocks)]
             )
 
-        return self._released(name, blocks, draw, *asked)
+        return self._release(name, blocks, draw, *asked)
 
-    def _released(
+    def _release(
         self,
         name: str,
         blocks: Sequence[NoisyBlock],
@@ -281,7 +281,7 @@ class StatisticsSums(SitePart):
             "terms": site.terms.to_fields(),
         }
         source = drawn_generator(site.channel)  # drawn each time: a step that is carried out again draws as often
-        return site.answers.answer(question, site.partition, composed(blocks), lambda: draw(source))
+        return site.answers.answer(question, site.partition, compose_mu(blocks), lambda: draw(source))
 
     def check_window(self, window: FloatArray) -> None:
         """Raise OrderRefused for a window of all columns that is not of agreed ranges, or with exact statistics.
@@ -301,7 +301,7 @@ class StatisticsSums(SitePart):
         width = len(self._names)
         if ends.shape != (2, width) or not np.isfinite(ends).all() or not (ends[0] < ends[1]).all():
             raise OrderRefused(f"ends must be the lowest and highest values of the {width} numeric columns")
-        unranged = self._plan.unranged(self._names)
+        unranged = self._plan.unranged_columns(self._names)
         if not np.array_equal(self._plan.ends(self._names, ends[:, unranged]), ends):
             raise OrderRefused("ends must be the agreed ranges, for the columns that have one")
 
@@ -368,7 +368,7 @@ def take_statistics(
         Categories, which the sites have encoded.
     classes : int
     """
-    budget, unranged = plan.budget(names), plan.unranged(names)
+    budget, unranged = plan.budget(names), plan.unranged_columns(names)
     found = find_ends(federation, budget, names, unranged) if unranged else np.zeros((2, 0))
     ends, values = plan.ends(names, found), [len(each) for each in vocabulary.values.values()]
     cells = plan.cells(classes)

@@ -42,16 +42,16 @@ class VerticalSite(SiteProgram):
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         codes, categories = partition.arrays["codes"], partition.values["categories"]
-        self.columns = encoded(partition.arrays["numeric"], codes, categories)
+        self.columns = encode_columns(partition.arrays["numeric"], codes, categories)
         self.order: IntArray = np.arange(len(self.columns))
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the default script: records are aligned, then the algorithm's own steps come in any order."""
         own = steps_of(cls) - steps_of(VerticalSite) | {"column_count", "longest", "labels_of"}
-        return aligned(terms, "prepare_fold", "fold_counts", "labels_of", any_order(own))
+        return alignment_script(terms, "prepare_fold", "fold_counts", "labels_of", any_order(own))
 
-    def held(self) -> tuple[int, list[str]]:
+    def data_summary(self) -> tuple[int, list[str]]:
         """Return the number of records, and the columns of the source at this site."""
         return rows_and_columns(self.partition)
 
@@ -135,7 +135,7 @@ class VerticalSite(SiteProgram):
         return np.array(float((self.rows**2).sum(axis=1).max(initial=0.0)))
 
 
-def aligned(terms: Terms, *parts: Script | str) -> Script:
+def alignment_script(terms: Terms, *parts: Script | str) -> Script:
     """Return the script of a run that aligns records, and then trains and tests a model for each agreed fold.
 
     parts: the scripts of one model's stages, in order.
@@ -146,7 +146,7 @@ def aligned(terms: Terms, *parts: Script | str) -> Script:
     return stage(either(*(ways[each] for each in ([by] if by else ways))), repeat(seq(*parts), 1, models))
 
 
-def encoded(numeric: FloatArray, codes: IntArray, categories: Sequence[Sequence[str]]) -> FloatArray:
+def encode_columns(numeric: FloatArray, codes: IntArray, categories: Sequence[Sequence[str]]) -> FloatArray:
     """Return (n, p + 0/1 columns): categorical columns (n, q) become one column per category, after the numeric
     ones."""
     blocks = [one_hot(column, names, names) for column, names in zip(codes.T, categories, strict=True)]
@@ -154,7 +154,7 @@ def encoded(numeric: FloatArray, codes: IntArray, categories: Sequence[Sequence[
 
 
 def column_names(numeric: Sequence[str], categorical: Sequence[str], categories: Sequence[Sequence[str]]) -> list[str]:
-    """Return the names of the columns that `encoded` makes."""
+    """Return the names of the columns that `encode_columns` makes."""
     pairs = zip(categorical, categories, strict=True)
     return [*numeric, *(f"{column}={name}" for column, names in pairs for name in names)]
 

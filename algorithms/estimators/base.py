@@ -26,14 +26,14 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.algorithm import Algorithm, Model, Outline
-from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.data.classes import predict_class
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.estimators.frames import Frame, read
 from fedsvm.algorithms.estimators.progress import ProgressPrinter
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.algorithms.registry import ALGORITHMS
-from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
+from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, check_settings, doc, settings
 from fedsvm.federation import report
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
@@ -77,7 +77,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
         """The algorithm to run over the sites."""
 
-    def _checked(self, X: Any, y: Any) -> tuple[Frame, FloatArray]:
+    def _check_rows(self, X: Any, y: Any) -> tuple[Frame, FloatArray]:
         """Return rows and labels (n,): +1 for the second of two classes and -1 for the first, or numbers of more.
 
         Removes the attributes of an earlier fit. Raises ValueError.
@@ -110,7 +110,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Return one of the family's parameters. Raises ValueError if it is invalid."""
         (setting,) = [setting for setting in settings(type(self)) if setting.name == name]
         try:
-            return setting.checked(getattr(self, name))
+            return setting.check(getattr(self, name))
         except ValueError as error:
             raise ValueError(f"{name} {error}") from None
 
@@ -153,7 +153,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             raise ValueError(f"{problem}.")
         return classes
 
-    def _learned(
+    def _learn(
         self,
         partitions: Mapping[str, Partition],
         seed: int,
@@ -173,7 +173,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             made.name,
             dict(made.options),
             made.min_sites,
-            shown=algorithm.shown(chosen),
+            shown=algorithm.shown_steps(chosen),
             seed=seed,
             reading={"scale": self._parameter("scale"), **reading},
         )
@@ -228,7 +228,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
             Positive for `classes_[1]`; of more, the largest of a row is that of its class.
         """
         check_is_fitted(self)
-        values: FloatArray = self.model_.decision_function(self._scaled(read(self, X, reset=False)))
+        values: FloatArray = self.model_.decision_function(self._scale(read(self, X, reset=False)))
         return values
 
     def predict(self, X: Any) -> np.ndarray:
@@ -245,9 +245,9 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
         scores = self.decision_function(X)  # first, so that what is not fitted says so
         calibration = self.model_.calibrated
         threshold = 0.0 if calibration is None else calibration.threshold
-        return np.asarray(self.classes_[called(scores, threshold)])
+        return np.asarray(self.classes_[predict_class(scores, threshold)])
 
-    def _scaled(self, rows: Frame) -> FloatArray:
+    def _scale(self, rows: Frame) -> FloatArray:
         """Return rows (n, p) on the common scale."""
         return np.asarray(self.scaling_(self._numbers(rows)))
 
@@ -270,7 +270,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
     def _settings(self, public_rows: int = 0) -> Any:
         """Return the algorithm's settings. Raises ValueError for an invalid parameter."""
         algorithm = self._algorithm
-        chosen = checked(algorithm.Settings, self)
+        chosen = check_settings(algorithm.Settings, self)
         outline = Outline(public_rows, models=1, calibrated=self._is_calibrated, statistics_privacy=self._mu)
         for problem in algorithm.problems(chosen, outline):
             raise ValueError(f"{problem}.")
@@ -320,13 +320,13 @@ def estimator(kind: E) -> E:
     }
     listed = settings(made)
     listed.sort(key=lambda setting: setting.name in FederatedEstimator.__dataclass_fields__)
-    text = "\n".join(f"{each.name} : {_typed(each)}\n    {each.sentence}" for each in listed)
+    text = "\n".join(f"{each.name} : {_type_and_default(each)}\n    {each.sentence}" for each in listed)
     summary, heading, rest = inspect.cleandoc(made.__doc__ or "").partition("\nAttributes\n")
     made.__doc__ = f"{summary.rstrip()}\n\nParameters\n----------\n{text}\n{heading}{rest}"
     return kind
 
 
-def _typed(setting: Setting) -> str:
+def _type_and_default(setting: Setting) -> str:
     """Return type and default, as scikit-learn's documentation writes them."""
     try:
         requirement = setting.requirement

@@ -60,7 +60,7 @@ class RowsEstimator(FederatedEstimator):
         FederationError
             Where a site fails, or a class has too few rows to be summed.
         """
-        rows, labels = self._checked(X, y)
+        rows, labels = self._check_rows(X, y)
         self._train(rows, labels, groups, self._seed())
         return self
 
@@ -68,7 +68,7 @@ class RowsEstimator(FederatedEstimator):
     def _train(self, rows: Frame, labels: FloatArray, groups: Any, seed: int) -> None:
         """Train on checked rows and labels (n,), see `LabeledRows`, and keep the result."""
 
-    def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
+    def _deal_rows(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
         """Return which of the rows `indices`, of `rows` in all, each site holds."""
         if groups is None:
             sites = self._parameter("sites")
@@ -134,7 +134,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
     ) -> None:
         """Train on checked rows. weights (n,): of their losses. apart (n,): those that calibrate the model."""
         chosen = self._settings()
-        held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
+        held = self._deal_rows(np.arange(len(rows)), groups, len(rows), seed)
         weighted, calibrated = weights is not None, apart is not None
         ranges, agreed = self._agreed_ranges(rows.numeric_names), asdict(chosen)
         task = HorizontalTask(
@@ -153,7 +153,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
                 by_class=self._algorithm.model_is_statistics,
             ),
         )
-        model = self._learned(
+        model = self._learn(
             self._partitions(held, rows, labels, weights=weights, apart=apart),
             seed,
             chosen,
@@ -188,7 +188,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
             found[name] = [low, high]
         return found
 
-    def _scaled(self, rows: Frame) -> FloatArray:
+    def _scale(self, rows: Frame) -> FloatArray:
         if rows.text_names != list(self.columns_.vocabulary.values):
             trained = ", ".join(self.columns_.vocabulary.values) or "none"
             raise ValueError(f"X: columns of text must be those of fit, {trained}, got {rows.text_names}.")
@@ -288,7 +288,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
         FederationError
             Where a site fails.
         """
-        rows, labels = self._checked(X, y)
+        rows, labels = self._check_rows(X, y)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, rows.numeric, ensure_non_negative=True)
@@ -324,7 +324,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
     def _probabilities(self, X: Any) -> FloatArray:
         """Return (n, K) probabilities of the classes, in the order of `classes_`."""
         check_is_fitted(self)
-        found = self.model_.probabilities(self._scaled(read(self, X, reset=False)))
+        found = self.model_.probabilities(self._scale(read(self, X, reset=False)))
         if found is None:
             raise ValueError("This model was fitted with calibration=0; fit it again.")
         return found if found.ndim == 2 else np.column_stack([1 - found, found])

@@ -58,9 +58,7 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         for sentence in self._algorithm.foreseen(chosen, len(private), len(names), len(self.classes_)):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         partitions = self._partitions(held, rows, labels)
-        model = self._learned(
-            partitions, seed, chosen, lambda federation: self._algorithm.fit(federation, task, chosen)
-        )
+        model = self._learn(partitions, seed, chosen, lambda federation: self._algorithm.fit(federation, task, chosen))
         self._keep(model, scale, task.accountant.report())
 
     def _set_apart(self, labels: FloatArray, seed: int) -> tuple[IntArray, IntArray]:

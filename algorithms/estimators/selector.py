@@ -83,7 +83,7 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
         task = HorizontalTask(Schema(names), self._parameter("scale"), seed, classes=self._class_names(chosen))
         partitions = self._partitions(held, rows, labels)
-        found = self._learned(partitions, seed, chosen, lambda federation: algorithm.select(federation, task, chosen))
+        found = self._learn(partitions, seed, chosen, lambda federation: algorithm.select(federation, task, chosen))
         choice = found.choice
         self.support_ = np.isin(np.arange(len(names)), found.columns)
         others = [column for column in choice.order.tolist() if not self.support_[column]]

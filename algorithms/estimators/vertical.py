@@ -48,11 +48,11 @@ class VerticalClassifier(FederatedClassifier):
         FederationError
             Where a site fails.
         """
-        frame, labels = self._checked(X, y)
+        frame, labels = self._check_rows(X, y)
         rows = self._numbers(frame)
         seed, chosen, method = self._seed(), self._settings(), self._parameter("scale")
         names = [str(name) for name in self._names(rows.shape[1])]
-        parts = self._held(rows.shape[1])
+        parts = self._columns_of_sites(rows.shape[1])
         task, scale = VerticalTask(method, seed, classes=len(self.classes_)), Scale.of(rows, method)
         partitions = {
             f"site-{number}": site_partition(
@@ -69,14 +69,14 @@ class VerticalClassifier(FederatedClassifier):
                 align(federation, "position")
             return self._algorithm.fit(federation, task, chosen)
 
-        model = self._learned(partitions, seed, chosen, learn, align="position")
-        self._keep(model.joined(scale(rows), np.concatenate(parts)), scale)
+        model = self._learn(partitions, seed, chosen, learn, align="position")
+        self._keep(model.join_parts(scale(rows), np.concatenate(parts)), scale)
         return self
 
     def _names(self, width: int) -> list[Any]:
         return list(getattr(self, "feature_names_in_", range(width)))
 
-    def _held(self, width: int) -> list[list[int]]:
+    def _columns_of_sites(self, width: int) -> list[list[int]]:
         """Return which columns each site holds. Raises ValueError unless each of `width` is held once."""
         if self.columns is None:
             sites = self._parameter("sites")

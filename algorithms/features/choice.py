@@ -172,7 +172,7 @@ class Features:
     figures: Mapping[str, float]
     remarks: Mapping[str, str] = field(default_factory=dict)
 
-    def explained(self, share: float) -> Features:
+    def with_explained_share(self, share: float) -> Features:
         """Return the same with an explained share, and a hint where landmarks do not reach the rows."""
         sentence = f"{self.remarks['landmarks']}; explained share {share:.2f}"
         if share < ENOUGH:
@@ -188,7 +188,7 @@ class Features:
         of_rbf = isinstance(self.map, NystromMap) and self.map.kernel.name == "rbf"
         if mean_square is None or not of_rbf or "explained_share" in self.figures:
             return self
-        return self.explained(min(1.0, mean_square))
+        return self.with_explained_share(min(1.0, mean_square))
 
 
 def read_map(fields: Mapping[str, Any]) -> FeatureMap:
@@ -203,11 +203,11 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
     if settings.features == "identity":
         return Features(IdentityMap(prepared.columns), f"{prepared.columns} columns", {"rank": prepared.columns})
     if settings.features == "fourier":
-        fourier = FourierMap.drawn(kernel.gamma, settings.frequencies, prepared.columns, seed)
+        fourier = FourierMap.draw(kernel.gamma, settings.frequencies, prepared.columns, seed)
         figures = {"frequencies": settings.frequencies, "rank": fourier.dimensions}
         return Features(fourier, f"{settings.frequencies} random frequencies", figures)
     landmarks = _landmarks(federation, settings, prepared, seed)
-    nystrom = NystromMap.spanned(kernel, landmarks.points, settings.rank_tolerance)
+    nystrom = NystromMap.span(kernel, landmarks.points, settings.rank_tolerance)
     count = len(landmarks.points)
     figures = {
         "landmarks": count,
@@ -217,7 +217,7 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
     }
     remark = _shortfall(settings, landmarks, prepared.rows) + _origin(landmarks)
     features = Features(nystrom, f"{count} landmarks, rank {nystrom.dimensions}", figures, {"landmarks": remark})
-    return features if landmarks.explained is None else features.explained(landmarks.explained)
+    return features if landmarks.explained is None else features.with_explained_share(landmarks.explained)
 
 
 def _landmarks(federation: Federation, settings: FeatureSettings, prepared: PreparedRows, seed: int) -> Landmarks:
@@ -225,7 +225,7 @@ def _landmarks(federation: Federation, settings: FeatureSettings, prepared: Prep
     statistics, method = prepared.statistics, settings.landmark_method
     if statistics is None or method == "global" or (method == "local" and not settings.landmark_noise):
         asked = asked_count(settings.landmarks, prepared.rows)
-        return _clustered(federation, settings, prepared, asked, seed)
+        return _cluster_means(federation, settings, prepared, asked, seed)
     if prepared.selected is not None:  # columns that a model chose are of this model alone
         return _by_statistics(federation, settings, prepared, statistics, seed)
     if prepared.kept.get("landmarks of") is not statistics:
@@ -242,7 +242,7 @@ def _by_statistics(
     described = describe_rows(federation, prepared, statistics)
     counts = tried_counts(asdict(settings), statistics.rows)
     if settings.landmark_method == "local":
-        return _clustered(federation, settings, prepared, counts[0], seed)
+        return _cluster_means(federation, settings, prepared, counts[0], seed)
     if prepared.selected is not None:
         return Landmarks(drawn_points(prepared, described, counts[0], seed), "drawn", counts[0])
     shares = open_shares(federation, described, counts)
@@ -253,10 +253,10 @@ def _by_statistics(
         explained = float(shares[counts.index(enough)])
         return Landmarks(drawn_points(prepared, described, enough, seed), "drawn", counts[0], explained=explained)
     federation.run("use_means", remember=True)
-    return replace(_clustered(federation, settings, prepared, counts[0], seed), drawn_reach=float(shares[-1]))
+    return replace(_cluster_means(federation, settings, prepared, counts[0], seed), drawn_reach=float(shares[-1]))
 
 
-def _clustered(
+def _cluster_means(
     federation: Federation, settings: FeatureSettings, prepared: PreparedRows, asked: int, seed: int
 ) -> Landmarks:
     """Return means of clusters by the settings."""

@@ -119,7 +119,7 @@ class DrawnLandmarks(SitePart):
             kernel = KernelSettings(**{name: settings[name] for name in _KERNEL}).kernel_of(points.shape[1])
             rows = site.all_rows[:, site.columns]
             shares = explained_shares(kernel, rows, points, counts, settings["rank_tolerance"])
-            return block.noised([increments(shares)], source)
+            return block.add_noise([increments(shares)], source)
 
         return site.answers.answer(question, site.partition, block.mu, draw)
 

@@ -90,7 +90,7 @@ class RowDescription:
         return float(np.sqrt((deviations**2).mean()))
 
 
-def shrunk(covariance: FloatArray, noise: FloatArray) -> FloatArray:
+def shrink(covariance: FloatArray, noise: FloatArray) -> FloatArray:
     """Return a noisy covariance, shrunk toward the identity by the known size of its noise, with an eigenvalue floor.
 
     Its distance from a multiple of the identity has a part that is noise, of known mean square; so much of the way it
@@ -137,7 +137,7 @@ def _numeric_draws(described: RowDescription, count: int, random: np.random.Gene
     """Return (count, q) normal draws; the covariance is repaired where all columns have a deviation of 1."""
     deviation = np.where(described.deviation > 0, described.deviation, 1.0)
     units = np.outer(deviation, deviation)
-    covariance = shrunk(described.covariance / units, described.noise / units)
+    covariance = shrink(described.covariance / units, described.noise / units)
     standard = normal_draws(np.zeros(len(deviation)), covariance, count, random)
     return np.clip(described.mean + standard * deviation, described.low, described.high)
 
@@ -176,7 +176,7 @@ def explained_shares(
     lengths = kernel.of_sums(np.zeros(len(rows)) if kernel.of_distances else np.einsum("ij,ij->i", rows, rows))
     shares = np.zeros((len(rows), len(counts)))
     for place, count in enumerate(counts):
-        squares = (NystromMap.spanned(kernel, landmarks[:count], rank_tolerance)(rows) ** 2).sum(axis=1)
+        squares = (NystromMap.span(kernel, landmarks[:count], rank_tolerance)(rows) ** 2).sum(axis=1)
         shares[:, place] = np.divide(squares, lengths, out=np.ones(len(rows)), where=lengths > 0)
     return np.asarray(np.maximum.accumulate(np.clip(shares, 0.0, 1.0), axis=1))
 

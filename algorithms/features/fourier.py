@@ -80,7 +80,7 @@ class FourierMap(FeatureMap):
     name = "fourier"
 
     @classmethod
-    def drawn(cls, gamma: float, count: int, columns: int, seed: int) -> Self:
+    def draw(cls, gamma: float, count: int, columns: int, seed: int) -> Self:
         """Draw `count` frequencies from the spectral density of the kernel over `columns` columns, in orthogonal
         blocks.
 
@@ -161,11 +161,11 @@ def choose_frequencies(
     as_drawn = paired_error(drawn, public, wanted)[0]
     if fit == "random":
         return Frequencies(drawn, as_drawn, as_drawn)
-    rho = _fitted(drawn, public, wanted, offsets if fit == "paper" else None)
+    rho = _fit(drawn, public, wanted, offsets if fit == "paper" else None)
     return Frequencies(rho, as_drawn, paired_error(rho, public, wanted)[0])
 
 
-def _fitted(start: FloatArray, public: FloatArray, wanted: FloatArray, offsets: FloatArray | None) -> FloatArray:
+def _fit(start: FloatArray, public: FloatArray, wanted: FloatArray, offsets: FloatArray | None) -> FloatArray:
     """Minimize equation 6 by L-BFGS from `start`, for the cosine map with these offsets or, without, for the paired
     map."""
     from scipy.optimize import minimize  # sites share this module and have no use for it

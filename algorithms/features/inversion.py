@@ -66,7 +66,7 @@ class NystromInverse(NystromMap):
         the row to 1e-5. Of other kernels than rbf a row is found only where the landmarks span all columns, since what
         is orthogonal to them leaves no trace.
         """
-        found = [self._inverted(features[part], part) for part in self._batches(self._plausible(features))]
+        found = [self._invert(features[part], part) for part in self._batches(self._plausible(features))]
         return InvertedRows(
             np.concatenate([self.landmarks[:0], *(each.rows for each in found)]),
             np.concatenate([np.zeros(0, dtype=np.intp), *(each.of for each in found)]),
@@ -97,7 +97,7 @@ class NystromInverse(NystromMap):
             residuals[near] = self._differ(rows[near], features[near])
         return rows, residuals
 
-    def _inverted(self, features: FloatArray, of: NDArray[np.intp]) -> InvertedRows:
+    def _invert(self, features: FloatArray, of: NDArray[np.intp]) -> InvertedRows:
         rows, residuals = self.nearest(features)
         kept = np.flatnonzero(residuals < CHECKED_WITHIN)
         if len(kept):

@@ -218,7 +218,7 @@ class LandmarkSums(SitePart):
             self._note_lone_rows(round_.number)
             own = _table(round_.centres(self._site.opened, min_cluster_size, seed), shape)
         table = pass_on(self._site.channel, opener, own, shape, np.float64)
-        self._centres = _taken(table)
+        self._centres = _centers_in(table)
 
     @step(
         bound=math.inf,
@@ -279,7 +279,7 @@ def _table(centres: FloatArray, shape: tuple[int, int]) -> FloatArray:
     return table
 
 
-def _taken(table: FloatArray) -> FloatArray:
+def _centers_in(table: FloatArray) -> FloatArray:
     """Return the centers (l, p) in a table."""
     return np.asarray(table[table[:, -1] > 0.5, :-1])
 
@@ -323,7 +323,7 @@ def _local_landmarks(
     federation.run("cluster", quotas=quotas, min_cluster_size=min_cluster_size)
     table = federation.sum("local_landmarks", shape=(sum(quotas), columns + 1), bound=math.inf, quotas=quotas)
     exposed = federation.sum("records_exposed", shape=(), bound=float(count))
-    return Landmarks(np.unique(_taken(table), axis=0), "local", count, round(float(exposed)))
+    return Landmarks(np.unique(_centers_in(table), axis=0), "local", count, round(float(exposed)))
 
 
 def _global_landmarks(
@@ -344,7 +344,7 @@ def _global_landmarks(
     copies, lone = federation.sum("rows_isolated", shape=(2,), bound=most, rounds=len(rounds), **last)
     if times := round(float(lone)):
         federation.disclose(opener, "cluster_sums", LONE_ROWS, (columns,), times, kind="single-row")
-    return Landmarks(np.unique(_taken(table), axis=0), "global", count, round(float(copies)))
+    return Landmarks(np.unique(_centers_in(table), axis=0), "global", count, round(float(copies)))
 
 
 def shares(count: int, weights: list[int]) -> list[int]:

@@ -89,7 +89,7 @@ class MappedRows(FeatureRows):
         if feature_map.get("dimensions", columns) != columns:
             raise OrderRefused(f"dimensions must be {columns}, the number of columns")
         if feature_map["features"] == "fourier" and "frequencies" in settings:
-            drawn = FourierMap.drawn(feature_map["gamma"], settings["frequencies"], columns, terms.seed).rho
+            drawn = FourierMap.draw(feature_map["gamma"], settings["frequencies"], columns, terms.seed).rho
             rho = feature_map["rho"]
             if np.shape(rho) != drawn.shape or not np.allclose(rho, drawn):
                 count = settings["frequencies"]

@@ -49,7 +49,7 @@ class NystromMap(FeatureMap):
     name = "landmarks"
 
     @classmethod
-    def spanned(cls, kernel: Kernel, landmarks: FloatArray, rank_tolerance: float) -> Self:
+    def span(cls, kernel: Kernel, landmarks: FloatArray, rank_tolerance: float) -> Self:
         """Return the map that landmarks span; see `nystrom_map`.
 
         Every site could compute it from the landmarks, but eigenvectors of repeated eigenvalues differ between linear

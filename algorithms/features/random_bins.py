@@ -33,7 +33,7 @@ class RandomBins:
     places: int
 
     @classmethod
-    def drawn(cls, gamma: float, grids: int, places: int, columns: int, seed: int) -> Self:
+    def draw(cls, gamma: float, grids: int, places: int, columns: int, seed: int) -> Self:
         """Draw bins for the Laplacian kernel with gamma."""
         random = np.random.default_rng([seed, 8])
         pitches = random.gamma(2.0, 1.0 / gamma, size=(grids, columns))

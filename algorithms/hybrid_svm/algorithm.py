@@ -131,7 +131,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, settings.delta or 0.0, private=settings.privacy is not None)
 
-    def pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
         """Return the minimizer on all private rows together, in the same features and without noise, and the exact
         kernel."""
         weights, objective = pooled_minimiser(model.rho, model.prior, settings, rows.train)

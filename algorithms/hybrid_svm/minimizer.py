@@ -32,9 +32,7 @@ MAX_ITERATIONS = 500
 _POOLED_GROUPS = 32
 
 
-def minimised(
-    features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: StoppingRule
-) -> Solution:
+def minimize(features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: StoppingRule) -> Solution:
     """Return the minimum over v of 1/2 |v|^2 + C sum of hinge losses at prior + v, without intercept, on local rows.
 
     features (n, m), labels (n,) of +1 and -1, prior (m,).
@@ -89,14 +87,14 @@ def pooled_minimiser(
     features, labels = paired_features(train.rows, rho), train.labels
     stopping, C = StoppingRule(settings.tolerance, settings.max_iterations), settings.C / len(train.labels)
     if prior.ndim == 1:
-        solution = minimised(features, labels, prior, C, stopping)
+        solution = minimize(features, labels, prior, C, stopping)
         return prior + solution.w, solution.objective
     against_rest = one_against_rest(labels, len(prior))
     if settings.is_joint(len(prior)):
         solution = minimised_jointly(features, members(against_rest), prior, C, stopping)
         return prior + solution.w.reshape(prior.shape), solution.objective
     problems = zip(against_rest, prior, strict=True)
-    found = [minimised(features, signs, of_class, C, stopping) for signs, of_class in problems]
+    found = [minimize(features, signs, of_class, C, stopping) for signs, of_class in problems]
     return prior + np.stack([each.w for each in found]), sum(each.objective for each in found)
 
 
@@ -119,4 +117,4 @@ def _held_out_loss(features: FloatArray, labels: FloatArray, held_out: np.ndarra
 
 def _public_model(features: FloatArray, labels: FloatArray, penalty: float) -> FloatArray:
     nothing = np.zeros(features.shape[1])
-    return minimised(features, labels, nothing, penalty, StoppingRule(_PRIOR_TOLERANCE, MAX_ITERATIONS)).w
+    return minimize(features, labels, nothing, penalty, StoppingRule(_PRIOR_TOLERANCE, MAX_ITERATIONS)).w

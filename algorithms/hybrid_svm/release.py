@@ -15,7 +15,7 @@ import numpy as np
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.data.partition import agreed_folds
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
-from fedsvm.algorithms.hybrid_svm.minimizer import MAX_ITERATIONS, minimised
+from fedsvm.algorithms.hybrid_svm.minimizer import MAX_ITERATIONS, minimize
 from fedsvm.algorithms.hybrid_svm.noise import noise_for_settings
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.optimization.solution import StoppingRule
@@ -105,7 +105,7 @@ class ModelRelease(SitePart):
         if own:
             stopping, models = StoppingRule(tolerance, MAX_ITERATIONS), []
             for labels, of_class in zip(self._site.labels, priors, strict=True):
-                solution = minimised(self._rows.features, labels, of_class, C / own, stopping)
+                solution = minimize(self._rows.features, labels, of_class, C / own, stopping)
                 if not solution.converged:
                     raise StepRefused(f"training did not reach tolerance {tolerance:g}; raise algorithm.tolerance")
                 models.append(own / rows * (of_class + solution.w))
@@ -237,7 +237,7 @@ def release_model(
         exact = federation.sum("own_part", shape=shape, bound=math.inf, joint=joint) if weights is None else weights
         if noise is None:
             return exact
-        released: FloatArray = federation.drawn("the released weights", lambda: noise.released(exact))
+        released: FloatArray = federation.journaled_random("the released weights", lambda: noise.released(exact))
         return released
     terms: dict[str, Any] = {"lattice": noise.step, "mechanism": noise.privacy.mechanism, "steps": noise.steps}
     terms |= {"shares": noise.shares, "with_model": weights is None, "joint": joint}
@@ -246,12 +246,14 @@ def release_model(
         if weights is None:  # else the sum is of noise alone
             accountant.spend(
                 replace(accountant.releases[-1], what="weights of the model, summed again over other sites"),
-                federation.drawn,
+                federation.journaled_random,
             )
         return {"release": len(accountant.releases)}
 
     terms |= {"release": len(accountant.releases)}
-    noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, over_others=once_more, **terms)
+    noisy: FloatArray = federation.sum(
+        "noisy_part", shape=shape, bound=math.inf, on_membership_change=once_more, **terms
+    )
     return noisy if weights is None else noise.on_lattice(weights) + noisy
 
 
@@ -264,14 +266,14 @@ def privacy_statement(settings: HybridSettings, noise: Noise, federation: Federa
         mechanism=noise.privacy.mechanism,
         sensitivity=noise.sensitivity,
         noise_scale=noise.scale,
-        protects_against=("everyone who gets the model", *_protected(settings, noise, federation)),
+        protects_against=("everyone who gets the model", *_protection(settings, noise, federation)),
         drawn_by=noise.drawn_by,
         lattice=noise.step,
         share_epsilon=alone,
     )
 
 
-def _protected(settings: HybridSettings, noise: Noise, federation: Federation) -> Iterator[str]:
+def _protection(settings: HybridSettings, noise: Noise, federation: Federation) -> Iterator[str]:
     """Yield from whom, besides recipients of the model, the noise protects private rows, and how far.
 
     Who knows the shares of some sites has less of the noise against it, and who isolates a site's part has only that

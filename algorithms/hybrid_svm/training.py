@@ -24,7 +24,7 @@ from fedsvm.algorithms.optimization.cutting_plane import Oracle
 from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle
 from fedsvm.algorithms.optimization.joint_hinge import JointOracle
 from fedsvm.algorithms.optimization.line_search import grid_search
-from fedsvm.algorithms.optimization.path_sums import FederatedPath, chosen, newton_path
+from fedsvm.algorithms.optimization.path_sums import FederatedPath, choose_points, newton_path
 from fedsvm.algorithms.optimization.solution import Certificate, StoppingRule
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, MembershipChanged
@@ -34,7 +34,7 @@ from fedsvm.federation.site.terms import Terms
 
 
 def training_script(terms: Terms) -> Script:
-    """Return the script of `_minimized`."""
+    """Return the script of `_minimize`."""
     settings = terms.settings
     if settings["variant"] == "one-shot":
         return once("train_alone")
@@ -66,12 +66,12 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     def stage() -> tuple[int, _Minimum]:
         count = sum(count_rows(federation).values())  # the number of private rows is public
         federation.run("receive_frequencies", remember=True, rho=frequencies.rho)
-        return count, _minimized(federation, settings, prior, count)
+        return count, _minimize(federation, settings, prior, count)
 
     count, trained = federation.until_stable(stage)
     noise = noise_for_settings(settings, prior, count, task.noise_shares)
     if noise is not None:  # before anything is revealed, with the delta that shares add
-        task.accountant.spend(privacy_statement(settings, noise, federation), federation.drawn)
+        task.accountant.spend(privacy_statement(settings, noise, federation), federation.journaled_random)
     weights = release_model(federation, settings, trained.weights, noise, task.accountant, prior.size)
     jointly = settings.is_joint(task.problems)
     training = _report(frequencies, trained if noise is None else None, prior, federation.sites, jointly=jointly)
@@ -114,7 +114,7 @@ class _Minimum:
     weights: FloatArray | None
 
 
-def _minimized(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Minimum:
+def _minimize(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Minimum:
     """Return the minimizer over all rows. Raises FederationError if it is not reached."""
     if settings.variant == "one-shot":
         terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
@@ -162,7 +162,7 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         step_noise_floor=settings.step_noise_floor_among(federation.sites),
         on_iteration=functools.partial(_note, federation, settings),
     )
-    keep, constants = chosen(outcomes)
+    keep, constants = choose_points(outcomes)
     federation.run("take_best", keep=keep, constants=constants)
     return _Minimum(tuple(outcome.certificate for outcome in outcomes), None)
 

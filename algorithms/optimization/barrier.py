@@ -75,7 +75,7 @@ class Problem:
         values = self.features @ v[:-1] + self.lever * v[-1] if self.lever else self.features @ v
         return np.asarray(self.labels * values)
 
-    def weighted(self, weights: FloatArray) -> FloatArray:
+    def weigh(self, weights: FloatArray) -> FloatArray:
         """Return (d,) the sum of weights * f~."""
         signed = weights * self.labels
         total = signed @ self.features
@@ -140,7 +140,7 @@ class DualState:
         half, nothing = problem.prices / 2, np.zeros(len(problem.labels))
         return cls(iteration, v, best, problem.targets - problem.margins(v), half, half, nothing, nothing)
 
-    def moved(
+    def move(
         self, problem: Problem, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
     ) -> DualState:
         """Return the state after a step of v (d,), for a barrier parameter mu. keep: the point before the step is the
@@ -187,7 +187,7 @@ class RowSums:
         return cls(
             problem=problem,
             slopes=standing.slopes,
-            gradient=problem.weighted(alpha + standing.lag),
+            gradient=problem.weigh(alpha + standing.lag),
             loss=float(problem.prices @ np.maximum(0.0, problem.targets - problem.margins(standing.v))),
             alphas=np.array([each @ (alpha * problem.targets) for each in classes]),
             vectors=np.stack([(each * signed) @ problem.features for each in classes]),

@@ -151,7 +151,7 @@ class BlindNewton(SitePart):
             return np.zeros(system.entries)
         problem = int(round_.problems[place])
         told = paths.next_step(problem, round_.iteration)
-        sums, standing = paths.moved(round_, place, 0 * told if round_.still[place] else told)
+        sums, standing = paths.move(round_, place, 0 * told if round_.still[place] else told)
         is_tilted = paths.problems[problem].lever > 0
         opened = opened_by(sums, standing.v, intercept=is_tilted, regulariser=keeper)
         matrix, gradient, objective, alphas, vectors = round_.scales[place].tolist()
@@ -203,7 +203,7 @@ class BlindPath(FederatedPath):
 
         work_s = sum(computing_s(system.extended) for system in systems)
         seen = self._federation.run("blind_newton", take_part=solve, work_s=work_s, **vars(order))
-        opened = [self._opened(order, place, each) for place, each in enumerate(seen)]
+        opened = [self._open(order, place, each) for place, each in enumerate(seen)]
         of_vectors = math.sqrt(self._layout.features / self._layout.classes) / 2
         resolution = len(self._federation.sites) * max(1.0, of_vectors) * 2.0**-FRACTION_BITS
         return RoundSums(opened, changed=self._note_changes(), resolution=resolution)
@@ -225,7 +225,7 @@ class BlindPath(FederatedPath):
         order.scales[:, 1] = np.maximum(order.scales[:, 1], 2.0 ** np.ceil(np.log2(least)))
         return order
 
-    def _opened(self, order: BlindOrder, place: int, seen: FloatArray) -> Opened | None:
+    def _open(self, order: BlindOrder, place: int, seen: FloatArray) -> Opened | None:
         """Return what was opened of a problem, on the safe side of its noise.
 
         None if nobody added the regularizer, or a matrix was beyond its scale.

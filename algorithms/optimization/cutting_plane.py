@@ -196,19 +196,19 @@ def improve(
     for bundle in bundles:
         bundle.accuracy = max(_FINEST_ACCURACY, _MASTER_ACCURACY * stopping.tolerance)
     for iteration in range(done + 1, stopping.max_iterations + 1):
-        for k in _unfinished(bundles, stopping):
+        for k in _unfinished_problems(bundles, stopping):
             bundles[k].solve_master(iteration)
         on_iteration(iteration, [bundle.solution(stopping.tolerance) for bundle in bundles])
-        if active := _unfinished(bundles, stopping):
+        if active := _unfinished_problems(bundles, stopping):
             _search(oracle, bundles, active, search, stopping)
-        if active := _unfinished(bundles, stopping):
+        if active := _unfinished_problems(bundles, stopping):
             _cut(oracle, bundles, active, stopping)
-        if not _unfinished(bundles, stopping):
+        if not _unfinished_problems(bundles, stopping):
             break
     return [bundle.solution(stopping.tolerance) for bundle in bundles]
 
 
-def _unfinished(bundles: list[Bundle], stopping: StoppingRule) -> list[int]:
+def _unfinished_problems(bundles: list[Bundle], stopping: StoppingRule) -> list[int]:
     if stopping.printed:
         return [k for k, bundle in enumerate(bundles) if not bundle.stopped]
     return [k for k, bundle in enumerate(bundles) if bundle.gap > stopping.tolerance]
@@ -236,10 +236,10 @@ def start(
     for bundle in bundles:
         bundle.count_rows()
     if resume:
-        take(oracle, bundles, Points(_stacked([each.w for each in resume]), np.array([each.b for each in resume])))
+        take(oracle, bundles, Points(_stack([each.w for each in resume]), np.array([each.b for each in resume])))
 
 
-def _stacked(vectors: Sequence[FloatArray]) -> FloatArray:
+def _stack(vectors: Sequence[FloatArray]) -> FloatArray:
     """Return (k, m) vectors of different lengths, padded with zeros."""
     widest = max(map(len, vectors))
     return np.array([np.pad(each, (0, widest - len(each))) for each in vectors])
@@ -262,8 +262,8 @@ def _search(
     """Move from each problem's point towards its master's, as far as the objective falls or as the paper does."""
     chosen = [bundles[k] for k in active]
     problems = np.array(active)
-    w, b = _stacked([bundle.w for bundle in chosen]), np.array([bundle.b for bundle in chosen])
-    dw = _stacked([bundle.master_w for bundle in chosen]) - w
+    w, b = _stack([bundle.w for bundle in chosen]), np.array([bundle.b for bundle in chosen])
+    dw = _stack([bundle.master_w for bundle in chosen]) - w
     db = np.array([bundle.master_b for bundle in chosen]) - b
     # phi(t) = l2/2 |w + t dw|^2 + l1 |w + t dw|_1 + C loss(t)
     l1, l2 = chosen[0].penalty.l1, chosen[0].penalty.l2
@@ -280,13 +280,13 @@ def _search(
 def _cut(oracle: Oracle, bundles: list[Bundle], active: list[int], stopping: StoppingRule) -> None:
     """Add cuts near each problem's point, a little on the master's side unless as printed."""
     chosen, mu = [bundles[k] for k in active], 0.0 if stopping.printed else MU
-    w = _stacked([(1 - mu) * bundle.w + mu * bundle.master_w for bundle in chosen])
+    w = _stack([(1 - mu) * bundle.w + mu * bundle.master_w for bundle in chosen])
     b = np.array([(1 - mu) * bundle.b + mu * bundle.master_b for bundle in chosen])
     problems, at = np.array(active), Points(w, b)
     taken = Taken(problems, at, oracle.cuts(problems, at))
     if stopping.printed:
         for bundle, cuts in zip(chosen, taken.cuts, strict=True):
-            bundle.stopped = bundle.missed(cuts) < stopping.tolerance * bundle.rows
+            bundle.stopped = bundle.missed_loss(cuts) < stopping.tolerance * bundle.rows
     _put(bundles, taken)
 
 
@@ -349,7 +349,7 @@ class Bundle:
         """Count the rows by the first cuts, at w = 0 and b of -1 and 1, which each are in one of."""
         self.rows = float(self._cuts[:, -1].sum())
 
-    def missed(self, cuts: FloatArray) -> float:
+    def missed_loss(self, cuts: FloatArray) -> float:
         """Return the distance of new cuts' loss (g, m + 2) at the master's point from the loss that the master knew."""
         known = np.zeros(self.groups)
         np.maximum.at(known, self._group, self._at_master(self._cuts))
@@ -363,7 +363,7 @@ class Bundle:
         """Solve the master problem: set a new point to move towards, and perhaps a better bound."""
         self.iterations = iteration
         master = Master(self._cuts, self._group, self.groups, self.C, self.penalty, self.accuracy)
-        self.master_w, self.master_b, multipliers = master.solved(intercept=self.intercept)
+        self.master_w, self.master_b, multipliers = master.solve(intercept=self.intercept)
         feasible = _feasible(multipliers, self._cuts[:, -2], self._group, self.groups, self.C)
         dual = feasible @ self._cuts[:, :-2]
         bound = float(feasible @ self._cuts[:, -1]) - self.penalty.conjugate(dual)
@@ -409,7 +409,7 @@ class Master:
     penalty: Penalty
     accuracy: float
 
-    def solved(self, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
+    def solve(self, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
         """Return w (m,), b and the multipliers (T,) of the cuts."""
         w, b, z = self._sparse() if self.penalty.l1 else self._dense()
         return w, b if intercept else 0.0, z

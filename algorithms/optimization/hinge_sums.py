@@ -45,7 +45,7 @@ class HingeSums:
     members: FloatArray
 
     @classmethod
-    def dealt(cls, features: FloatArray, labels: FloatArray, groups: int, random: np.random.Generator) -> HingeSums:
+    def deal(cls, features: FloatArray, labels: FloatArray, groups: int, random: np.random.Generator) -> HingeSums:
         """Return rows dealt at random to groups whose sizes differ by at most one."""
         return cls(features, labels, groups_of(len(features), groups, random))
 
@@ -102,7 +102,7 @@ class HingeCuts(SitePart):
         """
         site = self._site
         require_few_groups(groups, site.terms)
-        self._sums = HingeSums.dealt(self._rows.features, site.labels_by(scheme), groups, site.random("groups"))
+        self._sums = HingeSums.deal(self._rows.features, site.labels_by(scheme), groups, site.random("groups"))
 
     @step
     def starting_sums(self) -> FloatArray:

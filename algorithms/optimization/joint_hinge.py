@@ -55,7 +55,7 @@ class JointSums:
     members: FloatArray
 
     @classmethod
-    def dealt(cls, features: FloatArray, classes: FloatArray, groups: int, random: np.random.Generator) -> JointSums:
+    def deal(cls, features: FloatArray, classes: FloatArray, groups: int, random: np.random.Generator) -> JointSums:
         """Return rows dealt at random to groups whose sizes differ by at most one."""
         return cls(features, classes, groups_of(len(features), groups, random))
 
@@ -127,7 +127,7 @@ class JointHingeCuts(SitePart):
         site, features = self._site, self._rows.features
         require_few_groups(groups, site.terms)
         features = np.column_stack([features, np.ones(len(features))]) if intercept else features
-        self._sums = JointSums.dealt(features, members_of_classes(site.labels), groups, site.random("groups"))
+        self._sums = JointSums.deal(features, members_of_classes(site.labels), groups, site.random("groups"))
 
     @step(
         told={
@@ -150,7 +150,7 @@ class JointHingeCuts(SitePart):
         return self._sums.joint_line(w, dw, steps)
 
 
-def pooled(
+def train_pooled(
     train: FloatArray, test: FloatArray, classes: IntArray, C: float, *, intercept: bool
 ) -> tuple[FloatArray, float]:
     """Return values (n', K) of test rows (n', m), and the objective, by LIBLINEAR on rows (n, m) of classes (n,)."""

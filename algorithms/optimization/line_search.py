@@ -70,7 +70,7 @@ def fixed_step_search(step: float) -> LineSearch:
     """Try t = step, 2 step, … one round each, until the derivative turns positive, and take the best of them."""
 
     def search(evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum:
-        steps, phi, _ = _walked(1, step, evaluate, parabola, scale)
+        steps, phi, _ = _walk(1, step, evaluate, parabola, scale)
         return _best(steps, phi)
 
     return search
@@ -83,7 +83,7 @@ def printed_search(step: float) -> LineSearch:
     """
 
     def search(evaluate: Evaluate, parabola: Parabola, scale: float) -> Minimum:
-        steps, phi, rises = _walked(0, step, evaluate, parabola, scale)
+        steps, phi, rises = _walk(0, step, evaluate, parabola, scale)
         lines, last = np.arange(len(steps)), steps.shape[1] - 1
         first = np.where(rises.any(axis=1), rises.argmax(axis=1), last)
         return Minimum(steps[lines, first], phi[lines, first])
@@ -91,7 +91,7 @@ def printed_search(step: float) -> LineSearch:
     return search
 
 
-def _walked(
+def _walk(
     first: int, step: float, evaluate: Evaluate, parabola: Parabola, scale: float
 ) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
     """Return steps, phi there, and where phi does not fall, (k, s) each: multiples of `step` until it falls on no

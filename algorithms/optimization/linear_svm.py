@@ -334,7 +334,7 @@ def _along_one_path(
         stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         step_noise=0.0 if is_blind else noise,
         step_noise_floor=noise if is_blind else settings.step_noise_floor_among(federation.sites),
-        dither=Dither(federation.drawn("dither", dither_seed)),
+        dither=Dither(federation.journaled_random("dither", dither_seed)),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
         settle=path.settle,
     )

@@ -46,7 +46,7 @@ class LocalPath:
         """Return the sums after a step of one problem, with or without the terms of 1/2 |w|^2, behind a mask if any."""
         problem = self.problems[terms.problem]
         before = self.standings[terms.problem]
-        standing = before.moved(problem, iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still)
+        standing = before.move(problem, iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still)
         self.standings[terms.problem] = standing
         sums = RowSums.of(problem, standing)
         return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser, mask=mask)

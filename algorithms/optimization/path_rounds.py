@@ -214,11 +214,11 @@ class RowPaths:
         steps = np.split(np.ravel(round_.steps), np.cumsum([layout.dimensions for layout in layouts])[:-1])
         total = np.empty(sum(layout.length for layout in layouts))
         places = np.split(total, np.cumsum([layout.length for layout in layouts])[:-1])
-        masks, kept = self._masks(problems, iteration), self._kept(problems)
-        unmasked = self._unmasked(problems, iteration, steps, np.asarray(round_.still, dtype=bool))
+        masks, kept = self._masks(problems, iteration), self._keep(problems)
+        unmasked = self._unmask(problems, iteration, steps, np.asarray(round_.still, dtype=bool))
         for place, (problem, step, mask) in enumerate(zip(problems, unmasked, masks, strict=True)):
             intercept = self.problems[problem].lever > 0
-            sums, standing = self.moved(round_, place, step)
+            sums, standing = self.move(round_, place, step)
             opened = opened_by(sums, standing.v, intercept=intercept, regulariser=keeper, mask=mask)
             layouts[place].pack_into(places[place], opened, round_.scales[place], round_.rows, keeper=keeper)
             if problem in kept:
@@ -226,11 +226,11 @@ class RowPaths:
         self._last = {problem: self._last[problem] for problem in kept}
         return total
 
-    def moved(self, round_: PathOrder, place: int, step: FloatArray) -> tuple[RowSums, DualState]:
+    def move(self, round_: PathOrder, place: int, step: FloatArray) -> tuple[RowSums, DualState]:
         """Take a step (d,) of the problem at a place of the order; return the sums over the rows, and their state."""
         problem = int(round_.problems[place])
         rows, before = self.problems[problem], self._before(problem, round_.iteration)
-        standing = before.moved(
+        standing = before.move(
             rows,
             round_.iteration,
             step,
@@ -253,7 +253,7 @@ class RowPaths:
 
     def draw_ahead(self, problems: Sequence[int], iteration: int) -> None:
         """Draw masks of the next round, of as many of its problems as memory allows."""
-        chosen = self._kept(problems)
+        chosen = self._keep(problems)
         drawn = zip(chosen, self._draw(chosen, iteration), strict=True)
         self._ahead = {(problem, iteration): mask for problem, mask in drawn}
 
@@ -275,7 +275,7 @@ class RowPaths:
     def _before(self, problem: int, iteration: int) -> DualState:
         return next(each for each in reversed(self._standings[problem]) if each.iteration < iteration)
 
-    def _kept(self, problems: Sequence[int]) -> Sequence[int]:
+    def _keep(self, problems: Sequence[int]) -> Sequence[int]:
         """Return the first problems, one at least, whose masks together are not too large to keep."""
         numbers = np.cumsum([self.problems[problem].dimensions ** 2 for problem in problems])
         return problems[: max(1, int((numbers <= _KEPT).sum()))]
@@ -287,7 +287,7 @@ class RowPaths:
         for problem in problems:
             yield ahead.pop((problem, iteration)) if (problem, iteration) in ahead else next(fresh)
 
-    def _unmasked(
+    def _unmask(
         self, problems: Sequence[int], iteration: int, steps: Sequence[FloatArray], still: BoolArray
     ) -> Iterator[FloatArray]:
         """Yield the steps (d,) of a round, which the coordinator computed behind the masks of the round before.

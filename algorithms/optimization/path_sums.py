@@ -265,7 +265,7 @@ def newton_path(terms: RunTerms, end: str) -> Script:
     return stage(begun, repeat(seq(along, end), 1, 1, per_change=1))
 
 
-def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
+def choose_points(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
     """Return which last points are the best, and the constants, each (K,), as sites receive them."""
     keep = np.array([outcome.keep for outcome in outcomes], dtype=np.int64)
     return keep, np.array([outcome.constant for outcome in outcomes], dtype=np.int64)
@@ -342,7 +342,7 @@ class FederatedPath:
 
         Whether sites left or joined since the last round: then these are the best points of other rows.
         """
-        keep, constants = chosen(outcomes)
+        keep, constants = choose_points(outcomes)
         if self._release == "sites":
             self._federation.run("keep_best", keep=keep, constants=constants)
             return self._note_changes()
@@ -363,7 +363,7 @@ class FederatedPath:
         self._most, told = factors.largest, factors.told
         if self._scheme != "ovr":
             told["scheme"] = self._scheme
-        self._extent = self._bounded(squares, rows)
+        self._extent = self._bound_with_margin(squares, rows)
         self._federation.run(
             "begin_path",
             remember=True,
@@ -379,7 +379,7 @@ class FederatedPath:
         squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)
         return max(float(squares), 0.0), max(float(np.rint(rows)), 1.0)
 
-    def _bounded(self, squares: float, rows: float) -> Extent:
+    def _bound_with_margin(self, squares: float, rows: float) -> Extent:
         """Return bounds with a margin for rounding."""
         return Extent(
             int(rows), (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9, self._price * self._most, self._target
@@ -406,5 +406,5 @@ class FederatedPath:
         if not holders:
             raise PathLostError("No site is left that knows where training stands; run again.")
         self._federation.run("share_path", holders=holders)
-        self._extent = self._bounded(*self._squared_norms())
+        self._extent = self._bound_with_margin(*self._squared_norms())
         self._told = set(self._federation.sites)

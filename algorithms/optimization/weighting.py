@@ -110,7 +110,7 @@ class RowWeights(SitePart):
     @step
     def largest_weight(self) -> FloatArray:
         """Return the (129,) position of a site's largest weight between powers of two."""
-        return placed(self._site.weights)
+        return mark_power_of_two(self._site.weights)
 
     def check_factors(self, factors: Sequence[float]) -> None:
         """Raise OrderRefused for factors of classes that the agreed `class_weight` does not imply.
@@ -176,7 +176,7 @@ def row_prices(price: float, numbers: IntArray, factors: Sequence[float], weight
     return prices if weights is None else prices * weights
 
 
-def placed(weights: FloatArray | None) -> FloatArray:
+def mark_power_of_two(weights: FloatArray | None) -> FloatArray:
     """Return (129,) 1 at the smallest power of two above a site's weights; at the first one without weights.
 
     Raises StepRefused for a weight that exceeds all of these, which no bound on sums would hold for.

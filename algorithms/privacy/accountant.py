@@ -11,7 +11,7 @@ from typing import Any, Self
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity, PrivacyLedger, Spent, require_room
 
 Once = Callable[[str, Callable[[], Any]], Any]
-"""Given what for, does something now, or gives what came of it in an earlier process of the run: `Federation.drawn`."""
+"""Does something once for a purpose; a resumed run gets the earlier outcome: see `Federation.journaled_random`."""
 
 
 @dataclass(frozen=True)

@@ -77,10 +77,10 @@ def discrete_spherical(scale: int, size: int) -> IntArray:
     that is Gamma((size + 1) / 2, 2 s^2).
     """
     if size == 1:
-        return drawn(lambda: discrete_laplace(scale), 1)
+        return draw_many(lambda: discrete_laplace(scale), 1)
     exact = Fraction(_half_integer_gamma(size + 1)) * 2 * scale**2
     variance = Fraction(max(1, round(exact * 2**_VARIANCE_BITS)), 2**_VARIANCE_BITS)
-    return drawn(lambda: discrete_gaussian(variance), size)
+    return draw_many(lambda: discrete_gaussian(variance), size)
 
 
 def spherical_distance(scale: int, size: int) -> float:
@@ -134,7 +134,7 @@ def _decays_up_to_one(numerator: int, denominator: int, source: Random) -> bool:
     return turn % 2 == 1
 
 
-def drawn(draw: Callable[[], int], size: int) -> IntArray:
+def draw_many(draw: Callable[[], int], size: int) -> IntArray:
     """Return (size,) independent draws."""
     return np.array([draw() for _ in range(size)], dtype=np.int64)
 
@@ -145,13 +145,13 @@ def drawn(draw: Callable[[], int], size: int) -> IntArray:
 def laplace_share(scale: int, parts: int, size: int, source: Random = SYSTEM) -> IntArray:
     """Draw (size,) shares whose sum over `parts` sites is discrete Laplace of this scale."""
     if parts == 1:
-        return drawn(lambda: discrete_laplace(scale, source), size)
+        return draw_many(lambda: discrete_laplace(scale, source), size)
     return _negative_binomial(scale, parts, size, source) - _negative_binomial(scale, parts, size, source)
 
 
 def gaussian_share(variance: Fraction, parts: int, size: int, source: Random = SYSTEM) -> IntArray:
     """Draw (size,) shares whose sum over `parts` sites is practically discrete Gaussian of this variance."""
-    return drawn(lambda: discrete_gaussian(variance / parts, source), size)
+    return draw_many(lambda: discrete_gaussian(variance / parts, source), size)
 
 
 def total_variation_bound(scale: int, parts: int, size: int) -> float:

@@ -29,7 +29,7 @@ from fedsvm.algorithms.privacy.discrete_noise import (
     discrete_gaussian,
     discrete_laplace,
     discrete_spherical,
-    drawn,
+    draw_many,
     laplace_share_loss,
     spherical_distance,
     total_variation_bound,
@@ -132,7 +132,7 @@ class Noise:
         draw: Callable[[], int] = lambda: discrete_laplace(self.steps)  # noqa: E731
         if self.privacy.mechanism == "gaussian":
             draw = lambda: discrete_gaussian(self.variance)  # noqa: E731
-        return self.on_lattice(vector) + drawn(draw, self.size) * self.step
+        return self.on_lattice(vector) + draw_many(draw, self.size) * self.step
 
 
 def noise_for(privacy: PrivacyParameters, size: int, sensitivity: float, gap: float, shares: int = 1) -> Noise:

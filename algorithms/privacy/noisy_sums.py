@@ -23,7 +23,7 @@ from random import Random
 
 import numpy as np
 
-from fedsvm.algorithms.privacy.discrete_noise import discrete_gaussian, drawn
+from fedsvm.algorithms.privacy.discrete_noise import discrete_gaussian, draw_many
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 FINENESS_BITS = 20
@@ -66,7 +66,7 @@ class NoisyBlock:
         """Standard deviation of one site's noise."""
         return self.steps * self.lattice
 
-    def noised(self, chunks: Iterable[FloatArray], source: Random) -> FloatArray:
+    def add_noise(self, chunks: Iterable[FloatArray], source: Random) -> FloatArray:
         """Return (size,): the sum of contributions, clipped and with noise.
 
         Parameters
@@ -78,7 +78,7 @@ class NoisyBlock:
         """
         total = np.zeros(self.size, dtype=np.int64)
         for rows in chunks:
-            total += np.rint(clipped(rows, self.length) / self.lattice).astype(np.int64).sum(axis=0)
+            total += np.rint(clip_rows(rows, self.length) / self.lattice).astype(np.int64).sum(axis=0)
         return self._with_noise(total, source)
 
     def noised_counts(self, counts: IntArray, weights: FloatArray, source: Random) -> FloatArray:
@@ -97,11 +97,11 @@ class NoisyBlock:
 
     def _with_noise(self, total: IntArray, source: Random) -> FloatArray:
         variance = Fraction(self.steps) ** 2
-        noise = drawn(lambda: discrete_gaussian(variance, source), self.size)
+        noise = draw_many(lambda: discrete_gaussian(variance, source), self.size)
         return np.asarray((total + noise) * self.lattice)
 
 
-def clipped(rows: FloatArray, length: float) -> FloatArray:
+def clip_rows(rows: FloatArray, length: float) -> FloatArray:
     """Return rows (n, k) of which each longer one is shortened to this Euclidean length, and NaN is 0."""
     rows = np.nan_to_num(rows)
     with np.errstate(over="ignore"):  # a row that is too long for a float becomes 0
@@ -110,6 +110,6 @@ def clipped(rows: FloatArray, length: float) -> FloatArray:
     return np.asarray(rows * factors[:, None])
 
 
-def composed(blocks: Iterable[NoisyBlock]) -> float:
+def compose_mu(blocks: Iterable[NoisyBlock]) -> float:
     """Return the mu of all blocks together."""
     return math.sqrt(sum(block.mu**2 for block in blocks))

@@ -72,7 +72,7 @@ class PrivacyLedger:
         """Return what was charged so far. Raises FederationError if the ledger cannot be read, or is of other data."""
         if not self.path.exists():
             return Spent()
-        with self._locked(os.O_RDONLY) as descriptor:
+        with self._open_locked(os.O_RDONLY) as descriptor:
             return self._added_up(descriptor)
 
     def charge(self, epsilon: float, delta: float, what: str, limits: tuple[float, float]) -> Spent:
@@ -80,7 +80,7 @@ class PrivacyLedger:
 
         Returns what all of them come to. Raises FederationError where a limit has no room for it, or as in `spent`.
         """
-        with self._locked(os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
+        with self._open_locked(os.O_RDWR | os.O_CREAT | os.O_APPEND) as descriptor:
             size = os.fstat(descriptor).st_size
             new = size == 0
             before = Spent() if new else self._added_up(descriptor)
@@ -98,7 +98,7 @@ class PrivacyLedger:
         return after
 
     @contextmanager
-    def _locked(self, flags: int) -> Iterator[int]:
+    def _open_locked(self, flags: int) -> Iterator[int]:
         """Open the file, locked against other runs. Only its owner may read a new one."""
         try:
             descriptor = os.open(self.path, flags, 0o600)
@@ -141,7 +141,7 @@ class PrivacyLedger:
         for number, entry in enumerate(entries, start=2):
             epsilon, delta = entry.get("epsilon", -1.0), entry.get("delta", -1.0)
             if not (_is_amount(epsilon) and _is_amount(delta)):
-                raise self._damaged(number)
+                raise self._raise_damaged(number)
             spent = spent.and_one_of(epsilon, delta)
         return spent
 
@@ -151,21 +151,21 @@ class PrivacyLedger:
             data = file.read()
         lines = data.split(b"\n")
         if lines.pop():
-            raise self._damaged(len(lines) + 1)
+            raise self._raise_damaged(len(lines) + 1)
         found = []
         for number, line in enumerate(lines, start=1):
             try:
                 value = json.loads(line)
             except ValueError:
-                raise self._damaged(number) from None
+                raise self._raise_damaged(number) from None
             if not isinstance(value, dict) or (number == 1 and value.get("format") != FORMAT):
-                raise self._damaged(number)
+                raise self._raise_damaged(number)
             found.append(value)
         if not found:
-            raise self._damaged(1)
+            raise self._raise_damaged(1)
         return found
 
-    def _damaged(self, line: int) -> FederationError:
+    def _raise_damaged(self, line: int) -> FederationError:
         return FederationError(
             f"The ledger {self.path} is damaged in line {line}: that is no part of a {FORMAT}; nothing is released, as "
             "nobody knows what was spent. Put it back from a copy, or set algorithm.ledger to the right file."

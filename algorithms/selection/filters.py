@@ -57,12 +57,12 @@ class ClassMoments:
         return cls(members.sum(axis=1), members @ rows, members @ rows**2)
 
     @classmethod
-    def unpacked(cls, packed: FloatArray) -> ClassMoments:
+    def unpack(cls, packed: FloatArray) -> ClassMoments:
         """Return moments from a sum of `packed` arrays."""
         columns = (packed.shape[1] - 1) // 2
         return cls(np.rint(packed[:, 0]), packed[:, 1 : 1 + columns], packed[:, 1 + columns :])
 
-    def packed(self) -> FloatArray:
+    def pack(self) -> FloatArray:
         """Return (K, 2p + 1) numbers that can be added."""
         return np.hstack([self.counts[:, None], self.sums, self.squares])
 
@@ -138,7 +138,7 @@ def squared_fisher(moments: ClassMoments) -> FloatArray:
     return _ratio(difference, (moments.scatter / moments.counts[:, None]).sum(axis=0))
 
 
-def adjusted(p_values: FloatArray) -> FloatArray:
+def adjust_p_values(p_values: FloatArray) -> FloatArray:
     """Return (p,) the false discovery rate at which each column would be a discovery (Benjamini and Hochberg)."""
     order = np.argsort(p_values, kind="stable")
     raised = p_values[order] * len(p_values) / np.arange(1, len(p_values) + 1)

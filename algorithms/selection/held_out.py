@@ -16,7 +16,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 def held_out(training: SubsetTraining, columns: Sequence[IntArray], tolerance: float) -> tuple[FloatArray, FloatArray]:
     """Return (k,) correct rows, and (k,) their loss, for models of some columns each, over all inner folds."""
     folds = range(training.settings.inner_folds)
-    judged = training.judged([Subset(each, fold) for each in columns for fold in folds], tolerance)
+    judged = training.judge([Subset(each, fold) for each in columns for fold in folds], tolerance)
     right, loss = (each.reshape(len(columns), -1).sum(axis=1) for each in (judged.right, judged.loss))
     return right, loss
 

@@ -66,7 +66,7 @@ def without_column(kernel: Kernel, x: FloatArray, y: FloatArray, column: int) ->
     return kernel(np.delete(x, column, axis=1), np.delete(y, column, axis=1))
 
 
-def balanced(by_class: FloatArray) -> FloatArray:
+def balance(by_class: FloatArray) -> FloatArray:
     """Return (q,) sums of alpha y times something, from those of each class (2, q + 1), with sum alpha y = 0."""
     alphas = np.maximum(by_class[:, 0], np.finfo(float).tiny)
     return np.asarray((alphas.min() / alphas) @ by_class[:, 1:])
@@ -75,14 +75,14 @@ def balanced(by_class: FloatArray) -> FloatArray:
 def input_scores(federation: Federation, columns: int, bound: float) -> FloatArray:
     """Return (m,) scores of `input`, from one sum."""
     sums = federation.sum("dual_columns", shape=(2, columns + 1), bound=bound)
-    return np.asarray(balanced(sums) ** 2)
+    return np.asarray(balance(sums) ** 2)
 
 
 def kernel_scores(federation: Federation, feature_map: NystromMap, bound: float) -> FloatArray:
     """Return (m,) scores of `kernel`, from one sum."""
     count, columns = feature_map.landmarks.shape
     sums = federation.sum("dual_kernels", shape=(2, (columns + 1) * count + 1), bound=bound)
-    u = balanced(sums).reshape(columns + 1, count)
+    u = balance(sums).reshape(columns + 1, count)
     kernel, landmarks = feature_map.kernel, feature_map.landmarks
     norms = [_norm(u[0], kernel(landmarks, landmarks))]
     norms += [_norm(u[j + 1], without_column(kernel, landmarks, landmarks, j)) for j in range(columns)]

@@ -264,7 +264,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         selecting = SelectionInput(federation, prepared, names, task.seed, len(task.classes), weighting)
         with federation.phase("select"):
             choice = self.choose(selecting, settings)
-            ranking, by_size = _sized(choice, settings, names)
+            ranking, by_size = _select_size(choice, settings, names)
             columns = np.sort([names.index(name) for name in ranking.selected])
             federation.run("keep_columns", remember=True, columns=columns)
         federation.disclose("sites", "keep_columns", SHOWN_COLUMNS, columns.shape)
@@ -284,7 +284,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         weighting = settings.weighting_of(task)
         trained = train(federation, settings, features, weighting, len(task.classes), task.conditions)
         inner = with_calibration(federation, task, trained, settings)
-        report = _reported(inner, chosen)
+        report = _report_selection(inner, chosen)
         return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
@@ -311,9 +311,9 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         """Return what class means of more columns than rows reveal about membership, measured on these rows."""
         return list(_memberships(rows))
 
-    def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled | None:
+    def train_pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled | None:
         """Train PAN-SVM's reference on the same columns."""
-        return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
+        return PanSvm().train_pooled(model.inner, settings, _only(rows, model.selected))
 
     def whole_run(self, settings: S) -> WholeRunLeakage:
         """Return what PAN-SVM gives away, and cuts of the SVMs that choose columns."""
@@ -335,7 +335,7 @@ def _only(rows: EvaluationRows, columns: IntArray) -> EvaluationRows:
     return replace(rows, train=train, test=test)
 
 
-def _reported(inner: PanModel, chosen: SelectionOutcome) -> TrainingReport:
+def _report_selection(inner: PanModel, chosen: SelectionOutcome) -> TrainingReport:
     """Return the training report, with the number of columns."""
     training = inner.training
     if training is None:
@@ -371,7 +371,7 @@ def _memberships(rows: EvaluationRows) -> Iterator[str]:
 # How many are kept.
 
 
-def _sized(
+def _select_size(
     choice: Choice, settings: SelectionSettings, names: Sequence[str]
 ) -> tuple[FeatureRanking, tuple[SizeModel, ...]]:
     """Return the ranking with the selected columns, and the models of the curve, if one was measured."""
@@ -405,7 +405,7 @@ def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, 
     """
     sizes, folds = curve_sizes(choice.most or len(choice.order)), range(inner_folds)
     subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]
-    judged = choice.training.judged(subsets, CURVE_TOLERANCE)
+    judged = choice.training.judge(subsets, CURVE_TOLERANCE)
     right, rows = (each.reshape(len(sizes), len(folds)).sum(axis=1) for each in (judged.right, judged.rows))
     points, models = [], []
     for place, size in enumerate(sizes):

@@ -31,4 +31,4 @@ def class_moments(federation: Federation, columns: int, classes: int = 2) -> Cla
         )
     packed = federation.sum("class_moments", shape=(classes, 2 * columns + 1), bound=math.inf)
     federation.disclose(COORDINATOR, "class_moments", MOMENTS, packed.shape)
-    return ClassMoments.unpacked(packed)
+    return ClassMoments.unpack(packed)

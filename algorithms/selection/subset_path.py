@@ -25,7 +25,7 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_masks
 from fedsvm.algorithms.optimization.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
-from fedsvm.algorithms.optimization.path_sums import chosen
+from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.selection.subsets import ColumnSubsets, Subset, SubsetProblems
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -116,7 +116,7 @@ class SubsetPath(SitePart):
         self._epoch = epoch
 
     def _problem(self, subset: Subset, price: float, lever: float) -> Problem:
-        site, used = self._site, self._subsets.used(subset.fold)
+        site, used = self._site, self._subsets.used_rows(subset.fold)
         features = site.scaled[np.ix_(used, subset.columns)]
         return Problem.of(features, site.labels[subset.label, used], price, lever=lever)
 
@@ -156,13 +156,13 @@ class SubsetPaths:
     def solve(self, posed: SubsetProblems, stopping: StoppingRule) -> list[Solution]:
         """Solve new problems. Raises MembershipChanged where sites leave or join."""
         self._lengths = [len(each.columns) for each in posed.subsets]
-        self._begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
-        return self._solved(stopping, ())
+        self._begun = {**posed.to_arguments(), "price": self.C, "lever": self._lever, "masking": self.masking}
+        return self._solve(stopping, ())
 
     def solve_without(self, kept: IntArray, stopping: StoppingRule) -> list[Solution]:
         """Continue all problems with only these places of their columns, from their current state."""
         self._lengths, self._begun = [len(kept)] * len(self._mus), {"kept": kept}
-        return self._solved(stopping, self._mus)
+        return self._solve(stopping, self._mus)
 
     def extent(self) -> Extent:
         """Return the extent of all rows in all columns, a bound for every problem; see `interior_point.Path`."""
@@ -180,7 +180,7 @@ class SubsetPaths:
             self.federation.disclose(COORDINATOR, "subset_newton", shows, ())
         return found
 
-    def _solved(self, stopping: StoppingRule, mus: Sequence[float]) -> list[Solution]:
+    def _solve(self, stopping: StoppingRule, mus: Sequence[float]) -> list[Solution]:
         federation, changes = self.federation, len(self.federation.membership.changes)
         if self.masking != "none" and self._has_seed_for != changes:
             federation.run("agree_secret")
@@ -197,7 +197,7 @@ class SubsetPaths:
             mus=mus,
         )
         self._mus = tuple(outcome.mu for outcome in outcomes)
-        keep, constants = chosen(outcomes)
+        keep, constants = choose_points(outcomes)
         ends = np.cumsum([length + 1 for length in self._lengths])
         order: dict[str, Any] = {"keep": keep, "constants": constants, "holder": federation.sites[0]}
         found = federation.sum("subset_weights", shape=(int(ends[-1]),), bound=math.inf, **order)

@@ -69,7 +69,7 @@ class SubsetProblems:
     groups: int
     inner_folds: int
 
-    def told(self) -> dict[str, Any]:
+    def to_arguments(self) -> dict[str, Any]:
         """Return what sites are sent of them, once."""
         return {
             "groups": self.groups,
@@ -106,7 +106,7 @@ class ClassSums(SitePart):
     @step(bound=math.inf)
     def class_moments(self) -> FloatArray:
         """Return the (K, 2p + 1) rows of each class, the sums of its columns, and of their squares."""
-        return ClassMoments.of(self._site.scaled, self._members).packed()
+        return ClassMoments.of(self._site.scaled, self._members).pack()
 
     @step(
         bound=math.inf,
@@ -205,7 +205,7 @@ class ColumnSubsets(SitePart):
         found = np.zeros((len(points) // together, 3))
         for place in range(len(found)):
             of = range(place * together, (place + 1) * together)
-            out = ~self.used(self.posed[of[0]].fold)
+            out = ~self.used_rows(self.posed[of[0]].fold)
             values = [self._site.scaled[np.ix_(out, self.posed[each].columns)] @ points[each] + b[each] for each in of]
             margins = self._site.labels[:, out] * np.array(values)
             right = margins[0] > 0 if together == 1 else np.argmax(values, axis=0) == numbers(self._site.labels[:, out])
@@ -252,7 +252,7 @@ class ColumnSubsets(SitePart):
                 self._inner_fold[of_class] = (np.arange(len(of_class)) + first) % inner_folds
         self._cached = {}
 
-    def used(self, fold: int) -> BoolArray:
+    def used_rows(self, fold: int) -> BoolArray:
         """Return (n,) the rows of a problem."""
         if fold == ALL_ROWS:
             return np.ones(len(self._site.scaled), dtype=np.bool_)
@@ -270,7 +270,7 @@ class ColumnSubsets(SitePart):
         """Return the rows of a problem, in its columns."""
         if problem not in self._cached:
             subset = self.posed[problem]
-            used = self.used(subset.fold)
+            used = self.used_rows(subset.fold)
             members = np.equal.outer(np.arange(self._group_count), self._group[used]).astype(np.float64)
             features = self._site.scaled[np.ix_(used, subset.columns)]
             self._cached[problem] = HingeSums(features, self._site.labels[subset.label, used][None, :], members)
@@ -295,12 +295,12 @@ class SubsetOracle(FederatedOracle):
     def line(self, problems: IntArray, line: Line) -> FloatArray:
         """Open losses and derivatives by one secure sum; see `Oracle.line`."""
         bound, shape = line.bound(self.rows, self.norm_sum), (*line.steps.shape, 2)
-        return self._summed("subset_line", shape, bound, problems, line)
+        return self._sum("subset_line", shape, bound, problems, line)
 
     def _open_cuts(self, problems: IntArray, at: Points, bound: float) -> FloatArray:
         sizes = [(self.groups, each + 2) for each in self._lengths(problems)]
         ends = np.cumsum([math.prod(size) for size in sizes])
-        found = self._summed("subset_cuts", (int(ends[-1]),), bound, problems, at)
+        found = self._sum("subset_cuts", (int(ends[-1]),), bound, problems, at)
         cuts = np.zeros((len(problems), self.groups, at.w.shape[1] + 2))
         for place, (part, size) in enumerate(zip(np.split(found, ends[:-1]), sizes, strict=True)):
             grouped, length = part.reshape(size), size[1] - 2
@@ -309,9 +309,9 @@ class SubsetOracle(FederatedOracle):
             self.opened.setdefault(int(problems[place]), []).append(opened)
         return cuts
 
-    def _summed(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
+    def _sum(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
         """Order the sum of a step at points without their zeros, with the problems if sites do not know them yet."""
-        lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.told()
+        lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.to_arguments()
         self._is_posed = True
         order: dict[str, Any] = {
             name: np.concatenate([w[:length] for w, length in zip(part, lengths, strict=True)])

@@ -95,7 +95,7 @@ class SupportSets(SitePart):
                 now = self._supporting[kind]
                 self.released[kind][number] = now
                 rows = self._site.scaled[np.ix_(now, columns)]
-                found[kind] = ClassMoments.of(rows, np.ones((1, len(rows)))).packed()[0]
+                found[kind] = ClassMoments.of(rows, np.ones((1, len(rows)))).pack()[0]
         return found
 
     @step(
@@ -150,7 +150,7 @@ class SupportSums:
         if changes != self._changes:
             self._changes, self.number, self.releases = changes, 0, [1, 1]
             every = np.arange(of_all.sums.shape[1])
-            self._known = [(every, packed) for packed in of_all.packed()]
+            self._known = [(every, packed) for packed in of_all.pack()]
         self.number += 1
         most = max(self.releases)
         counts = np.rint(
@@ -172,7 +172,7 @@ class SupportSums:
         ]
         if any(released):
             self._release(columns, released)
-        return ClassMoments.unpacked(np.array([_only(*each, columns) for each in self._known]))
+        return ClassMoments.unpack(np.array([_only(*each, columns) for each in self._known]))
 
     def _release(self, columns: IntArray, released: list[bool]) -> None:
         sums = self.federation.sum(

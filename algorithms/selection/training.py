@@ -172,13 +172,13 @@ class SubsetTraining:
         finally:
             oracle.disclose()
 
-    def judged(self, subsets: Sequence[Subset], tolerance: float) -> ScoredModels:
+    def judge(self, subsets: Sequence[Subset], tolerance: float) -> ScoredModels:
         """Train on subsets, and count on the rows that each leaves out, anew where sites leave or join."""
         self.require_folds()
         posed = [replace(each, label=label) for each in subsets for label in range(self.problems)]
-        return self.federation.until_stable(lambda: self.counted(self.train(posed, tolerance)))
+        return self.federation.until_stable(lambda: self.count(self.train(posed, tolerance)))
 
-    def counted(self, solutions: Sequence[Solution]) -> ScoredModels:
+    def count(self, solutions: Sequence[Solution]) -> ScoredModels:
         """Judge models of all problems posed last, by the rows that each leaves out. Takes one round."""
         w, b, together = [each.w for each in solutions], np.array([each.b for each in solutions]), self.problems
         longest = max(float(np.linalg.norm(each)) for each in w)
@@ -217,7 +217,7 @@ class ShrinkingSvm:
     def _subsets(self) -> list[Subset]:
         return [Subset(self.columns, label=label) for label in range(self.labels)]
 
-    def trained(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
+    def train(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
         """Return the models of the remaining columns, trained to smaller and smaller gaps until one suffices."""
         by_solver = self._by_path if self.training.is_blind else self._by_cuts
         return self.training.federation.until_stable(lambda: by_solver(tolerances, enough))

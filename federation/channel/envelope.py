@@ -52,7 +52,7 @@ class Sealer:
         secret = self._secret(receiver, self._me, receiver)
         nonce = self._sent[secret].to_bytes(NONCE_BYTES, "little")
         self._sent[secret] += 1
-        sealed = ChaCha20Poly1305(secret).encrypt(nonce, message.frame, _bound(self._me, receiver, message.round))
+        sealed = ChaCha20Poly1305(secret).encrypt(nonce, message.frame, _bound_data(self._me, receiver, message.round))
         array = np.frombuffer(nonce + sealed, dtype=np.uint8)
         fields = {"sender": self._me, "receiver": receiver}
         return Message(ENVELOPE_KIND, message.run, message.round, fields=fields, arrays={_SEALED: array})
@@ -66,7 +66,7 @@ class Sealer:
         nonce, sealed = array[:NONCE_BYTES].tobytes(), array[NONCE_BYTES:].tobytes()
         secret = self._secret(sender, sender, self._me)
         try:
-            frame = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _bound(sender, self._me, envelope.round))
+            frame = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _bound_data(sender, self._me, envelope.round))
         except InvalidTag:
             raise Malformed(f"an envelope that {sender} did not seal") from None
         message = wire.decode(frame)
@@ -95,6 +95,6 @@ def ends_of(envelope: Message) -> tuple[str, str]:
     return fields["sender"], fields["receiver"]
 
 
-def _bound(sender: str, receiver: str, round_number: int) -> bytes:
+def _bound_data(sender: str, receiver: str, round_number: int) -> bytes:
     """Return the data that is authenticated in addition to the content."""
     return f"{sender} {receiver} {round_number}".encode()

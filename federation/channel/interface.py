@@ -147,7 +147,9 @@ def uniform_residues(shape: Sequence[int]) -> Residues:
     return np.frombuffer(os.urandom(8 * words), dtype=np.uint64).reshape(shape)
 
 
-def checked(sender: str, receiver: str, array: NDArray[Any] | None, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+def check_array(
+    sender: str, receiver: str, array: NDArray[Any] | None, shape: Sequence[int], dtype: Any
+) -> NDArray[Any]:
     """Return the array if it has this shape and type. Raises ProtocolError."""
     if array is None or array.shape != tuple(shape) or array.dtype != np.dtype(dtype):
         got = "no array" if array is None else f"{array.dtype} {array.shape}"

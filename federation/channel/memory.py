@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
-from fedsvm.federation.channel.interface import KeyedChannel, checked, uniform_residues
+from fedsvm.federation.channel.interface import KeyedChannel, check_array, uniform_residues
 from fedsvm.federation.errors import OrdersDiffer, PeerDropped, PeerLate, RoundAborted, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -222,13 +222,13 @@ class MemoryChannel(KeyedChannel):
 
     def random(self, shape: Sequence[int]) -> Residues:
         """Return uniform residues, recorded as drawn by this party."""
-        return self._drawn(uniform_residues(shape))
+        return self._draw(uniform_residues(shape))
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
         """Return the keystreams of secrets, recorded as this party's."""
-        return self._expanded(secrets, keystreams(secrets, shape, part))
+        return self._expand(secrets, keystreams(secrets, shape, part))
 
-    def _expanded(self, secrets: Sequence[bytes], rows: Residues) -> Residues:
+    def _expand(self, secrets: Sequence[bytes], rows: Residues) -> Residues:
         for secret, row in zip(secrets, rows, strict=True):
             self._network.expanded[self.me][secret].append(row)
         return rows
@@ -243,7 +243,7 @@ class MemoryChannel(KeyedChannel):
     def _link_of(self, site: str) -> bytes:
         return self._network.links.get(site, b"")
 
-    def _drawn(self, residues: Residues) -> Residues:
+    def _draw(self, residues: Residues) -> Residues:
         self._network.drawn[self.me].append(residues)
         return residues
 
@@ -251,4 +251,4 @@ class MemoryChannel(KeyedChannel):
         if COORDINATOR not in (self.me, peer) and self._link_of(peer) != self._link_of(self.me):
             raise OrdersDiffer(self.me, peer)
         self._hop = max(self._hop, message.hop)
-        return checked(peer, self.me, message.array, shape, dtype)
+        return check_array(peer, self.me, message.array, shape, dtype)

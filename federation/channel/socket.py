@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
-from fedsvm.federation.channel.interface import Draw, KeyedChannel, Observer, checked, uniform_residues
+from fedsvm.federation.channel.interface import Draw, KeyedChannel, Observer, check_array, uniform_residues
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.errors import DeadlineExpired, OrdersDiffer, PeerDropped, PeerLate, StepRefused
 from fedsvm.federation.transport.deadline import Deadline
@@ -214,7 +214,7 @@ class SocketChannel(KeyedChannel):
         if self._is_linked(peer) and message.fields.get(LINK, b"") != self._link:
             raise OrdersDiffer(self.me, peer)
         self.hop = max(self.hop, message.hop)
-        array = checked(peer, self.me, message.arrays.get(_ARRAY), shape, dtype)
+        array = check_array(peer, self.me, message.arrays.get(_ARRAY), shape, dtype)
         for observer in self._observers:
             observer.received(peer, array)
         return array

@@ -92,13 +92,13 @@ def read_signing(path: Path) -> bytes | None:
     return _key(path, values, _SIGNING_PUBLIC) if _SIGNING_PUBLIC in values else None
 
 
-def pinned(folder: Path) -> dict[str, bytes]:
+def read_pinned(folder: Path) -> dict[str, bytes]:
     """Return the public keys for signatures in a folder, by file name, sorted.
 
     Raises FederationError as `admitted` does, for a file without such a key, and for two names of one key.
     """
     keys: dict[str, bytes] = {}
-    for name in admitted(folder):
+    for name in read_admitted(folder):
         path = folder / f"{name}{PUBLIC}"
         if (key := read_signing(path)) is None:
             raise FederationError(f"{path} has no {_SIGNING_PUBLIC}; have {name} make new keys (fedsvm keys new).")
@@ -110,7 +110,7 @@ def pinned(folder: Path) -> dict[str, bytes]:
     return keys
 
 
-def admitted(folder: Path) -> dict[str, bytes]:
+def read_admitted(folder: Path) -> dict[str, bytes]:
     """Return the public keys in a folder, by file name, sorted.
 
     Raises FederationError for a folder without any, for one that holds a secret key, and for two names of one key.

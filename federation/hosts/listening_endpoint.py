@@ -20,7 +20,7 @@ from fedsvm.federation.hosts.messages import Hello, Join, SiteRefused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import DISCONNECTED, Stream
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received, decoded
+from fedsvm.federation.transport.endpoint import Endpoint, Received, decode_frame
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Roster
 from fedsvm.federation.transport.wire import JOINING_KINDS
 
@@ -165,7 +165,7 @@ class ListeningEndpoint(Endpoint):
 
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message: one that says what a connection is, or one by a connection that is known."""
-        if (message := decoded(frame, self.refused)) is None:
+        if (message := decode_frame(frame, self.refused)) is None:
             return
         try:
             if routing_id is None or not self._is_welcome(peer, frame, routing_id, message):

@@ -11,7 +11,7 @@ from fedsvm.federation.hosts.messages import Hello, SiteRefused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import Dialler
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received, decoded
+from fedsvm.federation.transport.endpoint import Endpoint, Received, decode_frame
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 
 OUTBOUND_ONLY = "inproc://outbound-only"
@@ -67,11 +67,11 @@ class OutboundEndpoint(Endpoint):
     def admit(self, roster: Roster) -> None:
         """Admit exactly these parties, and keep the coordinator's address as configured."""
         known = roster[COORDINATOR]
-        super().admit(roster.replaced(known._replace(address=self._coordinator.address)))
+        super().admit(roster.replace(known._replace(address=self._coordinator.address)))
 
     def admit_myself(self, agreement_key: bytes | None) -> None:
         """Set the key by which others agree on secrets with this site."""
-        self.admit(self.roster.replaced(self.roster[self.name]._replace(agreement_key=agreement_key)))
+        self.admit(self.roster.replace(self.roster[self.name]._replace(agreement_key=agreement_key)))
 
     def say(self, message: wire.Message, deadline: Deadline, check: Callable[[], None] = lambda: None) -> None:
         """Send to the coordinator by the connection for orders, as soon as it stands.
@@ -109,7 +109,7 @@ class OutboundEndpoint(Endpoint):
         """Take in a message; what comes by the connection for orders is no answer."""
         if peer != _ORDERS:
             super()._take(peer, frame, routing_id)
-        elif (message := decoded(frame, self.refused)) is not None:
+        elif (message := decode_frame(frame, self.refused)) is not None:
             self._streams.opened[_ORDERS][-1].count(message, len(frame), sent=False)
             if self.has_begun and message.kind == SiteRefused.kind:
                 self._leave(message)

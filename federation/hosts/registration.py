@@ -12,7 +12,7 @@ from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchErr
 from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
 from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, SiteRefused, is_tcp
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.text import listed, visible
+from fedsvm.federation.text import list_names, visible
 from fedsvm.federation.transport.auth import REFUSED
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, SIGNATURE_BYTES, Party
@@ -137,7 +137,7 @@ class SiteRegistration:
         if len(self.guests) < quorum.min_sites or (self._declined and not quorum.is_chosen):
             self._send_away(missing, quorum, how_long)
         if missing:
-            self._tell(f"the run begins without {listed(missing)}")
+            self._tell(f"the run begins without {list_names(missing)}")
         self._close()
         return [self.guests[name] for name in self._names if name in self.guests]
 
@@ -216,10 +216,10 @@ class SiteRegistration:
         self.guests[site] = JoinedSite(party, columns)
         self._deviating.pop(site, None)
         waiting = [name for name in self._names if name not in self.guests]
-        self._tell(f"{site} is ready; {'waiting for ' + listed(waiting) if waiting else 'all are there'}")
+        self._tell(f"{site} is ready; {'waiting for ' + list_names(waiting) if waiting else 'all are there'}")
         first = next(iter(self.guests.values()))
         if waiting and set(columns) != set(first.columns) and (sites := list(self._differences())):
-            self._tell(f"columns of {listed(sites)} differ so far; decided when all are there")
+            self._tell(f"columns of {list_names(sites)} differ so far; decided when all are there")
 
     def _turn_away_deviating(self) -> None:
         """Turn away the sites whose columns are not those of most sites that are ready; they may come again."""
@@ -263,7 +263,7 @@ class SiteRegistration:
 
     def _send_away(self, missing: Sequence[str], quorum: Quorum, how_long: str) -> None:
         """Tell the sites that joined that there will be no run, and raise FederationError."""
-        came = listed(list(self.guests)) if self.guests else "none"
+        came = list_names(list(self.guests)) if self.guests else "none"
         left = len(self._names) - len(self._declined)
         if self._declined and (left < quorum.min_sites or not quorum.is_chosen):
             why = self._why_declined(quorum, left)
@@ -286,7 +286,7 @@ class SiteRegistration:
     def _why_expired(self, missing: Sequence[str], min_sites: int, how_long: str, came: str) -> str:
         absent = [site for site in missing if site not in self._deviating]
         why = [f"{site} has other columns ({clauses})" for site, clauses in self._deviating.items()]
-        why += [f"{listed(absent)} did not come"] if absent else []
+        why += [f"{list_names(absent)} did not come"] if absent else []
         return (
             f"after {how_long} {len(self.guests)} of {len(self._names)} sites were ready ({came}), and {min_sites} are "
             f"needed: {'; '.join(why)}. Fix their files or start fedsvm site there, and increase --wait."
@@ -362,7 +362,7 @@ class SiteRegistration:
                 pass  # whatever it is, it is of a round that is over
             for site in filter(self._is_back, list(waiting)):
                 waiting.remove(site)
-                self._tell(f"{site} is back" + (f"; waiting for {listed(waiting)}" if waiting else ""))
+                self._tell(f"{site} is back" + (f"; waiting for {list_names(waiting)}" if waiting else ""))
         self._is_resuming = False
         return [site for site in self.guests if not self._is_back(site)]
 

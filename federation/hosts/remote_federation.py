@@ -57,7 +57,7 @@ class RemoteSites:
         """Nothing is known of processes on other hosts."""
         return MappingProxyType({})
 
-    def ended(self) -> list[Ended]:
+    def collect_ended(self) -> list[Ended]:
         """Return the sites that did not connect again."""
         try:
             self._read.recv(1 << 12)
@@ -121,7 +121,7 @@ def end_rounds(endpoint: ListeningEndpoint, sites: Iterable[str], run: bytes, he
 
 
 @contextmanager
-def gathered(
+def open_remote_federation(
     endpoint: ListeningEndpoint,
     sites: RemoteSites,
     guests: Sequence[JoinedSite],

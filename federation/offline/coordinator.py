@@ -42,14 +42,14 @@ class VisitingSites:
         """Nothing is known of processes on other hosts."""
         return MappingProxyType({})
 
-    def ended(self) -> list[Ended]:
+    def collect_ended(self) -> list[Ended]:
         """Return the sites that left since the last call."""
         left = self._endpoint.left
         return [Ended(gone.site, gone.how, well=True) for gone in (left.popleft() for _ in range(len(left)))]
 
 
 @contextmanager
-def visited(
+def open_offline_federation(
     roster: Roster,
     run: bytes,
     arrivals: Iterator[StoredArrival | Departure],

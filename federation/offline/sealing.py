@@ -35,7 +35,7 @@ HEAD_BYTES = KEY_BYTES + NUMBER_BYTES
 _CONSTANT = bytes(NONCE_BYTES)
 
 
-def derived(secret: bytes, purpose: str) -> bytes:
+def derive_key(secret: bytes, purpose: str) -> bytes:
     """Return 256 bits derived from a secret for one purpose. They reveal nothing about those of another purpose."""
     return hmac.digest(secret, f"fedsvm {purpose}".encode(), "sha256")
 
@@ -58,7 +58,7 @@ class Draws:
 
         link: the round's in the chain of orders, so that no other order gets the same draws.
         """
-        key = derived(self._secret, f"draws of round {number} {link.hex()}")
+        key = derive_key(self._secret, f"draws of round {number} {link.hex()}")
         stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor()
 
         def draw(shape: Sequence[int]) -> Residues:
@@ -89,7 +89,7 @@ class Requests:
         number = os.urandom(NUMBER_BYTES)
         up, down = (self._agreement.secret(self._hub_key, _purpose(number, way)) for way in ("up", "down"))
         head = self._keys.public + number
-        return head + ChaCha20Poly1305(up).encrypt(_CONSTANT, content, head), lambda answer: _opened(down, answer, head)
+        return head + ChaCha20Poly1305(up).encrypt(_CONSTANT, content, head), lambda answer: _open(down, answer, head)
 
 
 class Answers:
@@ -114,7 +114,7 @@ class Answers:
             up, down = (self._agreement.secret(key, _purpose(number, way)) for way in ("up", "down"))
         except ValueError as error:
             raise Malformed("a request by a key that is none") from error
-        content = _opened(up, request[HEAD_BYTES:], head)
+        content = _open(up, request[HEAD_BYTES:], head)
         return key, content, lambda answer: ChaCha20Poly1305(down).encrypt(_CONSTANT, answer, head)
 
 
@@ -147,7 +147,7 @@ def _purpose(number: bytes, way: str) -> str:
     return f"fedsvm visit {number.hex()} {way}"
 
 
-def _opened(secret: bytes, sealed: bytes, head: bytes) -> bytes:
+def _open(secret: bytes, sealed: bytes, head: bytes) -> bytes:
     try:
         return ChaCha20Poly1305(secret).decrypt(_CONSTANT, sealed, head)
     except (InvalidTag, ValueError) as error:

@@ -106,7 +106,7 @@ class SiteStore:
         Nothing more can be written down.
         """
         self._count, self.facts, self.received, self.said = 0, {}, [], []
-        framed = self._framed(_FACTS, dict(facts))
+        framed = self._frame(_FACTS, dict(facts))
 
         def write(file: IO[bytes]) -> None:
             file.write(framed)
@@ -119,7 +119,7 @@ class SiteStore:
             raise self._unwritten(error) from error
         self._take(_FACTS, facts)
 
-    def _framed(self, what: str, value: Any) -> bytes:
+    def _frame(self, what: str, value: Any) -> bytes:
         sealed = self._vault.seal(msgpack.packb([what, value]), str(self._count))
         return _LENGTH.pack(len(sealed)) + sealed
 
@@ -127,7 +127,7 @@ class SiteStore:
         return FederationError(f"{self._path} cannot be written: {error.strerror}; make room there.")
 
     def _append(self, what: str, value: Any) -> None:
-        framed = memoryview(self._framed(what, value))
+        framed = memoryview(self._frame(what, value))
         try:
             while framed:
                 framed = framed[os.write(self._file, framed) :]

@@ -88,9 +88,9 @@ class NodeAgent:
     def watch(self) -> News:
         """Wait a moment for something to happen, and say what did. Raises LaunchError where the server is gone."""
         launcher, now = self._launcher, time.monotonic()
-        if not (ended := launcher.ended()):
+        if not (ended := launcher.collect_ended()):
             select.select([launcher], [], [], _WATCH_S)
-            ended, now = launcher.ended(), time.monotonic()
+            ended, now = launcher.collect_ended(), time.monotonic()
         struck = {fault: now - at for fault, at in launcher.struck.items() if fault not in self._told}
         continued = [(site, now - at) for site, at in launcher.continued[self._told_continued :]]
         self._told |= struck.keys()
@@ -154,7 +154,7 @@ class ClusterLauncher:
         self._ended: list[Ended] = []
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
-        self._ray, self._is_ours = _connected(address)
+        self._ray, self._is_ours = _connect(address)
         self.host: str = self._ray.util.get_node_ip_address()
         self._read, self._write = socket.socketpair()
         self._read.setblocking(False)
@@ -172,7 +172,7 @@ class ClusterLauncher:
         LaunchError."""
         if self.workspace is not None:
             return self.workspace
-        self._nodes = self._placed()
+        self._nodes = self._create_actors()
         versions = self._answers([node.agent.prepare.remote() for node in self._nodes], "were not up")
         for node, version in zip(self._nodes, versions, strict=True):
             if version != _version():
@@ -186,8 +186,8 @@ class ClusterLauncher:
         """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""
         wanted = list(assignments)
         orders = []
-        for node, share in self._dealt(wanted):
-            partitions = [_taken(assignment.partition_path) for assignment in share]
+        for node, share in self._assign_nodes(wanted):
+            partitions = [_take_file(assignment.partition_path) for assignment in share]
             node.sites.update(assignment.name for assignment in share)
             orders.append((node, node.agent.start.remote(share, partitions)))
         parties: dict[str, Party] = {}
@@ -204,7 +204,7 @@ class ClusterLauncher:
         """Return a descriptor that is readable when a site ended."""
         return self._read.fileno()
 
-    def ended(self) -> list[Ended]:
+    def collect_ended(self) -> list[Ended]:
         """Return the sites that ended since the last call."""
         with suppress(BlockingIOError):
             self._read.recv(1 << 12)
@@ -231,7 +231,7 @@ class ClusterLauncher:
 
     # Nodes.
 
-    def _placed(self) -> list[_Node]:
+    def _create_actors(self) -> list[_Node]:
         """Create an actor on each living node with CPUs, or on each node if none has CPUs."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -246,7 +246,7 @@ class ClusterLauncher:
             placed.append(_Node(host, cpus[each["NodeID"]] or 1.0, agent))
         return placed
 
-    def _dealt(self, wanted: Sequence[Assignment]) -> list[tuple[_Node, list[Assignment]]]:
+    def _assign_nodes(self, wanted: Sequence[Assignment]) -> list[tuple[_Node, list[Assignment]]]:
         """Assign sites to nodes in ring order, in proportion to their CPUs.
 
         A site that is started again goes where it was, or, if that node is lost, where fewest are.
@@ -323,7 +323,7 @@ class ClusterLauncher:
         self._write.send(b"\0")
 
 
-def _connected(address: str) -> tuple[Any, bool]:
+def _connect(address: str) -> tuple[Any, bool]:
     """Return Ray, connected to a cluster, and whether it was not connected before. Raises LaunchError."""
     try:
         import ray
@@ -362,7 +362,7 @@ def _require_listener(address: str, otherwise: LaunchError) -> None:
         raise otherwise from error
 
 
-def _taken(path: str) -> bytes:
+def _take_file(path: str) -> bytes:
     """Return the content of a site's file, and remove the file."""
     content = Path(path).read_bytes()
     Path(path).unlink()

@@ -157,7 +157,7 @@ class _ForkServer:
             self._tell(order)
         else:
             try:
-                policies = [self._scripted(SitePolicy.from_fields(fields)) for fields in order["policies"]]
+                policies = [self._add_script(SitePolicy.from_fields(fields)) for fields in order["policies"]]
                 with limits.refused_tasks_explained():
                     needed = limits.TASKS_PER_SITE * len(order["start"]) + order["spare_tasks"]
                     limits.require_tasks(needed, f"Starting {len(order['start'])} of the sites")
@@ -165,7 +165,7 @@ class _ForkServer:
             except (FederationError, Malformed) as error:
                 self._tell({"error": str(error)})
 
-    def _scripted(self, policy: SitePolicy) -> SitePolicy:
+    def _add_script(self, policy: SitePolicy) -> SitePolicy:
         """Return the policy with the script of its program, whose libraries are loaded, so that no site has to do it.
 
         That would write to the pages of all its classes. If the program cannot be had, or the terms lack settings of

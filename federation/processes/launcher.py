@@ -81,9 +81,9 @@ class LocalLauncher:
 
     def prepare(self) -> Path:
         """Wait until the server is up; the workspace it made. Raises LaunchError."""
-        return self._prepared(Deadline(_START_S))
+        return self._prepare(Deadline(_START_S))
 
-    def _prepared(self, deadline: Deadline) -> Path:
+    def _prepare(self, deadline: Deadline) -> Path:
         if self.workspace is not None:
             return self.workspace
         answer = self._read(deadline)
@@ -108,7 +108,7 @@ class LocalLauncher:
         awaited = {assignment.name for assignment in wanted}
         while awaited:
             message = self._read(deadline)
-            if party := self._reported(message, awaited):
+            if party := self._reporting_site(message, awaited):
                 parties[party.name] = party
                 awaited.discard(party.name)
         return [parties[assignment.name] for assignment in wanted]
@@ -117,7 +117,7 @@ class LocalLauncher:
         """Return a descriptor that is readable when a site or the server ended."""
         return self._stream.fileno()
 
-    def ended(self) -> list[Ended]:
+    def collect_ended(self) -> list[Ended]:
         """Return the sites that ended since the last call. Raises LaunchError if the server itself is gone."""
         while select.select([self._stream], [], [], 0)[0]:
             message = pipe.read(self._stream)
@@ -146,7 +146,7 @@ class LocalLauncher:
         """End every process that is left, and remove the workspace."""
         if self.workspace is None:  # the server may be loading what nobody needs any more; one that has ignores this
             with suppress(LaunchError):  # it may be in one long call, and be killed before it can remove its workspace
-                self._prepared(Deadline(0))
+                self._prepare(Deadline(0))
             self._server.process.terminate()
         try:
             self._server.close()
@@ -164,7 +164,7 @@ class LocalLauncher:
             return True
         return False
 
-    def _reported(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
+    def _reporting_site(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
         """Return the site that reports in with this message, if it is such a message."""
         if "error" in message:
             raise LaunchError(message["error"])

@@ -30,7 +30,7 @@ class Launcher(Protocol):
     def pids(self) -> Mapping[str, int]:
         """The process of each site, the latest where it was restarted."""
 
-    def ended(self) -> list[Ended]:
+    def collect_ended(self) -> list[Ended]:
         """Return the processes that ended since the last call. Raises LaunchError if the launcher itself is gone."""
 
 

@@ -145,7 +145,7 @@ class _SharedLink:
         for flow in self.flows:
             flow.retime()
 
-    def corrupted(self, data: bytes) -> bytes:
+    def corrupt(self, data: bytes) -> bytes:
         """Return a chunk after its corruptions."""
         for fault in self.suffers("corrupt"):
             if len(data) >= _MIN_CORRUPTED_CHUNK_BYTES:
@@ -207,7 +207,7 @@ class _Flow:
         except BlockingIOError:
             return
         self._ended = not data
-        chunk = _Chunk(memoryview(self._line.corrupted(data)))
+        chunk = _Chunk(memoryview(self._line.corrupt(data)))
         self._chunks.append(chunk)
         self._queued_bytes += _CHUNK_OVERHEAD_BYTES + len(data)
         if cuts := self._line.suffers("hold"):

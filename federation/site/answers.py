@@ -119,7 +119,7 @@ class AnswerRecord:
         """Take in all lines of the record, or begin it. Raises OrderRefused for a line that is none of it."""
         lines = file.read().split("\n")
         if lines.pop():
-            raise self._damaged(len(lines) + 1)
+            raise self._raise_damaged(len(lines) + 1)
         if not lines:
             _write(file, {"format": FORMAT, "key": self._key.hex()})
             return
@@ -137,10 +137,10 @@ class AnswerRecord:
             except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 readable = False
             if not readable:
-                raise self._damaged(number)
+                raise self._raise_damaged(number)
         self._kept = kept
 
-    def _damaged(self, line: int) -> OrderRefused:
+    def _raise_damaged(self, line: int) -> OrderRefused:
         return OrderRefused(
             f"the record {self._path} of its policy is damaged in line {line}, and nobody knows what was spent; put it "
             "back from a copy"

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.control import MissedOrders, Order
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.signed import listed, order_digest, order_facts
+from fedsvm.federation.site.signed import list_or_digest, order_digest, order_facts
 from fedsvm.federation.transport.keys import Roster
 from fedsvm.federation.transport.signing import RECEIPT, SigningKey
 
@@ -111,7 +111,7 @@ class Receipt:
 
     # What happened.
 
-    def asked(self, run: bytes, site: str, terms: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
+    def record_asked(self, run: bytes, site: str, terms: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
         """Record the terms of a run and the policy that they were compared with."""
         versions = {"fedsvm": self._version, "numpy": np.__version__}
         self._run, self._site = run.hex(), site
@@ -119,14 +119,14 @@ class Receipt:
         signing = {party: _hex(key) for party, key in keys.items()}
         self._note(ASKED, run=run.hex(), site=site, terms=terms, policy=policy, versions=versions, signing=signing)
 
-    def declined(self, reason: str) -> None:
+    def record_declined(self, reason: str) -> None:
         """Record that the site takes no part."""
         self._note(DECLINED, reason=reason)
         self._close()
 
-    def joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
+    def record_joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
         """Record that the site takes part: with whom, and what it holds."""
-        self._note(JOINED, sites=listed(sites), rows=rows, columns=listed(columns))
+        self._note(JOINED, sites=list_or_digest(sites), rows=rows, columns=list_or_digest(columns))
 
     def parties(self, roster: Roster) -> None:
         """Record the keys of all parties."""
@@ -137,24 +137,24 @@ class Receipt:
         keys = {party.name: [_hex(party.public_key), _hex(party.agreement_key)] for party in roster}
         self._note(PARTIES, keys=keys if len(keys) <= _MAX_LISTED else {}, parties=len(keys), roster=digest)
 
-    def charged(self, epsilon: float) -> None:
+    def record_charged(self, epsilon: float) -> None:
         """Record what a release spends of the privacy budget."""
         self._note(CHARGED, epsilon=epsilon)
 
-    def answered(self, mu: float) -> None:
+    def record_answered(self, mu: float) -> None:
         """Record the mu of all noisy statistics that the site's record of answers holds, if it changed."""
         if mu != self._mu:
             self._mu = mu
             self._note(ANSWERED, mu=mu)
 
-    def ordered(self, order: Order, number: int) -> None:
+    def record_ordered(self, order: Order, number: int) -> None:
         """Record an order before it is checked."""
         if not self._path:
             return
         self._link = b""
         self._note(ORDERED, **order_facts(order, number), signature=order.signature.hex())
 
-    def missed(self, missed: MissedOrders) -> None:
+    def record_missed(self, missed: MissedOrders) -> None:
         """Record which orders went to others only."""
         if not self._path:
             return
@@ -178,19 +178,19 @@ class Receipt:
         self._note(what, round=number, reason=reason, sent=sent, link=link)
         self._sent = Sent()
 
-    def logged(self, text: str) -> None:
+    def record_logged(self, text: str) -> None:
         """Record a line that the site's code logged to the coordinator."""
         self._note(LOGGED, text=text)
 
-    def paused(self, failure: str) -> None:
+    def record_paused(self, failure: str) -> None:
         """Record that the run failed, and may be resumed."""
         self._note(PAUSED, reason=failure)
 
-    def resumed(self) -> None:
+    def record_resumed(self) -> None:
         """Record that a run that failed goes on."""
         self._note(RESUMED)
 
-    def ended(self, outcome: str, refused: Mapping[str, int]) -> None:
+    def record_ended(self, outcome: str, refused: Mapping[str, int]) -> None:
         """Record how the run ended, and close the receipt."""
         self._note(ENDED, outcome=outcome, refused=dict(refused))
         self._close()
@@ -238,7 +238,7 @@ class Receipt:
         if not content:
             return
         try:
-            lines, whole = verified(content)
+            lines, whole = verify_lines(content)
         except DamagedReceipt as error:
             raise StepRefused(f"its receipt {self._path} is damaged: {error}; move it away") from error
         os.ftruncate(self._file, whole)
@@ -252,7 +252,7 @@ class Receipt:
     def _append(self, body: Line) -> None:
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
         line = {"line": self._lines + 1, "at": now, **body}
-        digest = _linked(self._digest, line)
+        digest = _digest_of(self._digest, line)
         written = memoryview(f"{json.dumps({**line, 'digest': digest.hex()})}\n".encode())
         while written:
             written = written[os.write(self._file, written) :]
@@ -264,7 +264,7 @@ def head_content(run: str, site: str, head: str) -> bytes:
     return json.dumps([run, site, head]).encode()
 
 
-def verified(content: bytes) -> tuple[list[Line], int]:
+def verify_lines(content: bytes) -> tuple[list[Line], int]:
     """Return the lines of a receipt, and the number of bytes that they take without a last line that is cut short.
 
     Raises
@@ -279,7 +279,7 @@ def verified(content: bytes) -> tuple[list[Line], int]:
         try:
             line = json.loads(text)
             said = line.pop("digest")
-            digest = _linked(digest, line)
+            digest = _digest_of(digest, line)
             is_right = line["line"] == number and said == digest.hex() and isinstance(line["what"], str)
         except (ValueError, KeyError, TypeError, AttributeError):
             is_right = False
@@ -289,7 +289,7 @@ def verified(content: bytes) -> tuple[list[Line], int]:
     return lines, len(content) - len(rest)
 
 
-def _linked(before: bytes, line: Line) -> bytes:
+def _digest_of(before: bytes, line: Line) -> bytes:
     """Return the digest of a line and of all before it."""
     return hashlib.sha256(before + json.dumps(line, sort_keys=True).encode()).digest()
 

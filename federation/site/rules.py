@@ -177,8 +177,8 @@ class SiteRules:
             )
 
     def _problems(self, terms: Terms) -> Iterator[str]:
-        yield from _unlisted("algorithm", self.algorithms, terms.program, terms.settings)
-        yield from _unlisted("sum", self.sums, terms.sum_name, {**terms.sum_options, MIN_SITES: None})
+        yield from _find_unlisted("algorithm", self.algorithms, terms.program, terms.settings)
+        yield from _find_unlisted("sum", self.sums, terms.sum_name, {**terms.sum_options, MIN_SITES: None})
         if terms.min_sites < (least := self._min_sites(terms.sum_name)):
             yield (
                 f"sums must be of {least} sites or more, and the run goes on with {terms.min_sites}; raise "
@@ -230,7 +230,7 @@ def _spent_by(line: str, ledger: str) -> float:
     return float(epsilon)
 
 
-def _unlisted(
+def _find_unlisted(
     kind: str, listed: Mapping[str, Mapping[str, Any]] | None, name: str, settings: Mapping[str, Any]
 ) -> Iterator[str]:
     """Yield the names and settings that are not listed."""

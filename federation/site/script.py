@@ -46,7 +46,7 @@ class Script(ABC):
         """Return what is left if an open stage starts again, for each open stage."""
         return ()
 
-    def grown(self) -> Script:
+    def grow(self) -> Script:
         """Return the script with the rounds that a change of membership allows in addition."""
         return self
 
@@ -150,8 +150,8 @@ class _Sequence(Script):
     def anew(self) -> Scripts:
         return tuple(_then(each, self.second) for each in self.first.anew())
 
-    def grown(self) -> Script:
-        return _Sequence(self.first.grown(), self.second.grown())
+    def grow(self) -> Script:
+        return _Sequence(self.first.grow(), self.second.grow())
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class _Repeat(Script):
         rest = _Repeat(self.body, max(0, self.least - 1), most, self.per_change)
         return tuple(_then(each, rest) for each in self.body.after(step))
 
-    def grown(self) -> Script:
+    def grow(self) -> Script:
         if self.most is None or not self.per_change:
             return self
         return _Repeat(self.body, self.least, self.most + self.per_change, self.per_change)
@@ -254,8 +254,8 @@ class _Stage(Script):
             return ()
         return (*(_Stage(self.body, inner) for inner in self.rest.anew()), _Stage(self.body))
 
-    def grown(self) -> Script:
-        return self if self.rest is None else _Stage(self.body, self.rest.grown())
+    def grow(self) -> Script:
+        return self if self.rest is None else _Stage(self.body, self.rest.grow())
 
 
 _NEVER = Count(0, 0)
@@ -396,7 +396,7 @@ class ScriptPosition:
         is_repeated = (step, told) == self._last and (changed or self._repeats < MAX_REPEATS)
         last, now, anew = self._before, self._may, self._restarts
         if changed:
-            last, now, anew = _grown(last), _grown(now), _grown(self._started_again())
+            last, now, anew = _grow(last), _grow(now), _grow(self._started_again())
         has_opened = self._last_opened if is_repeated else self._has_opened
         is_over_others = changed and has_opened and (is_repeated or not _after(now, step))
         if is_over_others and self._over_others == self._max_repeats:
@@ -449,7 +449,7 @@ class ScriptPosition:
             started = tuple(begun for each in (*before, *may) for begun in each.anew())
             left = _distinct((*_after(may, step), *again, *_after(started, step)))
             if not left:
-                left = _after(_grown(may), step)
+                left = _after(_grow(may), step)
             if not left:
                 raise OrderRefused(self._reason(step))
             before, may, last, missed = _distinct((*may, *started)), left, step, True
@@ -495,5 +495,5 @@ def _after(scripts: Scripts, step: str) -> Scripts:
     return _distinct(left for each in scripts for left in each.after(step))
 
 
-def _grown(scripts: Scripts) -> Scripts:
-    return tuple(each.grown() for each in scripts)
+def _grow(scripts: Scripts) -> Scripts:
+    return tuple(each.grow() for each in scripts)

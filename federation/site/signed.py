@@ -45,13 +45,13 @@ class OrderSigner:
         self._run = run
         self._chain = OrderChain(run, sites, terms)
 
-    def signed(self, order: Order, number: int) -> Order:
+    def sign_order(self, order: Order, number: int) -> Order:
         """Return the order of a round with its signature."""
         link = self._chain.begin(order, number).digest
         content = order_content(self._run.hex(), order_facts(order, number), link.hex())
         return replace(order, signature=self._key.sign(ORDER, content))
 
-    def completed(self, number: int, order: Order) -> None:
+    def add_complete(self, number: int, order: Order) -> None:
         """Add a complete round to the chain."""
         self._chain.miss([(number, order)])
 
@@ -66,7 +66,7 @@ def order_facts(order: Order, number: int) -> dict[str, Any]:
         "verb": order.verb,
         "protocol": order.protocol,
         "numbers": size,
-        "sites": listed(order.sites),
+        "sites": list_or_digest(order.sites),
         "opened_by": _opened_by(order),
         "order": order_digest(order, number).hex(),
     }
@@ -83,7 +83,7 @@ def order_digest(order: Order, number: int) -> bytes:
     return hashlib.sha256(plain.encode() + b"\0" + order.digest).digest()
 
 
-def listed(names: Sequence[str]) -> list[str]:
+def list_or_digest(names: Sequence[str]) -> list[str]:
     """Return the names; of more than 64 their number and a digest."""
     if len(names) <= _MAX_LISTED:
         return list(names)

@@ -85,7 +85,7 @@ def run_site(
         descriptors_explained(assignment.name),
         Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
     ):
-        endpoint.watch(lifeline, _orphaned)
+        endpoint.watch(lifeline, _exit_as_orphan)
         keyed = assignment.needs_pairwise_keys or assignment.via_coordinator
         agreement = KeyAgreement(assignment.run) if keyed else None
         public = agreement.public if agreement is not None else None
@@ -95,7 +95,7 @@ def run_site(
         Site(assignment, installation, endpoint, agreement, OwnFaults(assignment.faults, report)).serve()
 
 
-def _orphaned() -> None:
+def _exit_as_orphan() -> None:
     os._exit(1)
 
 
@@ -194,12 +194,12 @@ class Site:
         self._current = self._channel = None
         self._orders.clear()
         self._paused = end
-        self._receipt.paused(end.failure)
+        self._receipt.record_paused(end.failure)
         self._on_pause(end.failure)
 
     def _close_receipt(self, outcome: str) -> None:
         with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
-            self._receipt.ended(outcome, self._endpoint.refused)
+            self._receipt.record_ended(outcome, self._endpoint.refused)
 
     # What the coordinator says.
 
@@ -214,7 +214,7 @@ class Site:
             self._notice()
         if self._paused is not None:
             self._paused = None
-            self._receipt.resumed()
+            self._receipt.record_resumed()
             self._on_pause("")
         return self._orders.pop(0)
 
@@ -269,7 +269,7 @@ class Site:
                 elif isinstance(order, MissedOrders):
                     self._miss(order)
                 else:
-                    self._receipt.ordered(order, number)
+                    self._receipt.record_ordered(order, number)
                     self._policy.check_round(order, self._endpoint.name, number, last)
                     form = self._run_round(order, number)
                     self._receipt.left(order, number, form)
@@ -298,7 +298,7 @@ class Site:
     def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition."""
         if self._program is None and not self._has_asked:
-            self._receipt.asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
+            self._receipt.record_asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
             self._has_asked = True
         self._admit_parties(update.parties)
         if self._program is None:
@@ -322,8 +322,8 @@ class Site:
         Raises OrderRefused for a run that the policy or the operator's rules forbid.
         """
         program = self._read_program()
-        self._policy.rules.check_held(*program.held())
-        self._receipt.joined(self._policy.sites, *program.held())
+        self._policy.rules.check_held(*program.data_summary())
+        self._receipt.record_joined(self._policy.sites, *program.data_summary())
         self._check_sum()
         self._policy.agree(self._assignment.run, exact_steps(type(program), self._script), program.noisy_settings)
         self._note_charge()
@@ -350,7 +350,7 @@ class Site:
 
     def _note_charge(self) -> None:
         if self._policy.terms.epsilon is not None:
-            self._receipt.charged(self._policy.terms.epsilon)
+            self._receipt.record_charged(self._policy.terms.epsilon)
 
     def _check_sum(self) -> None:
         """Raise OrderRefused for a sum that too few sites open, by the operator's rules."""
@@ -360,10 +360,10 @@ class Site:
 
     def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
-        self._receipt.missed(missed)
+        self._receipt.record_missed(missed)
         self._take_missed(missed)
         if self._journal is not None:
-            self._journal.missed(missed.to_message(self._assignment.run, self._endpoint.round))
+            self._journal.record_missed(missed.to_message(self._assignment.run, self._endpoint.round))
 
     def _take_missed(self, missed: MissedOrders) -> None:
         self.chain.miss(missed.orders)
@@ -460,32 +460,32 @@ class Site:
         link = self._admit(order, number)
         program.channel = channel = self._open_channel(order, number, link)
         value = step(**order.parameters, **order.arrays)
-        self._receipt.answered(program.answers.spent)
+        self._receipt.record_answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
         if mark_of(step).shown:
             self._place.note_opened()
         if isinstance(terms, GatherTerms):
-            channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
+            channel.send(COORDINATOR, _shape(value, terms.shape, order.step))
             return IN_CLEAR
         if isinstance(terms, SumTerms):
             protocol = self._installation.sums[order.protocol](**terms.options)
             sites = len(channel.sites)
             for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
                 self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
-            residues = protocol.encoded(_shaped(value, terms.shape, order.step), terms.bound, sites)
+            residues = protocol.encode(_shape(value, terms.shape, order.step), terms.bound, sites)
             if self._transcript is not None:
-                self._transcript.put_in(residues, order.described())
+                self._transcript.put_in(residues, order.describe())
             total = protocol.contribute(channel, residues, terms.receiver)
             if terms.receiver == COORDINATOR:
                 self._place.note_opened()
                 if mark_of(step).public:
                     total = protocol.verify(channel, residues)
             if total is not None:
-                program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
+                program.opened = protocol.decode(total, terms.shape, terms.bound, sites)
                 if self._journal is not None:
-                    self._journal.opened(program.opened)
+                    self._journal.record_opened(program.opened)
             return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
         return NO_VALUE
 
@@ -565,7 +565,7 @@ class Site:
         """Send what was logged, and see it out of this process. Raises PeerDropped."""
         endpoint = self._endpoint
         with suppress(StepRefused):
-            self._receipt.logged(record.text)
+            self._receipt.record_logged(record.text)
         endpoint.reply(COORDINATOR, record.to_message(self._assignment.run, endpoint.round))
         endpoint.flush(COORDINATOR)
 
@@ -586,7 +586,7 @@ def _own_receipt(assignment: Assignment) -> Receipt:
     return Receipt(assignment.receipt_path, assignment.version, key=key, coordinator_key=coordinator_key)
 
 
-def _shaped(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
+def _shape(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
     """Return `value` as float64 of the announced shape. Nothing else leaves the site."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:

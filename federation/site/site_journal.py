@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import SECRET_BYTES, TAG_BYTES
-from fedsvm.federation.channel.interface import checked
+from fedsvm.federation.channel.interface import check_array
 from fedsvm.federation.control import MissedOrders, Order
 from fedsvm.federation.errors import Malformed, StepRefused
 from fedsvm.federation.transport import framefile
@@ -68,7 +68,7 @@ class SiteJournal:
         self._write(order)
         return self
 
-    def missed(self, message: Message) -> None:
+    def record_missed(self, message: Message) -> None:
         """Write down which orders went to others only."""
         self._write(message)
 
@@ -76,7 +76,7 @@ class SiteJournal:
         """Record that the step is over; the protocol that follows is not repeated."""
         self._in_step = False
 
-    def opened(self, total: FloatArray) -> None:
+    def record_opened(self, total: FloatArray) -> None:
         """Record that the site opened a sum."""
         self._note(_OPENED, "", total)
 
@@ -149,7 +149,7 @@ class ReplayChannel:
         """Return the next recorded array from `peer`. Raises EndOfRecordError, and ProtocolError as before."""
         if not self._record.received[peer]:
             raise EndOfRecordError
-        return checked(peer, self.me, self._record.received[peer].popleft(), shape, dtype)
+        return check_array(peer, self.me, self._record.received[peer].popleft(), shape, dtype)
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
         """Return the next recorded array of each peer that has one."""

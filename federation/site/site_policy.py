@@ -189,8 +189,8 @@ class SitePolicy:
     def _check_sum(self, order: Order, terms: SumTerms, mark: StepMark) -> None:
         agreed, bound = self.terms, mark.bound
         if (order.protocol, dict(terms.options)) != (agreed.sum_name, dict(agreed.sum_options)):
-            wanted = _described(agreed.sum_name, agreed.sum_options)
-            raise OrderRefused(f"the sum must be {wanted}, got {_described(order.protocol, terms.options)}")
+            wanted = _describe(agreed.sum_name, agreed.sum_options)
+            raise OrderRefused(f"the sum must be {wanted}, got {_describe(order.protocol, terms.options)}")
         if terms.receiver != COORDINATOR and terms.receiver not in order.sites:
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
         if mark.receiver == "site" and terms.receiver == COORDINATOR:
@@ -209,6 +209,6 @@ class SitePolicy:
         return order.terms is None and order.sites == (me,) and not order.phase_round
 
 
-def _described(name: str, options: Mapping[str, float]) -> str:
+def _describe(name: str, options: Mapping[str, float]) -> str:
     listed = ", ".join(f"{option} = {value}" for option, value in options.items())
     return f"{name} ({listed})" if listed else name

@@ -64,7 +64,7 @@ class _MinimalSum:
     def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
         return (COORDINATOR,)
 
-    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+    def encode(self, value: FloatArray, bound: float, sites: int) -> Residues:
         return np.zeros(value.shape, dtype=np.uint64)
 
     def contribute(self, channel: Channel, residues: Residues, receiver: str) -> None:
@@ -99,7 +99,7 @@ def rehearse(workspace: Path, lifeline: int) -> None:
         See `run_site`.
     """
     began = time.monotonic()
-    with _noted() as ran:
+    with _collect_code() as ran:
         _live(workspace, lifeline)
     if time.monotonic() - began < _PATIENCE_S:  # else this machine is too slow for it to be worth a second life
         _lay_side_by_side(ran.values())
@@ -107,7 +107,7 @@ def rehearse(workspace: Path, lifeline: int) -> None:
 
 
 @contextmanager
-def _noted() -> Iterator[dict[int, CodeType]]:
+def _collect_code() -> Iterator[dict[int, CodeType]]:
     """Collect the code of Python functions that this thread calls in the context."""
     ran: dict[int, CodeType] = {}
 

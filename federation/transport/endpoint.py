@@ -397,7 +397,7 @@ class Endpoint:
 
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message that came by the connection with this routing id, or, with None, by one of our own."""
-        if (message := decoded(frame, self.refused)) is None:
+        if (message := decode_frame(frame, self.refused)) is None:
             return
         if routing_id is None:
             stream = self._streams.opened[peer][-1]
@@ -410,7 +410,7 @@ class Endpoint:
         self._pending.append(Received(peer, message, routing_id is None))
 
 
-def decoded(frame: zmq.Frame, refused: Counter[str]) -> wire.Message | None:
+def decode_frame(frame: zmq.Frame, refused: Counter[str]) -> wire.Message | None:
     """Return the message in a frame, or None if it is malformed, which is counted."""
     try:
         return wire.decode(frame.buffer)

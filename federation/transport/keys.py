@@ -137,7 +137,7 @@ class Roster:
             if (now.public_key, now.agreement_key) != (party.public_key, party.agreement_key):
                 yield party.name
 
-    def replaced(self, party: Party) -> Roster:
+    def replace(self, party: Party) -> Roster:
         """Return this roster with `party` in place of the party of its name."""
         return Roster(party if known.name == party.name else known for known in self)
 
@@ -172,7 +172,7 @@ class Roster:
 
 def voucher_content(run: bytes, party: Party, terms: bytes) -> bytes:
     """Return the content that a party signs to say that both keys are its own in a run on these terms."""
-    keys = b"".join(map(_packed, (party.public_key, party.agreement_key)))
+    keys = b"".join(map(_pack, (party.public_key, party.agreement_key)))
     return b"\0".join((run.hex().encode(), party.name.encode(), keys.hex().encode(), terms))
 
 
@@ -193,7 +193,7 @@ def _line(column: bytes, place: int, lines: int) -> str:
 
 
 def _keys(keys: Sequence[bytes | None]) -> bytes:
-    return b"".join(map(_packed, keys)) if any(key is not None for key in keys) else b""
+    return b"".join(map(_pack, keys)) if any(key is not None for key in keys) else b""
 
 
 def _packed_vouchers(vouchers: Sequence[bytes | None]) -> bytes:
@@ -207,7 +207,7 @@ def _repeats(values: NDArray[Any]) -> bool:
     return bool((values[1:] == values[:-1]).any())
 
 
-def _packed(key: bytes | None) -> bytes:
+def _pack(key: bytes | None) -> bytes:
     if key is None:
         return _NO_KEY
     if len(key) != KEY_BYTES or key == _NO_KEY:

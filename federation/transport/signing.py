@@ -37,17 +37,17 @@ class SigningKey:
 
     def sign(self, use: bytes, content: bytes) -> bytes:
         """Return a signature of 64 bytes."""
-        return self._private.sign(_framed(use, content))
+        return self._private.sign(_frame(use, content))
 
 
 def is_signed(public: bytes, signature: bytes, use: bytes, content: bytes) -> bool:
     """Return whether the owner of a public key signed this content for this use."""
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, _framed(use, content))
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, _frame(use, content))
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _framed(use: bytes, content: bytes) -> bytes:
+def _frame(use: bytes, content: bytes) -> bytes:
     return b"fedsvm 1 " + use + b"\0" + content

@@ -187,7 +187,7 @@ def decode(frame: bytes | memoryview) -> Message:
     end = start + of_specs
     if end > len(frame):
         raise Malformed("a frame that is cut short")
-    fields = _unpacked(frame[_HEAD.size : start]) if of_fields else {}
+    fields = _unpack(frame[_HEAD.size : start]) if of_fields else {}
     if not isinstance(fields, dict):
         raise Malformed("the fields are not a table")
     arrays: dict[str, Array] = {}
@@ -212,7 +212,7 @@ def _specs(packed: bytes) -> tuple[tuple[str, np.dtype[Any], tuple[int, ...], in
 
     Remembered, for round after round a peer says the same.
     """
-    specs = _unpacked(packed)
+    specs = _unpack(packed)
     if not isinstance(specs, list) or len(specs) > MAX_ARRAYS:
         raise Malformed("array list does not match the frame")
     known = tuple(map(_spec, specs))
@@ -236,7 +236,7 @@ def _spec(spec: object) -> tuple[str, np.dtype[Any], tuple[int, ...], int]:
     return name, dtype, tuple(shape), math.prod(shape) * dtype.itemsize
 
 
-def _unpacked(packed: bytes | memoryview) -> object:
+def _unpack(packed: bytes | memoryview) -> object:
     """Decode msgpack. Raises Malformed."""
     try:
         return msgpack.unpackb(packed, strict_map_key=True)

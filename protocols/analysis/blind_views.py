@@ -17,7 +17,7 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import keystreams
 from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transposed, upper
+from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transpose, upper
 from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem
 from fedsvm.protocols.common_seed import SHAPE
 
@@ -39,7 +39,7 @@ def opened_beside(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSys
     found, shares = list[FloatArray](), _last_of_members(entries, systems)
     for place, system in enumerate(systems):
         numbers, shape = system.numbers, (1, system.opened)
-        opened = numbers.reduced(sum(numbers.unpacked(each[place], shape) for each in shares) + np.zeros(1))
+        opened = numbers.reduce(sum(numbers.unpack(each[place], shape) for each in shares) + np.zeros(1))
         found.append(system.read_beside(opened[:, :, system.triangle :])[0])
     return found
 
@@ -115,41 +115,41 @@ class _Pair:
         """Add up both shares."""
         system, members = self.systems[place], self.members
         (blinded,) = self._between(COORDINATOR, members.second)[:1]
-        blind = next(each for each in self._drawn(members.second) if each.shape == blinded.shape)
+        blind = next(each for each in self._draw(members.second) if each.shape == blinded.shape)
         ends = np.cumsum([each.numbers.words((1, each.entries)) for each in self.systems])
         words = np.split((blinded - blind)[:, :-1], ends[:-1], axis=1)[place]
-        return self._decoded(
-            place, self._of_first(place) + system.matrix(system.numbers.unpacked(words, (1, system.entries)))
+        return self._decode(
+            place, self._of_first(place) + system.matrix(system.numbers.unpack(words, (1, system.entries)))
         )
 
     def of_first_and_dealer(self, place: int) -> FloatArray:
         """Take the dealer's V off T - V."""
         theirs = self._symmetric(self.members.second, self.members.first, place, 0)
-        return self._decoded(place, self._of_first(place) + theirs + self._dealt(place, self.members.second, 0))
+        return self._decode(place, self._of_first(place) + theirs + self._deal(place, self.members.second, 0))
 
     def of_second_and_dealer(self, place: int) -> FloatArray:
         """Take the first member's mask from U, its masked share from the second V, and undo the mask."""
         system, numbers, members = self.systems[place], self.systems[place].numbers, self.members
         square = (system.extended, system.extended)
-        hidden = numbers.unpacked(self._tail(members.first, members.second, 6)[place][0], square)
+        hidden = numbers.unpack(self._tail(members.first, members.second, 6)[place][0], square)
         seeds = self._dealer_seeds(place)[0]
-        mask = numbers.reduced(hidden + numbers.uniform(keystreams, seeds[0], square))
+        mask = numbers.reduce(hidden + numbers.uniform(keystreams, seeds[0], square))
         of_dealer = self._tail(members.dealer, members.second, 6)[place]
-        twice = symmetric(numbers.unpacked(of_dealer[1], (1, system.triangle)), system.extended)
-        product = numbers.unpacked(of_dealer[2], square)
-        cross = numbers.product(product, transposed(hidden))
-        turned = numbers.product(numbers.product(hidden, self._dealt(place, members.second, 0)), transposed(hidden))
-        own = numbers.reduced(twice + cross + transposed(cross) + turned)
-        theirs = self._symmetric(members.first, members.second, place, 1) + self._dealt(place, members.first, 1)
-        masked = np.ldexp(numbers.decoded(numbers.reduced(own + theirs)), -FRACTION_BITS - 2 * MASK_BITS)
-        undone = np.linalg.inv(np.ldexp(numbers.decoded(mask), -MASK_BITS))
+        twice = symmetric(numbers.unpack(of_dealer[1], (1, system.triangle)), system.extended)
+        product = numbers.unpack(of_dealer[2], square)
+        cross = numbers.product(product, transpose(hidden))
+        turned = numbers.product(numbers.product(hidden, self._deal(place, members.second, 0)), transpose(hidden))
+        own = numbers.reduce(twice + cross + transpose(cross) + turned)
+        theirs = self._symmetric(members.first, members.second, place, 1) + self._deal(place, members.first, 1)
+        masked = np.ldexp(numbers.decode(numbers.reduce(own + theirs)), -FRACTION_BITS - 2 * MASK_BITS)
+        undone = np.linalg.inv(np.ldexp(numbers.decode(mask), -MASK_BITS))
         return np.asarray(undone @ masked @ undone.T) * system.scale
 
     def _of_first(self, place: int) -> FloatArray:
         """Return R, with the penalty."""
         system, first = self.systems[place], self.members.first
         shape = (len(self.systems), SHAPE[1])
-        own = [each for each in self._drawn(first) if each.shape == shape][int(shape == SHAPE)]
+        own = [each for each in self._draw(first) if each.shape == shape][int(shape == SHAPE)]
         after = {self.members.second: 5, self.members.dealer: 5}
         senders = dict.fromkeys(each.peer for each in self.entries[first] if each.what == RECEIVED)
         seeds = [own]
@@ -157,14 +157,14 @@ class _Pair:
             if sender != COORDINATOR:
                 seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(self.systems)])
         uniform = [system.numbers.uniform(keystreams, each[place], (1, system.entries)) for each in seeds]
-        return system.matrix(system.numbers.reduced(np.sum(uniform, axis=0))) + system.diagonal()
+        return system.matrix(system.numbers.reduce(np.sum(uniform, axis=0))) + system.diagonal()
 
     def _symmetric(self, sender: str, receiver: str, place: int, number: int) -> FloatArray:
         system, count = self.systems[place], 5 if receiver == self.members.first else 6
         words = self._tail(sender, receiver, count)[place][number]
-        return symmetric(system.numbers.unpacked(words, (1, system.triangle)), system.extended)
+        return symmetric(system.numbers.unpack(words, (1, system.triangle)), system.extended)
 
-    def _dealt(self, place: int, other: str, mask: int) -> FloatArray:
+    def _deal(self, place: int, other: str, mask: int) -> FloatArray:
         """Return V of one of the two masks, which `other` was dealt."""
         system = self.systems[place]
         drawn = system.numbers.uniform(keystreams, self._dealer_seeds(place)[mask][3], (system.extended,) * 2)
@@ -172,7 +172,7 @@ class _Pair:
 
     def _dealer_seeds(self, place: int) -> list[Residues]:
         """Return the seeds (4, 4) of both masks, which the dealer drew."""
-        drawn = [each for each in self._drawn(self.members.dealer) if each.shape == (4, SHAPE[1])]
+        drawn = [each for each in self._draw(self.members.dealer) if each.shape == (4, SHAPE[1])]
         return drawn[-2 * len(self.systems) :][2 * place : 2 * place + 2]
 
     def _tail(self, sender: str, receiver: str, count: int) -> list[list[NDArray[Any]]]:
@@ -186,9 +186,9 @@ class _Pair:
             return [each.array for each in lines if each.what == RECEIVED and each.peer == sender]
         return [each.array for each in self.entries[sender] if each.what == SENT and each.peer == receiver]
 
-    def _drawn(self, site: str) -> list[NDArray[Any]]:
+    def _draw(self, site: str) -> list[NDArray[Any]]:
         return [each.array for each in self.entries[site] if each.what == DREW and not each.peer]
 
-    def _decoded(self, place: int, residues: FloatArray) -> FloatArray:
+    def _decode(self, place: int, residues: FloatArray) -> FloatArray:
         system = self.systems[place]
-        return np.ldexp(system.numbers.decoded(system.numbers.reduced(residues)), -FRACTION_BITS) * system.scale
+        return np.ldexp(system.numbers.decode(system.numbers.reduce(residues)), -FRACTION_BITS) * system.scale

@@ -75,7 +75,7 @@ def reconstruction_coefficients(
     return by_victim
 
 
-def combined(coefficients: Mapping[Label, int], record: Record) -> Residues:
+def combine_vectors(coefficients: Mapping[Label, int], record: Record) -> Residues:
     """Return a linear combination of vectors of a record.
 
     Parameters
@@ -161,7 +161,7 @@ class AnalysedSum:
         seen = view(self.symbols, coalition, coordinator=coordinator)
         determined = reconstruction_coefficients(self.symbols, seen, self.sites, victims)
         for victim, coefficients in determined.items():
-            if not np.array_equal(combined(coefficients, self.numbers), self.numbers[Label("input", victim)]):
+            if not np.array_equal(combine_vectors(coefficients, self.numbers), self.numbers[Label("input", victim)]):
                 raise AssertionError(f"{self.protocol.name}: algebra and numbers disagree on {victim}")
         others = [site for site in victims if site not in determined]
         inputs = [self.numbers[Label("input", site)][0] for site in others]

@@ -77,12 +77,12 @@ class Execution(NamedTuple):
         for message in self.network.sent:
             received[message.receiver, message.sender].append(message.array)
         for (receiver, sender), arrays in received.items():
-            record |= labelled("received", receiver, sender, arrays, shape)
+            record |= label_vectors("received", receiver, sender, arrays, shape)
         for party, arrays in self.network.drawn.items():
-            record |= labelled("drew", party, "", arrays, shape)
+            record |= label_vectors("drew", party, "", arrays, shape)
         for party, streams in self.network.expanded.items():
             for number, arrays in enumerate(streams.values(), start=1):
-                record |= labelled("drew", party, f"keystream {number}", arrays, shape)
+                record |= label_vectors("drew", party, f"keystream {number}", arrays, shape)
         return record
 
 
@@ -126,7 +126,7 @@ def execute(
     return Execution(inputs, network.run(parties)[COORDINATOR], network)
 
 
-def labelled(what: str, party: str, peer: str, arrays: Iterable[Residues], shape: Sequence[int]) -> Record:
+def label_vectors(what: str, party: str, peer: str, arrays: Iterable[Residues], shape: Sequence[int]) -> Record:
     """Return the vectors of one shape that a party received or drew. Chunks are joined again.
 
     Parameters

@@ -122,7 +122,7 @@ def check_for_one_site(protocol: SecureSum, count: int) -> None:
     opener, shape = site_names(count)[-1], (2, 3)
     values = [np.arange(6.0).reshape(shape) * (number + 1) / 32 for number in range(count)]
     network = InMemoryNetwork(site_names(count))
-    residues = [protocol.encoded(value, _BOUND, count) for value in values]
+    residues = [protocol.encode(value, _BOUND, count) for value in values]
     inputs = dict(zip(network.sites, residues, strict=True))
 
     def contribute(channel: MemoryChannel) -> Residues | None:
@@ -132,11 +132,11 @@ def check_for_one_site(protocol: SecureSum, count: int) -> None:
     parties[COORDINATOR] = lambda channel: protocol.forward(channel, (residues[0].shape[0], 6), opener)
     results = network.run(parties)
     opened = results[opener]
-    total = None if opened is None else protocol.decoded(opened, shape, _BOUND, count)
+    total = None if opened is None else protocol.decode(opened, shape, _BOUND, count)
     if results[COORDINATOR] is not None or total is None or not np.array_equal(total, np.sum(values, axis=0)):
         raise ConformanceError(f"{protocol.name}: a sum of {count} sites for the eyes of {opener} is not theirs.")
     forwarded = next(m.array for m in reversed(network.sent) if (m.sender, m.receiver) == (COORDINATOR, opener))
-    if np.array_equal(forwarded, protocol.encoded(np.sum(values, axis=0), _BOUND, count)):
+    if np.array_equal(forwarded, protocol.encode(np.sum(values, axis=0), _BOUND, count)):
         raise ConformanceError(f"{protocol.name}: the coordinator can read the sum that it forwards to {opener}.")
     cost = Execution({}, forwarded, network).cost
     if cost != (stated := protocol.cost_at_site(count, shape, _BOUND)):
@@ -156,7 +156,7 @@ def check_bound(protocol: SecureSum) -> None:
     """
     for value in (math.nan, math.inf, 1.1):
         try:
-            protocol.encoded(np.array([value]), 1.0, 5)
+            protocol.encode(np.array([value]), 1.0, 5)
         except BoundExceeded:
             continue
         raise ConformanceError(f"{protocol.name}: {value} is taken for a value within 1.")

@@ -66,11 +66,11 @@ class _SymbolicChannel(MemoryChannel):
     def random(self, shape: Sequence[int]) -> Residues:
         """Return a new unknown for a vector; secrets stay numbers."""
         is_vector = tuple(shape) == self._network.shape
-        return self._drawn(self._network.unit() if is_vector else uniform_residues(shape))
+        return self._draw(self._network.unit() if is_vector else uniform_residues(shape))
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
         """Return the unknowns that the secrets represent."""
-        return self._expanded(secrets, np.stack([self._network.unit(secret) for secret in secrets]))
+        return self._expand(secrets, np.stack([self._network.unit(secret) for secret in secrets]))
 
 
 def unit_vector(number: int, length: int) -> Residues:

@@ -24,8 +24,8 @@ from fedsvm.federation.disclosed_round import DisclosedRound
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.traffic_ledger import RoundRecord
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.analysis.coalitions import combined, reconstruction_coefficients, view
-from fedsvm.protocols.analysis.execution import Label, Record, labelled
+from fedsvm.protocols.analysis.coalitions import combine_vectors, reconstruction_coefficients, view
+from fedsvm.protocols.analysis.execution import Label, Record, label_vectors
 from fedsvm.protocols.analysis.symbolic import linear_views
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
 from fedsvm.protocols.sums.registry import SUMS
@@ -120,7 +120,7 @@ class RecordedRound:
     inputs: Mapping[str, Residues]
     entries: Mapping[str, Sequence[TranscriptEntry]]
 
-    def decoded(self, residues: Residues) -> FloatArray:
+    def decode(self, residues: Residues) -> FloatArray:
         """Decode residues to a value of the shape of the sum."""
         encoding = FixedPoint.for_bound(self.terms["bound"], len(self.terms["sites"]))
         return encoding.decode(residues).reshape(self.terms["shape"])
@@ -129,7 +129,7 @@ class RecordedRound:
         """Return the contributing sites outside a coalition."""
         return [site for site in self.terms.get("sites", ()) if site in self.inputs and site not in coalition.sites]
 
-    def heard(self, coalition: Coalition) -> tuple[NDArray[Any], ...]:
+    def heard_by(self, coalition: Coalition) -> tuple[NDArray[Any], ...]:
         """Return what a coalition's members received or drew, the coordinator last."""
         entries = (entry for party in coalition.parties for entry in self.entries.get(party, ()))
         return tuple(entry.array for entry in entries if entry.what in (RECEIVED, DREW))
@@ -137,7 +137,7 @@ class RecordedRound:
     def total_of(self, sites: Iterable[str]) -> FloatArray:
         """Return the sum of the inputs of some sites."""
         inputs = {Label("input", site): self.inputs[site] for site in sites}
-        return self.decoded(combined(dict.fromkeys(inputs, 1), inputs))
+        return self.decode(combine_vectors(dict.fromkeys(inputs, 1), inputs))
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class RecordedRun:
                     round_ = RoundView(shown.number, shown.step, shown.parameters, sums)
                     if shown.verb == "run":
                         entries = {party: recorded.entries.get(party, ()) for party in coalition.parties}
-                        round_ = replace(round_, heard=recorded.heard(coalition), entries=entries)
+                        round_ = replace(round_, heard=recorded.heard_by(coalition), entries=entries)
                     seen.append(round_)
         return [RunView(coalition, tuple(seen)) for coalition, seen in zip(coalitions, rounds, strict=True)]
 
@@ -248,7 +248,9 @@ class RecordedRun:
         if not seen:
             return {}
         by_victim = reconstruction_coefficients(symbols, seen, sites, victims)
-        return {site: recorded.decoded(combined(coefficients, numbers)) for site, coefficients in by_victim.items()}
+        return {
+            site: recorded.decode(combine_vectors(coefficients, numbers)) for site, coefficients in by_victim.items()
+        }
 
     def _linear_views(self, terms: Mapping[str, Any], sites: tuple[str, ...], deaths: Mapping[str, int]) -> Record:
         """Return the linear views, cached: they are slow to compute, and rounds of one kind share them."""
@@ -270,14 +272,14 @@ def _numbers(recorded: RecordedRound, coalition: Coalition, symbols: Record, sit
                 arrays[entry.what, party, entry.peer].append(entry.array)
     numbers: Record = {}
     for (what, party, peer), vectors in arrays.items():
-        numbers |= labelled(what, party, peer, vectors, (limbs, length))
+        numbers |= label_vectors(what, party, peer, vectors, (limbs, length))
     for site in coalition.sites:
         if site in recorded.inputs:
             numbers[Label("input", site)] = recorded.inputs[site]
     if not recorded.record.aborted and Label("total", "") in symbols:
         among = symbols[Label("total", "")][0]
         inputs = {Label("input", site): recorded.inputs[site] for number, site in enumerate(sites) if among[number]}
-        numbers[Label("total", "")] = combined(dict.fromkeys(inputs, 1), inputs)
+        numbers[Label("total", "")] = combine_vectors(dict.fromkeys(inputs, 1), inputs)
     return numbers
 
 

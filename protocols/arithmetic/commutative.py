@@ -51,7 +51,7 @@ class Group:
         """The bytes of content that a point holds, without length, counter, and a first byte of 0."""
         return self.point_bytes - 3
 
-    def hashed(self, identifiers: Iterable[str], salt: bytes) -> CurvePoints:
+    def hash_identifiers(self, identifiers: Iterable[str], salt: bytes) -> CurvePoints:
         """Return a point for each identifier.
 
         Parameters
@@ -70,9 +70,9 @@ class Group:
                 digest = hashlib.shake_256(bytes([counter]) + salt + identifier).digest(self.point_bytes)
                 yield bytes([digest[0] & (0xFF >> self.spare_bits)]) + digest[1:]
 
-        return self._stacked([self._first_point(candidates(identifier.encode())) for identifier in identifiers])
+        return self._stack([self._first_point(candidates(identifier.encode())) for identifier in identifiers])
 
-    def embedded(self, contents: Iterable[bytes]) -> CurvePoints:
+    def embed_contents(self, contents: Iterable[bytes]) -> CurvePoints:
         """Return a point for each content, which `contents_of` reads again.
 
         Parameters
@@ -97,9 +97,9 @@ class Group:
             for counter in range(_MAX_TRIES):
                 yield body + bytes([counter])
 
-        return self._stacked([self._first_point(candidates(content)) for content in contents])
+        return self._stack([self._first_point(candidates(content)) for content in contents])
 
-    def multiplied(self, points: CurvePoints, key: ec.EllipticCurvePrivateKey) -> CurvePoints:
+    def multiply(self, points: CurvePoints, key: ec.EllipticCurvePrivateKey) -> CurvePoints:
         """Return each point times the key.
 
         Parameters
@@ -116,7 +116,7 @@ class Group:
         ValueError
             For bytes that are no point.
         """
-        return self._stacked([key.exchange(ec.ECDH(), self._point(point.tobytes())) for point in points])
+        return self._stack([key.exchange(ec.ECDH(), self._point(point.tobytes())) for point in points])
 
     def _first_point(self, candidates: Iterable[bytes]) -> bytes:
         """Return the first candidate that is a point; each is one with probability 1/2."""
@@ -129,7 +129,7 @@ class Group:
     def _point(self, x: bytes) -> ec.EllipticCurvePublicKey:
         return ec.EllipticCurvePublicKey.from_encoded_point(self.curve, _EITHER + x)
 
-    def _stacked(self, points: Sequence[bytes]) -> CurvePoints:
+    def _stack(self, points: Sequence[bytes]) -> CurvePoints:
         return np.frombuffer(b"".join(points), dtype=np.uint8).reshape(len(points), self.point_bytes)
 
 
@@ -176,7 +176,7 @@ class Cipher:
         ValueError
             For bytes that are no point.
         """
-        return self._group.multiplied(points, self._encrypting)
+        return self._group.multiply(points, self._encrypting)
 
     def decrypt(self, points: CurvePoints) -> CurvePoints:
         """Invert `encrypt`, also if others have encrypted the points before or since.
@@ -194,7 +194,7 @@ class Cipher:
         ValueError
             For bytes that are no point.
         """
-        return self._group.multiplied(points, self._decrypting)
+        return self._group.multiply(points, self._decrypting)
 
 
 def contents_of(points: CurvePoints) -> list[bytes]:

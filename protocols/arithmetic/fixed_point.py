@@ -93,13 +93,13 @@ class FixedPoint:
         """
         flat = values.reshape(-1)
         if flat.size <= _BLOCK:
-            return self._encoded(flat, flat)
+            return self._encode(flat, flat)
         residues = np.empty((self.limbs, flat.size), dtype=np.uint64)
         for start in range(0, flat.size, _BLOCK):
-            residues[:, start : start + _BLOCK] = self._encoded(flat[start : start + _BLOCK], flat)
+            residues[:, start : start + _BLOCK] = self._encode(flat[start : start + _BLOCK], flat)
         return residues
 
-    def _encoded(self, flat: FloatArray, whole: FloatArray) -> Residues:
+    def _encode(self, flat: FloatArray, whole: FloatArray) -> Residues:
         if flat.size and not max(flat.max(), -flat.min()) <= self.bound:  # one that is not a number is not below it
             self._refuse(whole)
         scaled = flat * 2.0**self.fraction_bits  # exact, as is every product with a power of two in this range
@@ -129,13 +129,13 @@ class FixedPoint:
         float64 array of shape (d,)
         """
         if residues.shape[1] <= _BLOCK:
-            return self._decoded(residues)
+            return self._decode(residues)
         values = np.empty(residues.shape[1])
         for start in range(0, len(values), _BLOCK):
-            values[start : start + _BLOCK] = self._decoded(residues[:, start : start + _BLOCK])
+            values[start : start + _BLOCK] = self._decode(residues[:, start : start + _BLOCK])
         return values
 
-    def _decoded(self, residues: Residues) -> FloatArray:
+    def _decode(self, residues: Residues) -> FloatArray:
         if self.limbs == 1:
             values: FloatArray = residues[0].view(np.int64).astype(np.float64)
             values *= 2.0**-self.fraction_bits

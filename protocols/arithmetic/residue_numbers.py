@@ -74,7 +74,7 @@ class ResidueNumbers:
     def _columns(self) -> FloatArray:
         return np.array(self.primes, dtype=np.float64)[:, None, None]
 
-    def reduced(self, values: FloatArray) -> FloatArray:
+    def reduce(self, values: FloatArray) -> FloatArray:
         """Return the remainders of whole numbers between -2^53 and 2^53; by the reciprocal, which `fmod` is slower
         than."""
         primes = self._columns
@@ -85,13 +85,13 @@ class ResidueNumbers:
 
     def product(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return the product of two matrices of residues."""
-        return self.reduced(np.matmul(left, right))
+        return self.reduce(np.matmul(left, right))
 
     def of_integers(self, integers: IntArray) -> FloatArray:
         """Return the residues (primes, rows, columns) of a matrix of int64."""
         return np.stack([np.mod(integers, prime) for prime in self.primes]).astype(np.float64)
 
-    def encoded(self, values: FloatArray, fraction_bits: int) -> FloatArray:
+    def encode(self, values: FloatArray, fraction_bits: int) -> FloatArray:
         """Return the residues of a matrix of float64, each rounded to a multiple of 2^-fraction_bits.
 
         Parameters
@@ -115,7 +115,7 @@ class ResidueNumbers:
             residues[place] = np.mod(np.mod(whole, prime) * factors, prime)
         return residues
 
-    def decoded(self, residues: FloatArray) -> FloatArray:
+    def decode(self, residues: FloatArray) -> FloatArray:
         """Return the signed numbers (rows, columns) of residues, to a few units in the last place of float64.
 
         By Garner's mixed radix, whose digits are exact: a number is the sum of digits times products of primes.
@@ -158,7 +158,7 @@ class ResidueNumbers:
                 return np.asarray((words % primes).astype(np.float64))
             part += 1
 
-    def packed(self, residues: FloatArray) -> Residues:
+    def pack(self, residues: FloatArray) -> Residues:
         """Return residues as words of 64 bits, two in each, of shape (1, words)."""
         flat = residues.reshape(-1).astype(np.uint64)
         if len(flat) % 2:
@@ -169,7 +169,7 @@ class ResidueNumbers:
         """Return how many words residues of a shape (rows, columns) are packed in."""
         return -(-len(self.primes) * math.prod(shape) // 2)
 
-    def unpacked(self, words: Residues, shape: Sequence[int]) -> FloatArray:
+    def unpack(self, words: Residues, shape: Sequence[int]) -> FloatArray:
         """Return residues (primes, rows, columns) from words, or from a sum of up to 2^10 such words.
 
         Parameters
@@ -183,14 +183,14 @@ class ResidueNumbers:
         """
         lanes = np.stack([words[0] & np.uint64((1 << _LANE_BITS) - 1), words[0] >> np.uint64(_LANE_BITS)], axis=1)
         flat = lanes.reshape(-1)[: len(self.primes) * math.prod(shape)].astype(np.float64)
-        return self.reduced(flat.reshape(len(self.primes), *shape))
+        return self.reduce(flat.reshape(len(self.primes), *shape))
 
 
 MAX_SUMMANDS = 1 << (_LANE_BITS - _MAX_BITS)
 """Packed residues of so many parties add up without a carry from one to the next."""
 
 
-def transposed(residues: FloatArray) -> FloatArray:
+def transpose(residues: FloatArray) -> FloatArray:
     """Return the transposes of matrices of residues."""
     return residues.transpose(0, 2, 1)
 

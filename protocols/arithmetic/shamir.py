@@ -44,7 +44,7 @@ def split(coefficients: Elements, holders: int) -> Elements:
     Elements of shape (holders, words)
         The share of holder x is f(x) = secret + c_1 x + … + c_(threshold - 1) x^(threshold - 1), word by word.
     """
-    return _multiplied(_powers(len(coefficients), holders), coefficients)
+    return _multiply(_powers(len(coefficients), holders), coefficients)
 
 
 def combine(holders: tuple[int, ...], shares: Elements) -> Elements:
@@ -61,17 +61,17 @@ def combine(holders: tuple[int, ...], shares: Elements) -> Elements:
     -------
     Elements of shape (..., words)
     """
-    secrets: Elements = _multiplied(_weights_at_zero(holders), shares)[..., 0, :]
+    secrets: Elements = _multiply(_weights_at_zero(holders), shares)[..., 0, :]
     return secrets
 
 
-def _multiplied(halves: NDArray[np.uint64], elements: Elements) -> Elements:
+def _multiply(halves: NDArray[np.uint64], elements: Elements) -> Elements:
     """Return the product of a matrix, by its upper and lower halves, and elements, modulo PRIME."""
     upper, lower = np.split(halves @ elements.astype(np.uint64), 2, axis=-2)
     return ((((upper % PRIME) << _HALF_BITS) + lower) % PRIME).astype(np.uint32)
 
 
-def _halved(rows: list[list[int]]) -> NDArray[np.uint64]:
+def _halve(rows: list[list[int]]) -> NDArray[np.uint64]:
     """Return the upper 16 bits of a matrix above the lower 16 bits."""
     matrix = np.array(rows, dtype=np.uint64)
     return np.concatenate([matrix >> _HALF_BITS, matrix & (1 << _HALF_BITS) - 1])
@@ -80,7 +80,7 @@ def _halved(rows: list[list[int]]) -> NDArray[np.uint64]:
 @functools.lru_cache(maxsize=8)
 def _powers(threshold: int, holders: int) -> NDArray[np.uint64]:
     """Return x^k of each holder x."""
-    return _halved([[pow(x, k, PRIME) for k in range(threshold)] for x in range(1, holders + 1)])
+    return _halve([[pow(x, k, PRIME) for k in range(threshold)] for x in range(1, holders + 1)])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -94,4 +94,4 @@ def _weights_at_zero(holders: tuple[int, ...]) -> NDArray[np.uint64]:
                 numerator = numerator * other % PRIME
                 denominator = denominator * (other - own) % PRIME
         weights.append(numerator * pow(denominator, -1, PRIME) % PRIME)
-    return _halved([weights])
+    return _halve([weights])

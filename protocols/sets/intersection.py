@@ -57,11 +57,11 @@ def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mappi
     """
     source = drawn_generator(channel)
     order = source.sample(range(len(identifiers)), len(identifiers))
-    points = P256.hashed([identifiers[place] for place in order], salt)
+    points = P256.hash_identifiers([identifiers[place] for place in order], salt)
     successor = _neighbour(channel, 1)
     travelling = _round_the_ring(channel, points, counts, source)
     channel.send(successor, travelling)  # it is the successor's own
-    own = _received(channel, _neighbour(channel, -1), counts[channel.me])
+    own = _receive(channel, _neighbour(channel, -1), counts[channel.me])
     channel.send(COORDINATOR, own)
     common = channel.receive(COORDINATOR, (int(channel.receive(COORDINATOR, (1,), np.int64)[0]), POINT_BYTES), np.uint8)
     place_of = {point.tobytes(): order[place] for place, point in enumerate(own)}
@@ -102,7 +102,7 @@ def set_cardinality(channel: Channel, identifiers: Sequence[str], counts: Mappin
     salt : bytes
         The same at all sites; the coordinator must not know it.
     """
-    points = distinct(P256.hashed(identifiers, salt))
+    points = distinct(P256.hash_identifiers(identifiers, salt))
     channel.send(COORDINATOR, distinct(_round_the_ring(channel, points, counts, drawn_generator(channel))))
 
 
@@ -133,7 +133,7 @@ def _round_the_ring(channel: Channel, points: CurvePoints, counts: Mapping[str, 
     for step in range(1, count):
         channel.send(_neighbour(channel, 1), travelling)
         owner = channel.sites[(position - step) % count]
-        travelling = cipher.encrypt(_received(channel, _neighbour(channel, -1), counts[owner]))
+        travelling = cipher.encrypt(_receive(channel, _neighbour(channel, -1), counts[owner]))
     return travelling
 
 
@@ -141,12 +141,12 @@ def _neighbour(channel: Channel, distance: int) -> str:
     return channel.sites[(channel.sites.index(channel.me) + distance) % len(channel.sites)]
 
 
-def _received(channel: Channel, peer: str, count: int) -> CurvePoints:
+def _receive(channel: Channel, peer: str, count: int) -> CurvePoints:
     return channel.receive(peer, (count, POINT_BYTES), np.uint8)
 
 
 def _common(channel: Channel, counts: Mapping[str, int]) -> CurvePoints:
     """Return the points that all sets have, in the order of their bytes."""
-    sets = [{point.tobytes() for point in _received(channel, site, counts[site])} for site in channel.sites]
+    sets = [{point.tobytes() for point in _receive(channel, site, counts[site])} for site in channel.sites]
     common = b"".join(sorted(set.intersection(*sets)))
     return np.frombuffer(common, dtype=np.uint8).reshape(-1, POINT_BYTES)

@@ -273,10 +273,10 @@ def write_column(path: str, column: str, values: Iterable[str]) -> None:
     OSError
     """
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        file.writelines(f"{_quoted(value)}\n" for value in (column, *values))
+        file.writelines(f"{_quote(value)}\n" for value in (column, *values))
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     """Return a value quoted as in RFC 4180 if it contains a comma, a quote or a line end."""
     return '"' + value.replace('"', '""') + '"' if set(value) & set(',"\r\n') else value
 

@@ -48,7 +48,7 @@ def encrypt_records(channel: Channel, records: Sequence[Sequence[str]], items: M
     """
     names = sorted({item for record in records for item in record})
     place_of = {name: place for place, name in enumerate(names)}
-    points, source = P256.hashed(names, salt), drawn_generator(channel)
+    points, source = P256.hash_identifiers(names, salt), drawn_generator(channel)
     order = [place_of[item] for record in records for item in source.sample(list(record), len(record))]
     cipher, sites = Cipher(P256, source), channel.sites
     position, count = sites.index(channel.me), len(sites)

@@ -48,7 +48,7 @@ def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int
         Before anything is sent, for an item of more than `MAX_ITEM_BYTES`, 63.
     """
     cipher = Cipher(P521, drawn_generator(channel))
-    travelling = cipher.encrypt(distinct(P521.embedded(items)))
+    travelling = cipher.encrypt(distinct(P521.embed_contents(items)))
     sites, position = channel.sites, channel.sites.index(channel.me)
     predecessor, successor = sites[position - 1], sites[(position + 1) % len(sites)]
     for step in range(1, len(sites)):
@@ -57,7 +57,7 @@ def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int
         travelling = distinct(cipher.encrypt(channel.receive(predecessor, (counts[owner], POINT_BYTES), np.uint8)))
     if position > 0:
         channel.send(sites[0], travelling)
-        union = _sized(channel, predecessor)
+        union = _receive_size(channel, predecessor)
     else:
         union = distinct(np.vstack([travelling, *_from_others(channel, counts)]))
     _pass_on(channel, successor if position + 1 < len(sites) else COORDINATOR, distinct(cipher.decrypt(union)))
@@ -80,7 +80,7 @@ def reveal_union(channel: Channel) -> list[bytes]:
     ValueError
         Where a point holds no item, which a site that keeps the protocol never sends.
     """
-    return sorted(contents_of(_sized(channel, channel.sites[-1])))
+    return sorted(contents_of(_receive_size(channel, channel.sites[-1])))
 
 
 def _from_others(channel: Channel, counts: Mapping[str, int]) -> list[CurvePoints]:
@@ -95,6 +95,6 @@ def _pass_on(channel: Channel, peer: str, points: CurvePoints) -> None:
     channel.send(peer, points)
 
 
-def _sized(channel: Channel, peer: str) -> CurvePoints:
+def _receive_size(channel: Channel, peer: str) -> CurvePoints:
     count = int(channel.receive(peer, (1,), np.int64)[0])
     return channel.receive(peer, (count, POINT_BYTES), np.uint8)

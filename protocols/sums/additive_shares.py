@@ -131,7 +131,7 @@ def additive_reveal(helpers: int, channel: Channel, shape: tuple[int, int]) -> R
     masked, whole = collect_chunks(channel, shape)
     if len(whole) < (fewest := _least_present(channel)):
         raise PeerDropped(f"{len(whole)} sites are left and a sum by additive shares needs {fewest}")
-    flags = _packed(np.isin(channel.sites, whole))
+    flags = _pack(np.isin(channel.sites, whole))
     for helper in chosen:
         channel.send(helper, flags)
     total = np.zeros(shape, dtype=np.uint64)
@@ -245,7 +245,7 @@ def _with_keystreams(channel: Channel, total: Residues, seeds: Sequence[bytes], 
     return total
 
 
-def _packed(flags: NDArray[np.bool_]) -> Residues:
+def _pack(flags: NDArray[np.bool_]) -> Residues:
     """Return flags as bits of 64-bit words."""
     words = np.zeros(_words(len(flags)), dtype=np.uint64)
     packed = np.packbits(flags, bitorder="little")

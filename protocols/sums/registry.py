@@ -51,11 +51,11 @@ def _itself(make: Callable[..., SecureSum]) -> Callable[..., SecureSum]:
     return make
 
 
-def _accepted(offered: object, name: str) -> Callable[..., SecureSum] | None:
+def _accept(offered: object, name: str) -> Callable[..., SecureSum] | None:
     """Return a constructor of another package's sum, which has no options."""
     return (lambda: offered) if isinstance(offered, SecureSum) and offered.name == name else None
 
 
 SUMS: Registry[Callable[..., SecureSum]] = Registry(
-    GROUP, "sum", {name: functools.partial(_itself, make) for name, make in OWN_SUMS.items()}, _accepted
+    GROUP, "sum", {name: functools.partial(_itself, make) for name, make in OWN_SUMS.items()}, _accept
 )

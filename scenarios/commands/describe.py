@@ -36,14 +36,14 @@ def describe(
     Across hosts: fedsvm coordinate --describe.
     """
     from fedsvm.scenarios import description
-    from fedsvm.scenarios.data.site_column import located
+    from fedsvm.scenarios.data.site_column import resolve_site_names
 
     terminate_as_interrupted()
     chosen, base = spec.read(scenario, overrides=changes or [], unset=unset or [])
     if folder is not None:
         make_new(folder)
     with failing(), interrupted_as("Interrupted; nothing was described."):
-        found = description.simulated(located(chosen, base), base, folder)
+        found = description.describe_simulation(resolve_site_names(chosen, base), base, folder)
     if folder is not None:
         write(found, chosen.name, folder)
     show(found, as_json=as_json)

@@ -100,11 +100,11 @@ class Presentation:
     def conclude(self, finished: FinishedRun, folder: Path) -> None:
         """Show the result and write its report. End the command with a sentence and a status if anything failed."""
         with interrupted_run(folder):
-            unwritten = self._unprinted(finished.result, folder)
+            unwritten = self._print_result(finished.result, folder)
             summarised = time.monotonic()
-            unwritten = _unreported(folder) or unwritten  # when the summary is on the screen
+            unwritten = _write_report(folder) or unwritten  # when the summary is on the screen
             if self.is_tracked:
-                unwritten = _untracked(folder, finished.result) or unwritten
+                unwritten = _track_run(folder, finished.result) or unwritten
         if finished.result.status != "completed":
             self._end_failed(finished, folder)
         if unwritten:
@@ -114,7 +114,7 @@ class Presentation:
         if not self.is_silent:
             print_end(out, time.monotonic() - self.began, time.monotonic() - summarised)
 
-    def _unprinted(self, result: RunResult, folder: Path) -> str:
+    def _print_result(self, result: RunResult, folder: Path) -> str:
         """Show the result. Return why that cannot be done, or ""."""
         try:
             self.show(result, folder)
@@ -131,7 +131,7 @@ class Presentation:
         raise typer.Exit(INTERRUPTED if finished.result.status == "interrupted" else FAILED)
 
 
-def _unreported(folder: Path) -> str:
+def _write_report(folder: Path) -> str:
     """Write the report of a run. Return why that cannot be done, or ""."""
     from fedsvm.scenarios.report import page
 
@@ -142,7 +142,7 @@ def _unreported(folder: Path) -> str:
     return ""
 
 
-def _untracked(folder: Path, result: RunResult) -> str:
+def _track_run(folder: Path, result: RunResult) -> str:
     """Write a run to the tracker. Return why that cannot be done, or ""."""
     from fedsvm.scenarios import track
 

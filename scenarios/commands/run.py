@@ -136,10 +136,10 @@ def _run(
     logging.getLogger(SITES_LOGGER).addHandler(logging.NullHandler())  # the view shows what sites log
     with shown.view(chosen) as view:
         from fedsvm.scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
-        from fedsvm.scenarios.data.site_column import located
+        from fedsvm.scenarios.data.site_column import resolve_site_names
         from fedsvm.scenarios.run import resume, runner  # half a second that only a run needs
 
-        chosen = located(chosen, base)
+        chosen = resolve_site_names(chosen, base)
         if journaled:
             resume.require_replayable(chosen)
         rows = dataset.prepare(chosen, base)
@@ -148,7 +148,7 @@ def _run(
             errors.print(f"note {visible(sentence)}", soft_wrap=True)
         with interrupted_run(target):
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
-            with resume.begun(target, chosen, base) if journaled else nullcontext() as journal:
+            with resume.begin_journal(target, chosen, base) if journaled else nullcontext() as journal:
                 finished = runner.run(
                     chosen,
                     rows,
@@ -173,7 +173,7 @@ def _resume(folder: Path, shown: Presentation) -> None:
         if not shown.is_silent:
             say(str(folder), sentence)
 
-    with resume.resumed(folder, tell) as (journal, chosen, base), shown.view(chosen) as view:
+    with resume.reopen_journal(folder, tell) as (journal, chosen, base), shown.view(chosen) as view:
         rows = dataset.prepare(chosen, base)
         with interrupted_run(folder):
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.data.encoding import MAX_VALUE_BYTES, MAX_VALUES
 from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.processes.memory import available_bytes
-from fedsvm.federation.text import quoted
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import notation
 from fedsvm.scenarios.data.sources import Dataset, Feature, spelled_alike
 from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError
@@ -102,12 +102,12 @@ def looks_identifying(data: Dataset, feature: Feature) -> bool:
     """Return whether `require_few` refuses a column as an identifier, or `warnings` suspects it to be one."""
     if not feature.categorical:
         return numbers_rows(feature)
-    known = _known(feature)
+    known = _known_values(feature)
     many = len(known) > max(_FEW_VALUES, _IDENTIFYING * len(feature.values))
     return many and not notation.odd_among_numbers(known, _decimals(data))
 
 
-def _known(feature: Feature) -> list[str]:
+def _known_values(feature: Feature) -> list[str]:
     return [value for value in np.unique(feature.values).tolist() if value]
 
 
@@ -148,7 +148,7 @@ def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, 
 def mistakes(data: Dataset) -> Iterator[str]:
     """Yield a sentence for each column of numbers that a typing mistake, or another notation, made text."""
     for feature in data.features:
-        if feature.categorical and (odd := notation.odd_among_numbers(_known(feature), _decimals(data))):
+        if feature.categorical and (odd := notation.odd_among_numbers(_known_values(feature), _decimals(data))):
             sentence = _as_text(data, feature.name, odd)
             yield f"{sentence[0].upper()}{sentence[1:]}."
 
@@ -191,13 +191,13 @@ def unopened(data: Dataset, sites: Sequence[tuple[IntArray, int]], declared: Col
             opened |= set(values[counts >= min_cell].tolist())
         if few := sorted(held - opened):
             yield (
-                f"Column {feature.name!r}: no site has min_cell rows of {quoted(few)}, so no column of 0 and 1 is made "
+                f"Column {feature.name!r}: no site has min_cell rows of {quote_names(few)}, so no column of 0 and 1 is made "
                 f"of them; list them in data.categories.{feature.name}, or lower min_cell in a [[policy]] of the site."
             )
 
 
 def _warning(data: Dataset, feature: Feature, declared: Collection[str]) -> Iterator[str]:
-    values = _known(feature)
+    values = _known_values(feature)
     is_numbers = bool(notation.odd_among_numbers(values, _decimals(data)))
     if not is_numbers and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
         yield (

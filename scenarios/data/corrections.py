@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.federation.text import listed
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.data.notation import plain_number
 from fedsvm.scenarios.data.sources import Table
@@ -39,7 +39,7 @@ def correct(table: Table, settings: DataSpec, site: str | None = None) -> Table:
         Two columns would have one name.
     """
     own = settings.by_site.get(site or "", Corrections())
-    renamed = _renamed(table, {**settings.rename, **own.rename})
+    renamed = _rename(table, {**settings.rename, **own.rename})
     return _correct_values(renamed, settings, [(own, np.ones(table.rows, dtype=np.bool_))])
 
 
@@ -66,14 +66,14 @@ def correct_as_in_run(table: Table, data: Mapping[str, Any], site: str | None) -
         return correct(table, DataSpec.model_validate({**keys, "source": table.name, "by_site": {}}))
     own = keys.get("by_site", {})
     if site not in own:
-        there = f"has them for {listed(list(own))}" if own else "has none for any site"
+        there = f"has them for {list_names(list(own))}" if own else "has none for any site"
         raise ScenarioError([f"--site: the run has no data.by_site for {site!r}, it {there}; remove it or name one."])
     return correct(table, DataSpec.model_validate({**keys, "sources": {site: table.name}}), site)
 
 
 def rename(table: Table, settings: DataSpec) -> Table:
     """Return the table with the names that `data.rename` gives. Raises ScenarioError for a name given twice."""
-    return _renamed(table, settings.rename)
+    return _rename(table, settings.rename)
 
 
 def unknown_columns(tables: dict[str, Table], settings: DataSpec) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _new_names(settings: DataSpec) -> set[str]:
     return {new for each in [settings, *settings.by_site.values()] for new in each.rename.values()}
 
 
-def _renamed(table: Table, names: dict[str, str]) -> Table:
+def _rename(table: Table, names: dict[str, str]) -> Table:
     wanted = [names.get(name, name) for name in table.columns]
     if len(set(wanted)) < len(wanted):
         twice = next(name for name in wanted if wanted.count(name) > 1)
@@ -133,7 +133,7 @@ def _with_column(table: Table, settings: DataSpec, name: str, groups: Sequence[t
     for rows, codes, _ in changes:
         values = _without_codes(values, rows, codes, decimals)
     if any(spellings for _, _, spellings in changes):
-        values = _recoded(values, [(rows, spellings) for rows, _, spellings in changes])
+        values = _recode(values, [(rows, spellings) for rows, _, spellings in changes])
     if name != settings.identifier:
         values = _as_numbers(values, decimals)
     return replace(table, columns={**table.columns, name: values})
@@ -153,7 +153,7 @@ def _without_codes(
     return np.where(rows & np.isin(values, list(written)), "", values)
 
 
-def _recoded(values: NDArray[Any], changes: Sequence[tuple[_Rows, dict[str, str]]]) -> NDArray[np.str_]:
+def _recode(values: NDArray[Any], changes: Sequence[tuple[_Rows, dict[str, str]]]) -> NDArray[np.str_]:
     texts = sources.as_text(values).tolist()
     for rows, spellings in changes:
         for row in np.flatnonzero(rows) if spellings else ():

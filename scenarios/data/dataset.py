@@ -22,13 +22,13 @@ from fedsvm.algorithms.data.partition import NO_FOLD, held_out, site_partition
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.text import listed, quoted
+from fedsvm.federation.text import list_names, quote_names
 from fedsvm.scenarios.data import categories, file_join, sources, splits, text_form
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL, DataSpec
-from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collected, nearest
+from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collect_problems, nearest
 from fedsvm.scenarios.schema.policy import rules_at
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -124,7 +124,7 @@ class FederatedDataset:
         columns = len(self.numeric_columns) + len(self.categorical_columns)
         return Sizes(len(self.rows.labels), columns, sum(len(rows) for rows in self.tests), len(self.public))
 
-    def held(self, site: str) -> SiteSize:
+    def site_size(self, site: str) -> SiteSize:
         """Return the number of rows and columns of a site."""
         shard = self.shard(site)
         return SiteSize(len(shard.rows), len(shard.columns))
@@ -166,7 +166,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
     columns = set(joined.table.columns) - {settings.label, *settings.ignore}
     if problems and not columns:
         raise ScenarioError(problems)
-    with collected(problems):
+    with collect_problems(problems):
         data = sources.choose(
             joined.table,
             label=settings.label,
@@ -196,13 +196,13 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     choosing = data.take(public) if _is_blind(scenario) else data
     if settings.positive == ABOVE_MEDIAN:
         middle = _median_label(data, choosing, settings)
-        data, choosing, classes = _halved(data, middle), _halved(choosing, middle), _halves(middle)
+        data, choosing, classes = _halve(data, middle), _halve(choosing, middle), _halves(middle)
         _check_columns(scenario, choosing)
     else:
         problems: list[str] = []
-        with collected(problems):
+        with collect_problems(problems):
             classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
-        with collected(problems):
+        with collect_problems(problems):
             _check_columns(scenario, choosing)
         if problems:
             raise ScenarioError(problems)
@@ -231,7 +231,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         tests=tests,
         identifiers=_identifiers(scenario, data),
         public=public,
-        warnings=(*_pooled(choosing, classes), *_warnings(scenario, data, shards, labels, classes)),
+        warnings=(*_note_pooled_classes(choosing, classes), *_warnings(scenario, data, shards, labels, classes)),
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
@@ -284,13 +284,13 @@ def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:
     return len(data.features) - len(categorical) + sum(map(len, values))
 
 
-def _pooled(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
+def _note_pooled_classes(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
     """Yield a sentence if several classes become -1, so that a mistake is noticed."""
     if len(classes) > 2:
         return
     others = [name for name in data.classes if name != classes[1]]
     if len(others) > 1:
-        yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {quoted(others)}."
+        yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {quote_names(others)}."
 
 
 def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, ...]) -> Rows | None:
@@ -428,7 +428,7 @@ def _deal_rows(
     """Deal disjoint rows with all columns."""
     random = np.random.default_rng([scenario.seed, 1])
     names = scenario.federation.site_names
-    dealt = _drawn(scenario, private if scenario.data.folds is not None else np.setdiff1d(private, tests[0]))
+    dealt = _draw_rows(scenario, private if scenario.data.folds is not None else np.setdiff1d(private, tests[0]))
     if len(data.sites):
         parts = splits.by_site(data.sites[dealt], names)
     else:
@@ -437,7 +437,7 @@ def _deal_rows(
     return tuple(SiteShard(dealt[part], columns) for part in parts)
 
 
-def _drawn(scenario: Scenario, rows: IntArray) -> IntArray:
+def _draw_rows(scenario: Scenario, rows: IntArray) -> IntArray:
     """Return the rows to train on: all, or as many as `data.rows` requests, whatever they contain. Raises
     ScenarioError."""
     wanted = scenario.data.rows
@@ -516,7 +516,7 @@ def _halves(middle: float) -> tuple[str, ...]:
     return f"at most {middle:g}", f"above {middle:g}"
 
 
-def _halved(data: Dataset, middle: float) -> Dataset:
+def _halve(data: Dataset, middle: float) -> Dataset:
     """Return the data with labels that tell which side of a number they are on."""
     return replace(data, labels=np.where(data.labels.astype(np.float64) > middle, *_halves(middle)[::-1]))
 
@@ -532,7 +532,7 @@ def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tu
     declared, positive = settings.classes, settings.positive
     require_declared(data, declared)
     if absent := [name for name in declared if are_all and name not in data.classes]:
-        raise ScenarioError([f"data.classes: {data.name} has no row of {quoted(absent)}; remove it."])
+        raise ScenarioError([f"data.classes: {data.name} has no row of {quote_names(absent)}; remove it."])
     if positive is not None or len(declared or data.classes) == 2:
         return _two_classes(data, positive if positive is not None or not declared else declared[1])
     if declared:
@@ -551,7 +551,7 @@ def declared_classes(settings: DataSpec) -> tuple[str, ...]:
 def require_declared(data: Dataset, declared: Sequence[str]) -> None:
     """Raise ScenarioError for labels that are not declared, if any are declared."""
     if others := [name for name in data.classes if declared and name not in declared]:
-        said = f"data.classes: {data.name} has {quoted(others)} too; add it, or leave the rows out."
+        said = f"data.classes: {data.name} has {quote_names(others)} too; add it, or leave the rows out."
         raise ScenarioError([QuotingProblem(said, "data.classes: a label is none of the declared classes")])
 
 
@@ -568,7 +568,7 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
     """Raise ScenarioError for more classes than what is trained, or asked for beside it, can tell apart."""
     if len(classes) == 2:
         return
-    has = f"{data.name} has {len(classes)} classes ({listed(classes)})"
+    has = f"{data.name} has {len(classes)} classes ({list_names(classes)})"
     algorithm, problems = scenario.algorithm.implementation, []
     if not algorithm.multiclass:
         alike = [(name, each) for name, each in ALGORITHMS.loadable() if each.partition == algorithm.partition]
@@ -592,7 +592,7 @@ def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
     """
     found = data.classes
-    classes = listed(found)
+    classes = list_names(found)
     if positive is not None and positive not in found:
         raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {classes}."])
     chosen = positive if positive is not None else obvious_positive(found)
@@ -618,12 +618,12 @@ def obvious_positive(classes: Sequence[str]) -> str | None:
 def _check_columns(scenario: Scenario, data: Dataset) -> None:
     """Raise ScenarioError for columns that do not have the declared values, or that are not used as they are."""
     settings, problems = scenario.data, list[str]()
-    with collected(problems):
+    with collect_problems(problems):
         _check_declared(data, settings.categories)
-    with collected(problems):
+    with collect_problems(problems):
         agreed = scenario.algorithm.implementation.scaling == "secure-sums"
         categories.require_few(data, settings.categories, agreed=agreed)
-    with collected(problems):
+    with collect_problems(problems):
         _check_ranges(data, [name for name in settings.ranges if name not in settings.ignore])
     if problems:
         raise ScenarioError(problems)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.columns import deviations
-from fedsvm.federation.text import listed
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Table, gaps
@@ -114,7 +114,7 @@ def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> JoinedRows:
     ignored: columns that need not be in all of them.
     """
     names = np.array(list(tables), dtype=np.str_)
-    joined = _stacked("data.sources", tables, ignored)
+    joined = _stack("data.sources", tables, ignored)
     sites = np.repeat(names, [each.rows for each in tables.values()])
     return replace(joined, table=replace(joined.table, sites=sites))
 
@@ -139,7 +139,7 @@ def require_sites(table: Table, column: str, key: str) -> None:
         places = [table.place(int(row)) for row in np.flatnonzero(blank)]
         raise ScenarioError(
             [
-                f"{key}: column {column!r} of {table.name} has no value in {listed(places)}; "
+                f"{key}: column {column!r} of {table.name} has no value in {list_names(places)}; "
                 "every row must be of a site: fill these in, leave the rows out, or rename the column if it names no "
                 "sites."
             ]
@@ -163,14 +163,14 @@ def _with_test(table: Table, test: Table, settings: DataSpec) -> JoinedRows:
     """Return the rows of a table and, below them, those to test on, which are of no site."""
     columns = {name: each for name, each in test.columns.items() if name != settings.site}
     tables = {table.name: table, test.name: replace(test, columns=columns)}
-    joined = _stacked("data.test_source", tables, set(settings.ignore))
+    joined = _stack("data.test_source", tables, set(settings.ignore))
     whole = joined.table
     sites = np.concatenate([table.sites, np.full(test.rows, "")]) if len(table.sites) else table.sites
     tested = np.arange(whole.rows) >= table.rows
     return replace(joined, table=replace(whole, name=table.name, sites=sites, tested=tested))
 
 
-def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> JoinedRows:
+def _stack(key: str, tables: Mapping[str, Table], ignored: set[str]) -> JoinedRows:
     """Return the rows of tables below each other, in the columns that all of them have, of one kind each."""
     columns = {
         name: dict.fromkeys((each for each in table.columns if each not in ignored), False)
@@ -199,7 +199,7 @@ def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Joined
 def _column(name: str, tables: Mapping[str, Table]) -> NDArray[Any]:
     """Return one column of all tables. A table without values for it does not decide between numbers and text."""
     kind = next(iter(_kinds(name, tables).values()), "f")
-    return np.concatenate([_converted(table.columns[name], kind) for table in tables.values()])
+    return np.concatenate([_convert(table.columns[name], kind) for table in tables.values()])
 
 
 def _kinds(name: str, tables: Mapping[str, Table]) -> dict[str, str]:
@@ -217,12 +217,13 @@ def kind_problems(key: str, name: str, tables: Mapping[str, Table]) -> Iterator[
     values = tables[text[0]].columns[name].tolist()
     odd = next((row for row, value in enumerate(values) if value and not is_number(value)), 0)
     yield (
-        f"{key}: column {name!r} holds numbers at {listed(numbers)} and text at {listed(text)} ({values[odd]!r} in "
-        f"{tables[text[0]].place(odd)}); fix the column, translate its values by data.recode, or add it to data.ignore."
+        f"{key}: column {name!r} holds numbers at {list_names(numbers)} and text at {list_names(text)} "
+        f"({values[odd]!r} in {tables[text[0]].place(odd)}); "
+        "fix the column, translate its values by data.recode, or add it to data.ignore."
     )
 
 
-def _converted(values: NDArray[Any], kind: str) -> NDArray[Any]:
+def _convert(values: NDArray[Any], kind: str) -> NDArray[Any]:
     if values.dtype.kind == kind:
         return values
     return np.full(len(values), np.nan) if kind == "f" else np.full(len(values), "")

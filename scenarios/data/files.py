@@ -177,9 +177,9 @@ def _as_numbers(values: NDArray[Any], decimal: str) -> tuple[NDArray[Any], bool]
 
 def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
     """Return the form of a file. Raises _UnusableError if it is not text in lines, or has too many cells."""
-    form = told.encoded(next(_chunks(path), b""), is_utf_8=lambda: _is_utf_8(path))
+    form = told.encode(next(_chunks(path), b""), is_utf_8=lambda: _is_utf_8(path))
     beginning, cells, letters = "", 0, 0
-    for text in _decoded(path, form.encoding or ""):
+    for text in _decode(path, form.encoding or ""):
         if form.encoding == WESTERN and not _CONTROLS.isdisjoint(text):
             raise _UnusableError("it is not UTF-8 text, nor any other; save it as comma-separated text in UTF-8")
         beginning = beginning or text
@@ -190,7 +190,7 @@ def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
         letters = len(text) - last - 1 if last >= 0 else letters + len(text)
         if letters > MAX_LINE_BYTES:
             raise _UnusableError(f"a line has more than {MAX_LINE_BYTES} bytes; end each row with a line end")
-    form = form.completed(beginning.splitlines()[:_FIRST_LINES] or [""])
+    form = form.complete(beginning.splitlines()[:_FIRST_LINES] or [""])
     _require_few_names(path, form)
     return form
 
@@ -198,7 +198,7 @@ def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
 def _require_few_names(path: Path, form: TextForm) -> None:
     """Raise _UnusableError for a line of names with more columns than a table may have; read it piece by piece."""
     columns, quotes = 1, 0
-    for text in _decoded(path, form.encoding or ""):
+    for text in _decode(path, form.encoding or ""):
         line, end, _ = text.partition("\n")
         columns += sum(part.count(form.separator or ",") for part in line.split('"')[quotes % 2 :: 2])
         quotes += line.count('"')
@@ -215,14 +215,14 @@ def _require_few_columns(count: int) -> None:
 
 def _is_utf_8(path: Path) -> bool:
     try:
-        for _ in _decoded(path, "utf-8"):
+        for _ in _decode(path, "utf-8"):
             pass
     except UnicodeDecodeError:
         return False
     return True
 
 
-def _decoded(path: Path, encoding: str) -> Iterator[str]:
+def _decode(path: Path, encoding: str) -> Iterator[str]:
     """Yield the text of a file in pieces. Raises UnicodeDecodeError, and _UnusableError for zero bytes."""
     decoder = codecs.getincrementaldecoder(encoding)()
     for chunk in _chunks(path):

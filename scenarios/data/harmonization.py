@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.federation.text import quoted
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import categories, corrections, file_join, proposals, sources
 from fedsvm.scenarios.data.proposals import Parts, Spelling
 from fedsvm.scenarios.data.sources import Dataset, Feature, Table, gaps
@@ -65,7 +65,7 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     renames = _renames(tables, label) if several else {}
     source: dict[str, Any] = {"sources": dict.fromkeys(tables, "")} if several else {"source": ""}
     own = {"by_site": {site: {"rename": names} for site, names in renames.items()}}
-    renamed = _corrected(tables, {**source, **own})
+    renamed = _correct(tables, {**source, **own})
     without = [site for site, table in renamed.items() if label not in table.columns]
     asks = [
         f"data.sources: {site} has no column {label!r}; give the column's name there in data.by_site.{site}.rename."
@@ -77,13 +77,13 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     unmeasured |= _identifying(known, {label, *unmeasured, *places})
     columns = _columns(known, by, {*unmeasured, *places})
     codes = {name: found for name, parts in columns.items() if (found := proposals.missing_codes(parts))}
-    coded = _corrected(known, {**source, "missing_values": {name: list(found) for name, found in codes.items()}})
+    coded = _correct(known, {**source, "missing_values": {name: list(found) for name, found in codes.items()}})
     columns = _columns(coded, by, {*unmeasured, *places})
     listed = {name: proposals.spellings(parts, is_label=name == label) for name, parts in columns.items()}
     spellings = {name: each for name, each in listed.items() if each}
     plain = {name: {each.old: each.new for each in alike if each.is_plain} for name, alike in spellings.items()}
-    one_form = _corrected(coded, {**source, "recode": plain})
-    table, apart, problems = _joined(one_form, label, set(unmeasured))
+    one_form = _correct(coded, {**source, "recode": plain})
+    table, apart, problems = _join_tables(one_form, label, set(unmeasured))
     columns = _columns(one_form, by, {label, *unmeasured, *apart, *places})
     for name, parts in columns.items():
         if clause := proposals.uniform(parts) or (proposals.revealing(parts) if len(parts) > 1 else ""):
@@ -91,7 +91,7 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     return HarmonizedTables(table, renames, codes, spellings, unmeasured, apart, (*asks, *problems))
 
 
-def _corrected(tables: Mapping[str, Table], settings: Mapping[str, Any]) -> dict[str, Table]:
+def _correct(tables: Mapping[str, Table], settings: Mapping[str, Any]) -> dict[str, Table]:
     spec = DataSpec.model_validate(settings)
     return {site: corrections.correct(table, spec, site) for site, table in tables.items()}
 
@@ -150,7 +150,7 @@ def _reason(data: Dataset, feature: Feature) -> str:
     return "looks like an identifier" if categories.looks_identifying(data, feature) else ""
 
 
-def _joined(
+def _join_tables(
     tables: Mapping[str, Table], label: str, ignored: set[str]
 ) -> tuple[Table, dict[str, str], tuple[str, ...]]:
     """Return the rows of all tables, the columns that not all can be used of, with the reason, and what to decide."""
@@ -166,7 +166,7 @@ def _joined(
     lacking: dict[str, Any] = {}
     for name in dict.fromkeys(name for table in tables.values() for name in table.columns if name not in ignored):
         if sites := [site for site, table in tables.items() if name not in table.columns]:
-            lacking[name] = f"{quoted(sites)} has none"
+            lacking[name] = f"{quote_names(sites)} has none"
     joined = file_join.of_sites(as_text, {*ignored, *lacking})
     mixed = dict.fromkeys(joined.unusable, "holds numbers at some sites and text at others")
     problems = joined.problems

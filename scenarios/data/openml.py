@@ -27,14 +27,14 @@ def read(source: str) -> dict[str, NDArray[Any]]:
     What was downloaded once is read from scikit-learn's cache (SCIKIT_LEARN_DATA, or scikit_learn_data at home),
     without a network. Raises ScenarioError, saying what to do.
     """
-    bunch = _fetched(_number(source), source)
+    bunch = _fetch(_number(source), source)
     if bunch.details.get("format", "").lower() == _SPARSE:
         raise ScenarioError([f"data.source: {source} is sparse; export it as an .svm file, and name that."])
     if bunch.target is None or np.ndim(bunch.target) != 1:
         raise ScenarioError([f"data.source: {source} has not one target column; export it, and name the file."])
     categories: Mapping[str, list[str | None]] = bunch.categories or {}
     columns = {
-        str(name): _named(values, categories[name]) if name in categories else values.astype(np.float64)
+        str(name): _decode_categories(values, categories[name]) if name in categories else values.astype(np.float64)
         for name, values in zip(bunch.feature_names, np.asarray(bunch.data).T, strict=True)
     }
     if LABEL in columns:
@@ -51,7 +51,7 @@ def _number(source: str) -> int:
     return int(text)
 
 
-def _fetched(number: int, source: str) -> Any:
+def _fetch(number: int, source: str) -> Any:
     from http.client import HTTPException
     from urllib.error import HTTPError, URLError
 
@@ -95,7 +95,7 @@ def _deadline() -> Iterator[None]:
         socket.setdefaulttimeout(before)
 
 
-def _named(codes: NDArray[Any], categories: list[str | None]) -> NDArray[np.str_]:
+def _decode_categories(codes: NDArray[Any], categories: list[str | None]) -> NDArray[np.str_]:
     """Return the text that numbers stand for; "" for missing values."""
     return np.array(["" if np.isnan(code) else str(categories[int(code)]) for code in codes.astype(np.float64)])
 

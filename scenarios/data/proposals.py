@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.text import quoted
+from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data.notation import GAP_MARKS, is_number
 from fedsvm.scenarios.data.sources import as_text, gaps
 
@@ -96,18 +96,18 @@ def spellings(parts: Parts, *, is_label: bool = False) -> list[Spelling]:
     if alike := _yes_or_no(total):
         return alike
     known = {each.old: each for each in _same_letters(total)}
-    known |= {each.old: each for each in _initials(_replaced(total, known))}
+    known |= {each.old: each for each in _initials(_propose_replacements(total, known))}
     found = [replace(each, new=known[each.new].new if each.new in known else each.new) for each in known.values()]
     if is_label:
         found = [
             replace(each, is_plain=not any(each.old in own and each.new in own for own in counts.values()))
             for each in found
         ]
-    left = {site: _replaced(each, known) for site, each in counts.items()}
+    left = {site: _propose_replacements(each, known) for site, each in counts.items()}
     return sorted([*found, *_doubtful(left)], key=lambda each: not each.is_plain)
 
 
-def _replaced(counts: Counter[str], plain: Mapping[str, Spelling]) -> Counter[str]:
+def _propose_replacements(counts: Counter[str], plain: Mapping[str, Spelling]) -> Counter[str]:
     found: Counter[str] = Counter()
     for value, count in counts.items():
         best = value
@@ -117,13 +117,13 @@ def _replaced(counts: Counter[str], plain: Mapping[str, Spelling]) -> Counter[st
     return found
 
 
-def _folded(value: str) -> str:
+def _fold(value: str) -> str:
     return re.sub(r"[\s_-]+", " ", value.strip().casefold())
 
 
 def _yes_or_no(total: Counter[str]) -> list[Spelling]:
     """Return how to spell a column of nothing but yes and no; the longest words win."""
-    folded = {value: _folded(value) for value in total}
+    folded = {value: _fold(value) for value in total}
     groups = [[value for value in total if folded[value] in words] for words in (_YES, _NO)]
     if sum(map(len, groups)) < len(total) or not all(groups) or len(total) == 2:
         return []
@@ -139,7 +139,7 @@ def _yes_or_no(total: Counter[str]) -> list[Spelling]:
 def _same_letters(total: Counter[str]) -> Iterator[Spelling]:
     groups: dict[str, list[str]] = {}
     for value in total:
-        groups.setdefault(_folded(value), []).append(value)
+        groups.setdefault(_fold(value), []).append(value)
     for values in groups.values():
         yield from _to_best(total, values, "differs in capitals or blanks alone")
 
@@ -180,7 +180,7 @@ def _doubtful(counts: Mapping[str, Counter[str]]) -> Iterator[Spelling]:
 
 def _one_letter_apart(one: str, other: str) -> bool:
     """Return whether one letter was added, removed, changed or swapped with the next; digits tell values apart."""
-    short, long = sorted((_folded(one), _folded(other)), key=len)
+    short, long = sorted((_fold(one), _fold(other)), key=len)
     if len(short) < _MIN_COMPARED or len(long) - len(short) > 1 or re.sub(r"\D", "", one) != re.sub(r"\D", "", other):
         return False
     start = next((place for place, (a, b) in enumerate(zip(short, long, strict=False)) if a != b), len(short))
@@ -214,7 +214,7 @@ def constant(parts: Parts) -> str:
     found = [site for site, own in values.items() if len(own) == 1 and len(parts[site]) > 1]
     if len(parts) < 2 or not found or len(set().union(*values.values())) == 1:
         return ""
-    return f"has one value in all rows of {quoted(found)}"
+    return f"has one value in all rows of {quote_names(found)}"
 
 
 def uniform(parts: Parts) -> str:
@@ -233,4 +233,4 @@ def revealing(parts: Parts) -> str:
     ]
     if not found or len(having) == 1:
         return ""
-    return f"has one value at {quoted(found)} that no other site has, and so tells which site a row is of"
+    return f"has one value at {quote_names(found)} that no other site has, and so tells which site a row is of"

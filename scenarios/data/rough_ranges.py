@@ -38,7 +38,7 @@ def rough_range(values: FloatArray) -> tuple[float, float]:
     if are_small and (different == np.rint(different)).all():
         return low, high
     step = _round_step((high - low) / _STEPS)
-    return _rounded(math.floor(round(low / step, 9)) * step), _rounded(math.ceil(round(high / step, 9)) * step)
+    return _round_end(math.floor(round(low / step, 9)) * step), _round_end(math.ceil(round(high / step, 9)) * step)
 
 
 def _round_step(most: float) -> float:
@@ -47,5 +47,5 @@ def _round_step(most: float) -> float:
     return max(factor * power for factor in (1, 2, 5) if factor == 1 or factor * power <= most)
 
 
-def _rounded(end: float) -> float:
+def _round_end(end: float) -> float:
     return float(f"{end:.12g}") + 0.0

@@ -11,7 +11,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
 
-def located(scenario: Scenario, base_folder: Path) -> Scenario:
+def resolve_site_names(scenario: Scenario, base_folder: Path) -> Scenario:
     """Return the scenario with the names of the sites in `data.site`, if it has that key.
 
     Raises ScenarioError for data that cannot be read, and for what does not go together now that sites have names.

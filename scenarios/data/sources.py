@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.text import listed
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import files, openml, sphere
 from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.text_form import TextForm
-from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collected, nearest
+from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collect_problems, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40
@@ -181,13 +181,13 @@ def choose(
     labeled = keep = ~gaps(table.columns[label])
     required = {name: values for name, values in columns.items() if missing != "mean" or name in beside}
     problems: list[str] = []
-    with collected(problems):
+    with collect_problems(problems):
         _require_labels(table, label, labeled, drop="drop" in (missing, unlabeled))
-    with collected(problems):
+    with collect_problems(problems):
         keep = labeled & _complete_rows(table, required, labeled, missing)
-    with collected(problems):
+    with collect_problems(problems):
         _refuse_infinite(table, columns)
-    with collected(problems):
+    with collect_problems(problems):
         weights = np.zeros(0) if weight is None else _weights(table, weight)[keep]
     if problems:
         raise ScenarioError(problems)
@@ -245,7 +245,7 @@ def available() -> list[Available]:
         columns = build()
         labels = columns["label"]
         listed.append(Available(name, len(labels), len(columns) - 1, len(set(labels.tolist())), "built in"))
-    found = _found()
+    found = _find_files()
     named = [(name, path) for name, path in found.items() if name not in _BUILT_IN]
     named += [(name, found[each.file]) for name, each in RELABELLED.items() if name not in found and each.file in found]
     return listed + [Available(name, None, None, None, path.name) for name, path in sorted(named)]
@@ -286,7 +286,7 @@ def file_of(source: str, base_folder: Path) -> Path | None:
         return None
     if source.endswith(SUFFIXES):
         return next((path for path in (base_folder / source, Path(source)) if path.is_file()), None)
-    found, name = _found(), source.replace("-", "_")
+    found, name = _find_files(), source.replace("-", "_")
     if name not in found and name in RELABELLED:
         return found.get(RELABELLED[name].file)
     return found.get(name)
@@ -322,7 +322,7 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
         if path is None:
             raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
         return _read_file(path, text, form)
-    found, name = _found(), source.replace("-", "_")
+    found, name = _find_files(), source.replace("-", "_")
     if name in found:
         return _read_file(found[name], text, form)
     if name in RELABELLED and RELABELLED[name].file in found:
@@ -330,7 +330,7 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
         return replace(table, columns=RELABELLED[name].columns(table.columns))
     raise ScenarioError(
         [
-            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_searched(found)}, "
+            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_describe_search(found)}, "
             f"nor built in ({', '.join(_BUILT_IN)}), nor {openml.PREFIX}ID.{nearest(source, [*_BUILT_IN, *found])}"
         ]
     )
@@ -341,7 +341,7 @@ def _read_file(path: Path, text: Collection[str], form: TextForm | None) -> Tabl
     return Table(path.name, columns, forms={} if read_as is None else {path.name: read_as})
 
 
-def _searched(found: dict[str, Path]) -> str:
+def _describe_search(found: dict[str, Path]) -> str:
     """Return where names were searched, and which were found."""
     folder = data_folder()
     if folder is None:
@@ -351,7 +351,7 @@ def _searched(found: dict[str, Path]) -> str:
     return f"in {folder} ({', '.join(sorted(found)) or 'which holds no such files'})"
 
 
-def _found() -> dict[str, Path]:
+def _find_files() -> dict[str, Path]:
     """Return the files in the folder of FEDSVM_DATA by name, hyphens as underscores."""
     folder = data_folder()
     if folder is None or not folder.is_dir():
@@ -411,7 +411,7 @@ def spelling_problem(data: Dataset, label: str, declared: Collection[str] = ()) 
 
 def lacks(table: Table, name: str) -> str:
     """Return a sentence for a column that a table does not have."""
-    columns = listed(list(table.columns), _MAX_LISTED)
+    columns = list_names(list(table.columns), _MAX_LISTED)
     return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {columns}."
 
 

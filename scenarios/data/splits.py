@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.text import listed
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data.sources import Dataset
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 from fedsvm.scenarios.schema.split import (
@@ -205,7 +205,7 @@ def sites_without_a_class(
     for name, labels in zip(names, labels_of_site, strict=True):
         absent = [repr(each) for number, each in zip(numbers, classes, strict=True) if number not in labels]
         if absent:
-            sentences.append(f"{name} holds no row of class {listed(absent)}.")
+            sentences.append(f"{name} holds no row of class {list_names(absent)}.")
     return sentences
 
 
@@ -218,8 +218,8 @@ def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[In
     random = np.random.RandomState(seed % _SEEDS)
     _, class_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
     tested = math.ceil(fraction * len(labels))
-    for_training = _apportioned(counts, len(labels) - tested, random)
-    for_test = _apportioned(counts - for_training, tested, random)  # what is left; draws as scikit-learn's split does
+    for_training = _apportion(counts, len(labels) - tested, random)
+    for_test = _apportion(counts - for_training, tested, random)  # what is left; draws as scikit-learn's split does
     test = []
     for place, (first, rows) in enumerate(zip(for_training, for_test, strict=True)):
         shuffled = random.permutation(np.flatnonzero(class_of == place))
@@ -228,7 +228,7 @@ def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[In
     return np.setdiff1d(everything, chosen), chosen
 
 
-def _apportioned(counts: IntArray, seats: int, random: np.random.RandomState) -> IntArray:
+def _apportion(counts: IntArray, seats: int, random: np.random.RandomState) -> IntArray:
     """Return (classes,) the share of `seats` per class: in proportion, by largest remainders, ties drawn by lot."""
     exact = counts / counts.sum() * seats
     given = np.floor(exact)

@@ -59,7 +59,7 @@ def describe(
         raise ScenarioError([f"--label: {sources.lacks(table, label)}"])
     if site is not None and site not in table.columns:
         raise ScenarioError([f"--site: {sources.lacks(table, site)}"])
-    data, obstacles = _counted(table, label, site)
+    data, obstacles = _rows_to_count(table, label, site)
     names_of_sites, parts = _parts(data, split, sites, site)
     names = [name for name in table.columns if name != label]
     classes = sorted(_counts(data.labels))
@@ -85,7 +85,7 @@ def describe(
     )
 
 
-def _counted(table: Table, label: str, site: str | None) -> tuple[Dataset, tuple[str, ...]]:
+def _rows_to_count(table: Table, label: str, site: str | None) -> tuple[Dataset, tuple[str, ...]]:
     """Return the rows to count classes and sites over, and the obstacles to using all of them, in sentences.
 
     These are the complete rows, or where they will not do, all that have a class.

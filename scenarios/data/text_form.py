@@ -44,7 +44,7 @@ class TextForm:
     thousands: bool = False
     doubt: str = ""
 
-    def encoded(self, beginning: bytes, *, is_utf_8: Callable[[], bool]) -> TextForm:
+    def encode(self, beginning: bytes, *, is_utf_8: Callable[[], bool]) -> TextForm:
         """Return the form with an encoding, from the first bytes of the file, and whether all of it decodes as
         UTF-8."""
         if self.encoding is not None:
@@ -52,7 +52,7 @@ class TextForm:
         marked = next((name for mark, name in _MARKS.items() if beginning.startswith(mark)), None)
         return replace(self, encoding=marked or (_UTF_8 if is_utf_8() else WESTERN))
 
-    def completed(self, lines: Iterable[str]) -> TextForm:
+    def complete(self, lines: Iterable[str]) -> TextForm:
         """Return the form with a separator and a decimal mark, from the first lines of the file."""
         header, *numbers = lines
         rest = map(in_ascii, numbers)

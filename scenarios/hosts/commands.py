@@ -200,7 +200,7 @@ def _resume(
     from fedsvm.scenarios.run.runner import Run
 
     tell = partial(say, "coordinator")
-    with resume.resumed(folder, tell) as (journal, chosen, _):
+    with resume.reopen_journal(folder, tell) as (journal, chosen, _):
         if "tickets" not in journal.header:
             raise ScenarioError([f"{folder} is a run on one machine; resume it by fedsvm run --resume."])
         meeting = _meeting(listen, key, journal.header["admitted"], wait, rejoin)
@@ -222,7 +222,7 @@ def _resume(
 
 def _admitted_in(folder: Path) -> dict[str, bytes]:
     """Return the public keys of a folder, by the names of sites. Raises ScenarioError, and FederationError for keys."""
-    admitted = certificates.admitted(folder)
+    admitted = certificates.read_admitted(folder)
     for name in admitted:
         _require_site_name(f"{folder}/{name}.key", name)
     return admitted
@@ -321,7 +321,7 @@ def site(
             certificates.read_public(coordinator_key),
             listen,
             advertise,
-            None if sites is None else certificates.pinned(sites),
+            None if sites is None else certificates.read_pinned(sites),
             certificates.read_signing(coordinator_key),
         )
         if check:

@@ -15,7 +15,7 @@ from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.hosts.certificates import KeyCertificate
 from fedsvm.federation.hosts.listening_endpoint import ListeningEndpoint
 from fedsvm.federation.hosts.registration import HeldColumn, JoinedSite, Quorum, SiteRegistration
-from fedsvm.federation.hosts.remote_federation import RemoteSites, end_rounds, gathered
+from fedsvm.federation.hosts.remote_federation import RemoteSites, end_rounds, open_remote_federation
 from fedsvm.federation.lifecycle import is_resumable
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.run_journal import SKIPPED_ROUNDS, Journal
@@ -26,7 +26,7 @@ from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.scenarios.hosts.sources import ColumnsAtHosts, RowsAtHosts, SourceAtHosts
 from fedsvm.scenarios.run import resume
 from fedsvm.scenarios.run.offered_terms import terms_of
-from fedsvm.scenarios.run.runner import FinishedRun, Run, recorded
+from fedsvm.scenarios.run.runner import FinishedRun, Run, run_and_record
 from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -104,11 +104,13 @@ def coordinate(
         quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
         guests = lobby.wait(Deadline(meeting.wait_s), quorum, meeting.how_long)
         this.outcome.timing["launch_s"] = time.monotonic() - began
-        with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests, restartable)) as journal:
+        with resume.begin_journal(
+            folder, scenario, Path(), **_state_for_takeover(meeting, endpoint, run, guests, restartable)
+        ) as journal:
             met = _met_now(scenario, meeting, endpoint, lobby, journal, guests, run, restartable, tell)
             _conduct(this, dataset, met, journal, tell, on_progress)
 
-    return recorded(this, carry_out)
+    return run_and_record(this, carry_out)
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def go_on(
         come = _met_now(this.scenario, meeting, endpoint, lobby, journal, here, met["run"], restartable, tell)
         _conduct(this, this.dataset, come, journal, tell, on_progress)
 
-    return recorded(this, carry_out)
+    return run_and_record(this, carry_out)
 
 
 def _why_keys_are_refused(
@@ -236,7 +238,7 @@ def _met_now(
     return _CoordinatedSites(endpoint, sites, guests, run, policy, restart, signer)
 
 
-def _met(
+def _state_for_takeover(
     meeting: JoinAddress,
     endpoint: ListeningEndpoint,
     run: bytes,
@@ -274,7 +276,7 @@ def _conduct(
 
     with (
         _resumption_explained(this.folder, tell),
-        gathered(
+        open_remote_federation(
             met.endpoint,
             met.sites,
             met.guests,

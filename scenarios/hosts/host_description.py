@@ -8,7 +8,7 @@ from collections.abc import Callable
 from fedsvm.algorithms.column_description import ColumnDescription
 from fedsvm.federation.hosts.listening_endpoint import ListeningEndpoint
 from fedsvm.federation.hosts.registration import Quorum, SiteRegistration
-from fedsvm.federation.hosts.remote_federation import RemoteSites, gathered
+from fedsvm.federation.hosts.remote_federation import RemoteSites, open_remote_federation
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.deadline import Deadline
@@ -61,6 +61,8 @@ def describe(
     signing, names = meeting.certificate.signing, tuple(each.party.name for each in joined)
     signer = None if signing is None else OrderSigner(signing, run, names, registration.terms)
     secure_sum = scenario.protocol.secure_sum
-    with gathered(endpoint, sites, joined, run, secure_sum, timeout_s, policy, signer=signer) as federation:
+    with open_remote_federation(
+        endpoint, sites, joined, run, secure_sum, timeout_s, policy, signer=signer
+    ) as federation:
         federation.assemble()
         return description.over(federation, scenario, rows.schema, rows.classes)

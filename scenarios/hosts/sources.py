@@ -42,7 +42,7 @@ class RowsAtHosts(RowSource):
     def _width(self) -> int:
         return len(self.schema.numeric) + len(self.schema.categorical)
 
-    def held(self, site: str) -> SiteSize:
+    def site_size(self, site: str) -> SiteSize:
         """Return the numbers of training rows and columns of a site."""
         return SiteSize(self.site_rows.get(site, 0), self._width)
 
@@ -84,7 +84,7 @@ class ColumnsAtHosts(ColumnSource):
         """The numbers of records and columns, as far as they are known."""
         return Sizes(self.records, sum(map(len, self.columns.values())), self.tested, public=0)
 
-    def held(self, site: str) -> SiteSize:
+    def site_size(self, site: str) -> SiteSize:
         """Return the numbers of records and columns of a site."""
         return SiteSize(self.records, len(self.columns.get(site, ())))
 

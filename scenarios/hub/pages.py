@@ -86,11 +86,11 @@ def pages_of(hub: Hub) -> APIRouter:
         ("POST", "/join/{token}/decline", pages.decline),
         ("GET", "/static/{name}", pages.static),
     ):
-        router.add_api_route(path, _answered(hub, page), methods=[method], include_in_schema=False)
+        router.add_api_route(path, _answer_in_thread(hub, page), methods=[method], include_in_schema=False)
     return router
 
 
-def _answered(hub: Hub, page: Any) -> Any:
+def _answer_in_thread(hub: Hub, page: Any) -> Any:
     """Return a route that reads the request, answers it in a thread, and shows a refusal as a page."""
 
     async def answer(request: Request) -> Response:
@@ -103,7 +103,9 @@ def _answered(hub: Hub, page: Any) -> Any:
             given = {**request.path_params, **({"query": dict(request.query_params)} if page.__name__ == "new" else {})}
             answered: Response = await run_in_threadpool(page, caller, **given)
         except RequestRefused as error:
-            page_of_it = rendered("sentence", caller, title="This request was refused", said="", problem=str(error))
+            page_of_it = render_template(
+                "sentence", caller, title="This request was refused", said="", problem=str(error)
+            )
             answered = HTMLResponse(page_of_it, 400)
         return answered
 
@@ -115,7 +117,7 @@ def say_there_is_none(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     said = "There is no such page." if status == 404 else f"This page does not accept {request.method}."
     headers = error.headers if isinstance(error, HTTPException) else None
-    return HTMLResponse(rendered("sentence", Caller("", None), title=said, said=""), status, headers)
+    return HTMLResponse(render_template("sentence", Caller("", None), title=said, said=""), status, headers)
 
 
 class Pages:
@@ -129,7 +131,7 @@ class Pages:
     def home(self, caller: Caller) -> Response:
         """Return the visitor's tasks, or the form to sign in."""
         tasks = self._tasks.of(caller.visitor.email) if caller.visitor is not None else []
-        return HTMLResponse(rendered("home", caller, title="fedsvm hub", tasks=tasks))
+        return HTMLResponse(render_template("home", caller, title="fedsvm hub", tasks=tasks))
 
     def send_sign_in(self, caller: Caller) -> Response:
         """Mail a link. Raises Refused if this network address asked for too many."""
@@ -139,11 +141,11 @@ class Pages:
             )
         self._tasks.send_sign_in(caller.form.get("email", ""))
         said = "We have mailed you a sign-in link. It works for 15 minutes. You can close this page."
-        return HTMLResponse(rendered("sentence", caller, title="Check your mail", said=said))
+        return HTMLResponse(render_template("sentence", caller, title="Check your mail", said=said))
 
     def show_sign_in(self, caller: Caller, token: str) -> Response:
         """Return a page with a button, since programs that scan mails follow links too."""
-        return HTMLResponse(rendered("sign_in", caller, title="Sign in", token=token))
+        return HTMLResponse(render_template("sign_in", caller, title="Sign in", token=token))
 
     def sign_in(self, caller: Caller, token: str) -> Response:
         """Set a cookie that identifies this browser."""
@@ -182,7 +184,7 @@ class Pages:
         """Show a task: its participants, progress, results, and what it discloses."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
         return HTMLResponse(
-            rendered(
+            render_template(
                 "task",
                 caller,
                 title=task.title,
@@ -195,7 +197,7 @@ class Pages:
     def progress(self, caller: Caller, number: str) -> Response:
         """Show the progress of a task, for htmx."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
-        return HTMLResponse(rendered("progress", caller, title="", task=task, **self._outcome_of(task)))
+        return HTMLResponse(render_template("progress", caller, title="", task=task, **self._outcome_of(task)))
 
     def report(self, caller: Caller, number: str) -> Response:
         """Return the report of a task's run."""
@@ -216,7 +218,7 @@ class Pages:
         shown = presentation.disclosures_of(who.task)
         vertical = task_form.is_vertical(shown.algorithm)
         link = self._tasks.link(token)
-        page = rendered(
+        page = render_template(
             "join",
             caller,
             title=who.task.title,
@@ -266,7 +268,7 @@ class Pages:
             "join_days": "14",
             "patience_days": "7",
         }
-        page = rendered(
+        page = render_template(
             "new",
             caller,
             title="Create a task",
@@ -337,7 +339,7 @@ _WISHED = ("algorithm", "label", "positive", "negative", "sum", "test_fraction",
 
 def _new_task(form: Mapping[str, str]) -> NewTask:
     """Return the task that a form describes. Raises Refused."""
-    invited = [_invited(line) for line in form.get("invited", "").splitlines() if line.strip()]
+    invited = [_parse_invitation(line) for line in form.get("invited", "").splitlines() if line.strip()]
     return NewTask(
         title=form.get("title", "").strip(),
         description=form.get("description", "").strip(),
@@ -349,7 +351,7 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
     )
 
 
-def _invited(line: str) -> Invited:
+def _parse_invitation(line: str) -> Invited:
     words = line.replace(",", " ").split()
     if len(words) != 2:
         raise RequestRefused(
@@ -373,7 +375,7 @@ def _number(form: Mapping[str, str], name: str, what: str, default: str) -> floa
 # What pages say.
 
 
-def rendered(template: str, caller: Caller, **parts: Any) -> str:
+def render_template(template: str, caller: Caller, **parts: Any) -> str:
     """Return a page, with every value escaped."""
     return str(
         _environment()

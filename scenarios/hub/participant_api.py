@@ -152,7 +152,7 @@ class ParticipantApi:
         if not isinstance(agreement, bytes) or len(agreement) != KEY_BYTES:
             raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
         with self._tasks.database.session() as session:
-            who = _required(session, key)
+            who = _require_participant(session, key)
             if who.agreement_key == agreement:
                 return {}  # what became of it since is the answer to `take`
             if who.state == "joined" and who.task.state in ("inviting", "running"):
@@ -167,12 +167,12 @@ class ParticipantApi:
             number = who.task_id
         self._tasks.look_after(number)
         with self._tasks.database.reading() as session:
-            _require_kept(_required(session, key))
+            _require_kept(_require_participant(session, key))
         return {}
 
     def _decline(self, key: bytes, word: Word) -> Word:
         with self._tasks.database.reading() as session:
-            who = _required(session, key)
+            who = _require_participant(session, key)
         self._tasks.decline(who.id, _text(word, "reason"))
         return {}
 
@@ -181,7 +181,7 @@ class ParticipantApi:
         if type(after) is not int or after < 0:
             raise Malformed("the number of the last letter must be a count")
         with self._tasks.database.session() as session:
-            who = _required(session, key)
+            who = _require_participant(session, key)
             if who.there_until < time.time():
                 who.visits += 1
             who.there_until = time.time() + (_WATCHING_S if watches else _PRESENT_S)
@@ -192,7 +192,7 @@ class ParticipantApi:
             with self._news:
                 self._news.wait_for(lambda: self._has_news(key, after), _HANGING_S)
         with self._tasks.database.session() as session:
-            who = _required(session, key)
+            who = _require_participant(session, key)
             _require_kept(who)
             if after > who.told:
                 raise RequestRefused(f"The folder of {who.site} belongs to another hub; use the folder of this task.")
@@ -218,7 +218,7 @@ class ParticipantApi:
 
     def _has_news(self, key: bytes, after: int) -> bool:
         with self._tasks.database.reading() as session:
-            who = _required(session, key)
+            who = _require_participant(session, key)
             return who.told > after or who.task.state not in ("inviting", "running")
 
     def _say(self, key: bytes, word: Word) -> Word:
@@ -226,9 +226,9 @@ class ParticipantApi:
         if type(number) is not int or type(frame) is not bytes:
             raise Malformed("a message must have a number, and be bytes")
         with self._tasks.database.reading() as session:
-            task_id = _required(session, key).task_id
+            task_id = _require_participant(session, key).task_id
         with self._of_task[task_id], self._tasks.database.session() as session:
-            who = _required(session, key)
+            who = _require_participant(session, key)
             if who.state != "joined" or who.task.state != "running":
                 raise RequestRefused(_why_closed(who))
             self._tasks.letters.say(session, who, number, frame)
@@ -238,7 +238,7 @@ class ParticipantApi:
 
     def _leave(self, key: bytes, word: Word) -> Word:
         with self._tasks.database.session() as session:
-            _required(session, key).there_until = 0.0
+            _require_participant(session, key).there_until = 0.0
         return {}
 
 
@@ -246,7 +246,7 @@ def _by_key(session: Session, key: bytes) -> Participant | None:
     return session.scalar(sql.select(Participant).filter_by(public_key=key))
 
 
-def _required(session: Session, key: bytes) -> Participant:
+def _require_participant(session: Session, key: bytes) -> Participant:
     found = _by_key(session, key)
     if found is None:
         raise RequestRefused("The hub does not know this key; join with the link of your invitation first.")

@@ -26,9 +26,9 @@ from zmq.utils import z85
 from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, StepRefused
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.hosts.site_session import SiteData, described
+from fedsvm.federation.hosts.site_session import SiteData, describe_terms
 from fedsvm.federation.offline.offline_site import OfflineSite, agreement_of
-from fedsvm.federation.offline.sealing import Requests, derived
+from fedsvm.federation.offline.sealing import Requests, derive_key
 from fedsvm.federation.offline.site_store import OVER, SECRET_BYTES, SiteStore
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.receipt import Receipt
@@ -187,9 +187,9 @@ class TaskParticipation:
             if OVER in diary.facts:
                 self._tell_over()
                 return True
-            task = self._joined(diary)
+            task = self._join(diary)
             terms = _terms(diary.facts["terms"])
-            held = self._held(str(task["site"]), bytes(task["run"]), terms)
+            held = self._read_data(str(task["site"]), bytes(task["run"]), terms)
             if "secret" not in diary.facts:
                 diary.note({"secret": secrets.token_bytes(SECRET_BYTES)})
             agreement = agreement_of(diary.facts["secret"], diary.facts["run"])
@@ -232,12 +232,12 @@ class TaskParticipation:
         return keys
 
     def _diary(self, keys: KeyPair) -> SiteStore:
-        return SiteStore(self.folder / _DIARY, derived(keys.secret, "diary"))
+        return SiteStore(self.folder / _DIARY, derive_key(keys.secret, "diary"))
 
     def _ask_to_join(self) -> Mapping[str, Any]:
         return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
 
-    def _joined(self, diary: SiteStore) -> Mapping[str, Any]:
+    def _join(self, diary: SiteStore) -> Mapping[str, Any]:
         """Return the task, which must not have changed since the first visit. Raises FederationError."""
         task = self._ask_to_join()
         said = {name: task[name] for name in ("site", "run", "terms", "signing_key")}
@@ -245,7 +245,7 @@ class TaskParticipation:
             raise FederationError(f"What {self.link.hub} says of the task is no hub's.")
         if not diary.facts:
             terms = _terms(said["terms"])
-            self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {described(terms)}"))
+            self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {describe_terms(terms)}"))
             diary.note(said)
         elif any(diary.facts[name] != value for name, value in said.items()):
             raise FederationError(
@@ -254,7 +254,7 @@ class TaskParticipation:
             )
         return task
 
-    def _held(self, name: str, run: bytes, terms: Terms) -> SiteData:
+    def _read_data(self, name: str, run: bytes, terms: Terms) -> SiteData:
         """Return this site's data. Raises FederationError if it does not take part; declines what its policy
         forbids."""
         try:
@@ -272,8 +272,8 @@ class TaskParticipation:
     def _note_declined(self, name: str, run: bytes, terms: Terms, reason: str) -> None:
         """Record in the receipt what was asked for, and why this site takes no part."""
         receipt = Receipt(str(self.folder / _RECEIPT), version("fedsvm"), repeats=True)
-        receipt.asked(run, name, terms.to_fields(), asdict(self.rules))
-        receipt.declined(reason)
+        receipt.record_asked(run, name, terms.to_fields(), asdict(self.rules))
+        receipt.record_declined(reason)
         receipt.release()
 
     def _carry_on(self, diary: SiteStore, visitor: OfflineSite, held: SiteData) -> bool:

@@ -78,7 +78,7 @@ def disclosures_of(task: Task) -> DisclosedValues:
         summary=algorithm.summary,
         sum=terms.sum_name,
         hides_values=scenario.protocol.secure_sum.discloses == "sum",
-        sums=[_summed(sentence_of(method)) for method in summed],
+        sums=[_describe_sum(sentence_of(method)) for method in summed],
         values=[sentence_of(methods[name]) for name in terms.gathers if name in methods],
         releases=terms.releases,
         label=str(terms.reading.get("label", "")),
@@ -153,13 +153,13 @@ def sentence_of(method: Callable[..., Any]) -> str:
     line = docstring.partition("\n")[0].removeprefix("Return ").removeprefix("the ")
     text = _SHAPE.sub("", line).partition(". ")[0].partition("; see ")[0].partition(": see ")[0]
     text = _OF_SITE.sub(r"the participant\1", text)
-    return _capitalized(text.rstrip(" .:;").replace("`", "")) + "."
+    return _capitalize(text.rstrip(" .:;").replace("`", "")) + "."
 
 
-def _summed(sentence: str) -> str:
+def _describe_sum(sentence: str) -> str:
     """Return what the sum of parts is, of which a sentence describes one."""
-    return _capitalized(sentence.removeprefix("The participant's part of ").removeprefix("the "))
+    return _capitalize(sentence.removeprefix("The participant's part of ").removeprefix("the "))
 
 
-def _capitalized(text: str) -> str:
+def _capitalize(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}"

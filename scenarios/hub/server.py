@@ -34,7 +34,7 @@ def serve(
 
     os.umask(0o077)  # the database and the runs' files are made by libraries, which know no other way
     host, port = _address("--listen", listen)
-    with _bound(host, port) as bound:
+    with _bind(host, port) as bound:
         port = bound.getsockname()[1]
         shown = "localhost" if host in ("127.0.0.1", "0.0.0.0", "localhost") else host  # noqa: S104
         where = (url or f"http://{shown}:{port}").rstrip("/")
@@ -89,7 +89,7 @@ def _address(option: str, text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), backlog=512)
     except OSError as error:

@@ -101,7 +101,7 @@ class Hub:
         folder = settings.folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)  # a folder that was there already may be open to others
-        self._lock = _locked(folder)
+        self._lock = _lock_folder(folder)
         secret = folder / f"{_KEY}{certificates.SECRET}"
         if not secret.exists():
             certificates.create(folder, _KEY)
@@ -158,7 +158,7 @@ class Hub:
             await run_in_threadpool(self.outbox.note, number)
 
 
-def _locked(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     """Return a descriptor that locks a folder against other hubs, which would send all mails too."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -64,7 +64,7 @@ class StoredMessages:
             most_bytes -= len(letter.body)
             if found and most_bytes < 0:
                 break
-            found.append(self._opened(letter, who))
+            found.append(self._open(letter, who))
         return found
 
     def arrivals(
@@ -78,7 +78,7 @@ class StoredMessages:
             who = sites.get(letter.participant_id)
             if who is None:
                 continue
-            said = self._opened(letter, who)
+            said = self._open(letter, who)
             if letter.way == LEFT:
                 yield letter.id, Departure(who.site, said.decode())
             else:
@@ -101,5 +101,5 @@ class StoredMessages:
         )
         session.flush()
 
-    def _opened(self, letter: Letter, who: Participant) -> bytes:
+    def _open(self, letter: Letter, who: Participant) -> bytes:
         return self._vault.open(letter.body, f"{who.id} {letter.way} {letter.number}")

@@ -19,7 +19,7 @@ from fedsvm.federation.errors import NothingDue
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts.registration import HeldColumn, JoinedSite
 from fedsvm.federation.membership import DropoutPolicy
-from fedsvm.federation.offline.coordinator import visited
+from fedsvm.federation.offline.coordinator import open_offline_federation
 from fedsvm.federation.offline.endpoint import Departure, StoredArrival
 from fedsvm.federation.run_journal import Journal
 from fedsvm.federation.site.signed import OrderSigner
@@ -33,7 +33,7 @@ from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Database, Participant, Task
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.report import page
-from fedsvm.scenarios.run.runner import FinishedRun, Run, recorded
+from fedsvm.scenarios.run.runner import FinishedRun, Run, run_and_record
 from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema import spec
@@ -166,7 +166,7 @@ class TaskRunner:
         with suppress(NothingDue), Journal(folder / JOURNAL / _COORDINATORS) as journal:
             if not journal.header:
                 journal.begin({"scenario": task.scenario, "base": ""})
-            finished = recorded(this, lambda: self._carry_out(this, source, task, sites, journal, conducted))
+            finished = run_and_record(this, lambda: self._carry_out(this, source, task, sites, journal, conducted))
             page.write_report(folder)
             self._on_over(task_id, finished)
 
@@ -224,7 +224,7 @@ class TaskRunner:
         signer = OrderSigner(self._signing, task.run, names, Terms.from_fields(asdict(terms)))
         policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)
         try:
-            with visited(
+            with open_offline_federation(
                 roster,
                 task.run,
                 arrivals(),

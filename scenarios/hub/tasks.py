@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from zmq.utils import z85
 
 from fedsvm.federation.columns import deviations
-from fedsvm.federation.offline.sealing import Vault, derived
+from fedsvm.federation.offline.sealing import Vault, derive_key
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.scenarios.hub import task_form
@@ -464,4 +464,4 @@ def _problems(new: NewTask) -> list[str]:
 
 def vault_of(keys: KeyPair, purpose: str) -> Vault:
     """Return the vault that seals one kind of content in the database."""
-    return Vault(derived(keys.secret, f"hub {purpose}"))
+    return Vault(derive_key(keys.secret, f"hub {purpose}"))

@@ -32,7 +32,7 @@ def explain(
 
     page = explanation.explain(*read_asked(scenario, changes or [], names_of(names), unset or []))
     if target is not None:
-        write_new(target, explanation.rendered(page))
+        write_new(target, explanation.render_page(page))
         print(target)
     elif as_json:
         print(json.dumps(page.to_fields(), indent=1))
@@ -60,14 +60,14 @@ def receipt(
     from fedsvm.federation.hosts import certificates
     from fedsvm.scenarios.oversight import receipts
 
-    known = None if keys is None else certificates.pinned(keys)
+    known = None if keys is None else certificates.read_pinned(keys)
     if other is not None:
         records = [receipts.only(path, site, known), receipts.only(other, None, known)]
         comparison = receipts.compare(*records)
     else:
-        records, comparison = receipts.chosen(path, site, known), None
+        records, comparison = receipts.select_receipts(path, site, known), None
     if target is not None:
-        write_new(target, receipts.rendered(records, comparison))
+        write_new(target, receipts.render_page(records, comparison))
         print(target)
     elif as_json:
         said = comparison.to_fields() if comparison else [record.to_fields() for record in records]

@@ -172,7 +172,7 @@ def explain(scenario: Scenario, terms: Terms) -> Explanation:
     )
 
 
-def rendered(page: Explanation) -> str:
+def render_page(page: Explanation) -> str:
     """Return the page as HTML."""
     title = f"What would leave this site: {page.name}"
     return render("explanation.html.j2", title, page=page, head=HEAD, counted=COUNTED)

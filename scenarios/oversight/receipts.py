@@ -202,7 +202,7 @@ class SiteReceipt:
         return "\n".join(lines) + "\n"
 
 
-def rendered(records: Sequence[SiteReceipt], comparison: Comparison | None) -> str:
+def render_page(records: Sequence[SiteReceipt], comparison: Comparison | None) -> str:
     """Return receipts, and how they compare, as a page."""
     title = f"What left {', '.join(record.site for record in records)}"
     return render("receipt.html.j2", title, records=records, comparison=comparison, head=HEAD)
@@ -238,7 +238,7 @@ def read(path: Path, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
         raise ScenarioError([f"{path}: cannot be read: {error.strerror}."]) from error
     problems = []
     try:
-        lines, whole = lines_of.verified(content)
+        lines, whole = lines_of.verify_lines(content)
         if whole < len(content):
             problems.append("its last line is cut off")
     except DamagedReceipt as error:
@@ -250,12 +250,12 @@ def read(path: Path, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
         problems.append(_NOT_CLOSED)
     try:
         problems += [*signatures.wrong(lines), *signatures.of_other_keys(lines, known or {})]
-        return _recorded(path, lines, problems, signatures.compared_keys(lines, known))
+        return _to_receipt(path, lines, problems, signatures.compared_keys(lines, known))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ScenarioError([f"{path}: is no receipt of this version of fedsvm."]) from error
 
 
-def chosen(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> list[SiteReceipt]:
+def select_receipts(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> list[SiteReceipt]:
     """Return the receipts at a path, or that of one site among them. known: see `read`. Raises ScenarioError."""
     found = [read(each, known) for each in find(path)]
     if site is None:
@@ -267,13 +267,13 @@ def chosen(path: Path, site: str | None, known: Mapping[str, bytes] | None = Non
 
 def only(path: Path, site: str | None, known: Mapping[str, bytes] | None = None) -> SiteReceipt:
     """Return the one receipt at a path. known: see `read`. Raises ScenarioError if there are several."""
-    found = chosen(path, site, known)
+    found = select_receipts(path, site, known)
     if len(found) > 1:
         raise ScenarioError([f"{path}: has {len(found)} receipts; name one of the files."])
     return found[0]
 
 
-def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str], compared: Mapping[str, str]) -> SiteReceipt:
+def _to_receipt(path: Path, lines: Sequence[Line], problems: Sequence[str], compared: Mapping[str, str]) -> SiteReceipt:
     by_kind: dict[str, list[Line]] = defaultdict(list)
     for line in lines:
         by_kind[line["what"]].append(line)
@@ -299,7 +299,7 @@ def _recorded(path: Path, lines: Sequence[Line], problems: Sequence[str], compar
         keys=by_kind[lines_of.PARTIES][-1]["keys"] if by_kind[lines_of.PARTIES] else {},
         left=tuple(_left(lines)),
         to_peers=dict(to_peers),
-        unsettled=tuple(_unsettled(lines)),
+        unsettled=tuple(_find_unsettled(lines)),
         refused=tuple(_in_round(line, line["reason"]) for line in refusals),
         epsilon=sum(charged) if charged else None,
         mu=answered[-1]["mu"] if (answered := by_kind[lines_of.ANSWERED]) else None,
@@ -345,7 +345,7 @@ def _left(lines: Sequence[Line]) -> Iterator[Left]:
         yield Left(step, len(numbers), (min(numbers), max(numbers)), form, over, opened_by)
 
 
-def _unsettled(lines: Sequence[Line]) -> Iterator[str]:
+def _find_unsettled(lines: Sequence[Line]) -> Iterator[str]:
     """Yield orders without a known end, and those that were broken off."""
     open_orders: dict[int, Line] = {}
     for line in lines:

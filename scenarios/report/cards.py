@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from fedsvm.scenarios.figures import area, human_bytes, percent
 from fedsvm.scenarios.report.run_plots import human_seconds
-from fedsvm.scenarios.report.summary import dealt, interval
+from fedsvm.scenarios.report.summary import describe_folds, interval
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import RunResult
 
@@ -22,7 +22,7 @@ def cards(result: RunResult) -> Iterator[dict[str, str]]:
     if (metrics := result.metrics) is not None:
         several = len(metrics.folds) > 1
         spread = statistics.stdev(fold.accuracy for fold in metrics.folds) if several else 0.0
-        aside = f"± {100 * spread:.2f} over {dealt(result)}" if several else "on the test rows"
+        aside = f"± {100 * spread:.2f} over {describe_folds(result)}" if several else "on the test rows"
         if not several and metrics.majority_accuracy is not None:
             aside = f"{percent(metrics.majority_accuracy)} for the majority class"
         aside += _within(metrics, "accuracy")

@@ -78,7 +78,7 @@ def style(number: int) -> Style:
     return Style(colour(number), DASHES[number // len(COLOURS) % len(DASHES)], SHAPES[number % len(SHAPES)])
 
 
-def shortened(name: str, letters: int) -> str:
+def shorten(name: str, letters: int) -> str:
     """Return a name with unprintable characters escaped, cut to a length."""
     shown = visible(name)
     return shown if len(shown) <= letters else f"{shown[: letters - 1]}…"
@@ -217,7 +217,7 @@ def lines(
 
     has_diagonal: where two shares are the same; both axes then hold all from 0 to 1.
     """
-    drawn = [_thinned(each) for each in series if each.points]
+    drawn = [_thin_points(each) for each in series if each.points]
     whole_range = [0.0, 1.0] if has_diagonal else []
     if names:
         across = _PictureScale(-0.5, len(names) - 0.5, 0, 1, False)
@@ -231,7 +231,7 @@ def lines(
     up = _PictureScale.over([*heights, *(level.value for level in levels), *whole_range], y)
     left = _beside([_tick(y, tick) for tick in up.ticks()])
     across, up = across.between(left, WIDTH - _RIGHT), up.between(_HEIGHT - _BOTTOM, _TOP)
-    marks = [(place, shortened(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
+    marks = [(place, shorten(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
     body = [_frame(x, y, across, up, marks if names else None)]
     if has_diagonal:
         ends = {"x1": across(0), "y1": up(0), "x2": across(1), "y2": up(1)}
@@ -258,7 +258,7 @@ def boxes(title: str, caption: str, x: str, y: ChartAxis, values: Mapping[str, S
         _PictureScale(-0.5, len(names) - 0.5, left, WIDTH - _RIGHT, False),
         up.between(_HEIGHT - _BOTTOM, _TOP),
     )
-    marks = [(place, shortened(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
+    marks = [(place, shorten(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
     half = min(22.0, 0.3 * (across.end - across.start) / len(names))
     body = [_frame(ChartAxis(x), y, across, up, marks)]
     body += [_box(name, each, across(place), half, up, y) for place, (name, each) in enumerate(values.items())]
@@ -347,7 +347,7 @@ def bars(
     present = [name for name in colours if name in seen]
     body, y = [], 4.0
     for (name, parts), end in zip(rows.items(), ends, strict=True):
-        body.append(text(0, y + 11, shortened(name, 60)))
+        body.append(text(0, y + 11, shorten(name, 60)))
         x = 0.0
         for place, part in enumerate(present):
             if count := parts.get(part, 0):
@@ -383,7 +383,7 @@ def spans(
     title: str, caption: str, x: ChartAxis, rows: Mapping[str, Sequence[TimeSpan]], strikes: Sequence[TimedEvent] = ()
 ) -> Chart:
     """Draw a strip of time for each row, and the events in it."""
-    names = {name: shortened(name, 20) for name in rows}
+    names = {name: shorten(name, 20) for name in rows}
     left = _beside(list(names.values()), label=False)
     end = max((span.end for each in rows.values() for span in each), default=1.0)
     height = 26.0 * len(rows) + _BOTTOM + 8
@@ -494,7 +494,7 @@ def _frame(
         body.append(element("line", x1=across.start, x2=across.end, y1=at, y2=at, stroke="var(--soft)"))
         body.append(text(across.start - 6, at + 4, _tick(y, tick), text_anchor="end", opacity=0.8))
     turned = f"translate(11 {(up.start + up.end) / 2:.1f}) rotate(-90)"
-    body.append(text(0, 0, shortened(y.label, 36), transform=turned, text_anchor="middle"))
+    body.append(text(0, 0, shorten(y.label, 36), transform=turned, text_anchor="middle"))
     return "".join(body)
 
 
@@ -507,7 +507,7 @@ def _across(
         at = across(tick)
         body.append(element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, stroke="var(--grey)"))
         body.append(text(at, bottom + 17, label, text_anchor="middle", opacity=0.8))
-    body.append(text((across.start + across.end) / 2, bottom + 35, shortened(x.label, 60), text_anchor="middle"))
+    body.append(text((across.start + across.end) / 2, bottom + 35, shorten(x.label, 60), text_anchor="middle"))
     return "".join(body)
 
 
@@ -556,7 +556,7 @@ def _outline(shape: Shape, x: float, y: float, size: float) -> str:
     return f"M{x - size:.1f} {y:.1f}a{size} {size} 0 1 0 {2 * size:.1f} 0a{size} {size} 0 1 0 {-2 * size:.1f} 0z"
 
 
-def _thinned(of: Series) -> Series:
+def _thin_points(of: Series) -> Series:
     """Return a limited number of points, including the first and the last."""
     if len(of.points) <= _MAX_MARKS:
         return of

@@ -133,7 +133,7 @@ def page(
         rows=_rows(runs, changed, known),
         charts=drawn,
         failed=failed,
-        spread=[*_spread(runs, known), *_repeated(repeated or {}, known)],
+        spread=[*_spread(runs, known), *_summarize_repeats(repeated or {}, known)],
     )
 
 
@@ -165,14 +165,14 @@ def _rows(
         {
             "name": run.name,
             "status": run.result.status,
-            "changed": [_told(values[place]) for values in changed.values()],
+            "changed": [_format_value(values[place]) for values in changed.values()],
             "figures": [_figure(run, each, best[each.name]) for each in known],
         }
         for place, run in enumerate(runs)
     ]
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value of a scenario as short text for a table."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -222,7 +222,9 @@ def mean_and_deviation(values: Sequence[Any]) -> tuple[float | None, float | Non
     return mean, statistics.stdev(known) if len(known) > 1 else None
 
 
-def _repeated(repeated: Mapping[str, Sequence[ComparedRun]], known: Sequence[ComparedMeasure]) -> list[list[str]]:
+def _summarize_repeats(
+    repeated: Mapping[str, Sequence[ComparedRun]], known: Sequence[ComparedMeasure]
+) -> list[list[str]]:
     rows = []
     for name, runs in repeated.items():
         found = [mean_and_deviation([run.value(each) for run in runs]) for each in known]

@@ -12,7 +12,7 @@ from typing import Any
 from fedsvm.federation.traffic_ledger import CONTROL
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.figures import human_bytes
-from fedsvm.scenarios.report.chart import EXCHANGE, HUB, PAPER, WIDTH, Chart, Key, element, shortened, text
+from fedsvm.scenarios.report.chart import EXCHANGE, HUB, PAPER, WIDTH, Chart, Key, element, shorten, text
 
 MAX_PARTIES = 26
 """Of more, a picture would show a grey mesh."""
@@ -71,7 +71,7 @@ def topology(ledger: Sequence[LedgerRow], sites: Sequence[str]) -> Chart | None:
         aside = 0 if name == COORDINATOR or abs(x - WIDTH / 2) < 20 else 1 if x > WIDTH / 2 else -1
         down = 30 if name == COORDINATOR else 4 if aside else 27 if y > height / 2 else -16
         anchor = {0: "middle", 1: "start", -1: "end"}[aside]
-        body.append(text(x + 15 * aside, y + down, shortened(name, 14), text_anchor=anchor, halo=True))
+        body.append(text(x + 15 * aside, y + down, shorten(name, 14), text_anchor=anchor, halo=True))
     keys = (Key("with the coordinator", HUB), Key("between sites", EXCHANGE))
     caption = "Line width is proportional to the square root of the bytes exchanged (requests and replies excluded)."
     return Chart("Message flow", caption, height, "".join(body), keys)
@@ -189,7 +189,7 @@ def _lifeline(name: str, x: float, gap: float, place: int, levels: int) -> str:
     if name == COORDINATOR:
         shown = name if letters >= len(name) else "coord." if letters >= 6 else "C"
     else:
-        shown = shortened(name, letters) if letters >= min(len(name), 6) else str(place)
+        shown = shorten(name, letters) if letters >= min(len(name), 6) else str(place)
     line = {"x1": x, "x2": x, "y1": 24, "y2": 34 + _ROW * levels}
     return element("line", **line, stroke="var(--soft)", stroke_width=2) + text(
         x, 15, shown, text_anchor="middle", data_tip=name

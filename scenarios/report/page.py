@@ -18,7 +18,7 @@ from fedsvm.scenarios.figures import area, human_bytes, percent, percent_range, 
 from fedsvm.scenarios.report import message_flow, template, whole_run
 from fedsvm.scenarios.report.cards import cards, of_fewer
 from fedsvm.scenarios.report.run_plots import gap_curves, human_seconds, plots
-from fedsvm.scenarios.report.summary import dealt, fold_names, interval, lines, release_remarks, repeats
+from fedsvm.scenarios.report.summary import describe_folds, fold_names, interval, lines, release_remarks, repeats
 from fedsvm.scenarios.run.audit import Finding
 from fedsvm.scenarios.run.intervals import Interval
 from fedsvm.scenarios.run.log import NAME as LOG
@@ -48,11 +48,11 @@ def write_report(folder: Path) -> Path:
 def render(folder: Path) -> str:
     """Return the page of a run. Raises ScenarioError for a folder without a run."""
     result = read_result(folder)
-    run = _described(folder, result)
+    run = _describe_run(folder, result)
     return template.render("run.html.j2", run["name"], run=run)
 
 
-def _described(folder: Path, result: RunResult) -> dict[str, Any]:
+def _describe_run(folder: Path, result: RunResult) -> dict[str, Any]:
     """Return what the template shows of a run."""
     collusion, cost = result.collusion, result.cost
     log, ledger = read_log(folder), message_flow.read_ledger(folder / "ledger.parquet")
@@ -78,11 +78,11 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         else [],
         "protocols": [_cost(name, spent) for name, spent in cost.by_protocol.items()] if cost else [],
         "sites": [_site(site) for site in result.sites],
-        "logged": [_logged(event) for event in log if event["event"] == "site_log"],
+        "logged": [_format_event(event) for event in log if event["event"] == "site_log"],
         "confusion": _confusion(result),
         "measures": _measures(result),
         "own_models": _own_models(result),
-        "dealt": dealt(result),
+        "dealt": describe_folds(result),
         "repeats": repeats(result),
         "folds": _folds(result, log),
         "ranking": list(_ranking(result.selection)) if result.selection else [],
@@ -217,7 +217,7 @@ def _site(site: SiteResult) -> list[Any]:
     return [site.name, site.status, site.rows, site.columns, spent, own]
 
 
-def _logged(event: Event) -> list[Any]:
+def _format_event(event: Event) -> list[Any]:
     return [event["site"], event["round"], event["level"], event["logger"], event["text"]]
 
 
@@ -270,10 +270,10 @@ def _measures(result: RunResult) -> list[tuple[str, str, str, str]]:
     metrics = result.metrics
     if metrics is None or metrics.majority_accuracy is None:
         return []
-    return [*_measured(metrics, _SHARES, percent), *_measured(metrics, _SCORES, area)]
+    return [*_format_metrics(metrics, _SHARES, percent), *_format_metrics(metrics, _SCORES, area)]
 
 
-def _measured(
+def _format_metrics(
     metrics: Metrics, names: Mapping[str, str], written: Callable[[float], str]
 ) -> Iterator[tuple[str, str, str, str]]:
     for name, said in names.items():

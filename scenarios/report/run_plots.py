@@ -30,7 +30,7 @@ from fedsvm.scenarios.report.chart import (
     style,
     whole,
 )
-from fedsvm.scenarios.report.summary import dealt, fold_names, reading_line
+from fedsvm.scenarios.report.summary import describe_folds, fold_names, reading_line
 from fedsvm.scenarios.run.result import RunResult
 
 Event = Mapping[str, Any]
@@ -134,7 +134,7 @@ def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
         for number, (name, points) in enumerate(curves.items())
     ]
     tolerance = result.scenario["algorithm"].get("tolerance")
-    of = f", a line for each model of {dealt(result)}" if len(curves) > 1 and dealt(result) else ""
+    of = f", a line for each model of {describe_folds(result)}" if len(curves) > 1 and describe_folds(result) else ""
     return lines(
         "Convergence",
         f"Certified maximum distance of the model from the optimum{of}. Training stops below the dashed line.",
@@ -247,14 +247,14 @@ def _spans(name: str, log: Sequence[Event], end: float) -> Iterator[TimeSpan]:
     for event in log:
         changes = event["event"] == "membership" and name in (event["joined"] if is_out else event["left"])
         if changes:
-            yield TimeSpan(since, event["at_s"], _told(name, since, event["at_s"], is_out), is_out)
+            yield TimeSpan(since, event["at_s"], _describe_span(name, since, event["at_s"], is_out), is_out)
             since, is_out = event["at_s"], not is_out
             if is_out and name in event["joined"]:  # started again before the next round
                 is_out = False
-    yield TimeSpan(since, end, _told(name, since, end, is_out), is_out)
+    yield TimeSpan(since, end, _describe_span(name, since, end, is_out), is_out)
 
 
-def _told(name: str, since: float, until: float, is_out: bool) -> str:
+def _describe_span(name: str, since: float, until: float, is_out: bool) -> str:
     what = "was out" if is_out else "took part"
     return f"{name} {what} from {human_seconds(since)} to {human_seconds(until)}"
 
@@ -320,7 +320,7 @@ def _precision_recall(result: RunResult) -> Chart | None:
 
 def _of(curves: Sequence[Any], result: RunResult) -> str:
     """Return the description of the area under curves."""
-    folds = dealt(result)
+    folds = describe_folds(result)
     if folds and result.metrics is not None and len(curves) < len(result.metrics.folds):
         folds = f"{len(curves)} of {len(result.metrics.folds)} folds"
     under = f"{folds} on test rows; the mean area" if folds else "Test rows; the area"

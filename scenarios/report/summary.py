@@ -16,7 +16,7 @@ from fedsvm.federation.report import CostReport, DisclosureReport
 from fedsvm.federation.text import visible
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
-from fedsvm.scenarios.figures import counted, human_bytes, percent, percent_range, plain_range
+from fedsvm.scenarios.figures import format_count, human_bytes, percent, percent_range, plain_range
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownColumns
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
@@ -83,7 +83,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found.append(("records", f"{alignment.records} held by all sites, aligned by {alignment.by}"))
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
-        found += measure_lines(result.metrics, model.classes, dealt(result))
+        found += measure_lines(result.metrics, model.classes, describe_folds(result))
     if result.at_sites is not None:
         found.append(("at sites", _at_sites(result.at_sites)))
     if result.own_models is not None:
@@ -91,7 +91,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.selection is not None:
         found += selection_lines(result.selection)
     if result.centralised is not None:
-        found.append(("pooled rows", _pooled(result.centralised, result)))
+        found.append(("pooled rows", _pooled_line(result.centralised, result)))
     if model.objective is not None:
         found.append(("objective", _objective(model, "rows" if alignment is None else "columns")))
     if result.privacy is not None:
@@ -163,7 +163,7 @@ def _cost_lines(cost: CostReport) -> list[tuple[str, str]]:
 
 def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
     """Return who learned what by design."""
-    found = [("disclosed", _disclosed(result.disclosures))]
+    found = [("disclosed", _count_disclosures(result.disclosures))]
     if result.secrecy is not None:
         found += [("one sum", result.secrecy.single_sum), ("all sums", result.secrecy.whole_run)]
     if result.model_file is not None:
@@ -183,7 +183,7 @@ def _event_lines(result: RunResult) -> list[tuple[str, str]]:
         for fault in result.faults
     ]
     if logged := {site.name: site.logged for site in result.sites if site.logged}:
-        found.append(("logged", f"{_logged(logged)}; see log.jsonl"))
+        found.append(("logged", f"{_count_log_records(logged)}; see log.jsonl"))
     if (network := result.network) is not None:
         measured, predicted = 1000 * network.measured_s_per_round, 1000 * network.predicted_s_per_round
         found.append(
@@ -213,12 +213,12 @@ def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
     """Return the guaranteed privacy, the total over all runs, and what in the run's folder is not covered."""
     several = f" in {len(privacy.releases)} releases" if len(privacy.releases) > 1 else ""
     whom = "; ".join(privacy.protects_against)
-    spent = _spent(privacy.epsilon, privacy.delta)
+    spent = _format_epsilon(privacy.epsilon, privacy.delta)
     found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
     if (ledger := privacy.ledger) is not None:
         budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
-        runs = f"{counted(ledger.releases, 'release')} of all runs in {ledger.path}"
-        found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
+        runs = f"{format_count(ledger.releases, 'release')} of all runs in {ledger.path}"
+        found.append(("spent in all", f"{_format_epsilon(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
     else:
         found.append(("not counted", "no ledger adds this run to others on the same rows; algorithm.ledger names one"))
     if privacy.not_covered:
@@ -226,7 +226,7 @@ def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
     return found
 
 
-def _spent(epsilon: float, delta: float) -> str:
+def _format_epsilon(epsilon: float, delta: float) -> str:
     return f"epsilon {epsilon:g}{f', delta {delta:.1e}' if delta else ''}"
 
 
@@ -264,7 +264,7 @@ def _sites(result: RunResult) -> str:
     return f"{len(rows)}{where}, {spread} rows each{among}{without}"
 
 
-def dealt(result: RunResult) -> str:
+def describe_folds(result: RunResult) -> str:
     """Return the cross-validation, such as "4 folds" or "3 repeats of 2 folds"; empty for a single model."""
     count, times = len(result.metrics.folds) if result.metrics else 0, repeats(result)
     if count < 2:
@@ -401,7 +401,7 @@ def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str
     ]
 
 
-def _pooled(pooled: PooledMetrics, result: RunResult) -> str:
+def _pooled_line(pooled: PooledMetrics, result: RunResult) -> str:
     if result.privacy is not None:
         return f"{percent(pooled.accuracy)} without noise, on all rows in one place"
     accuracy, together = 100 * pooled.accuracy, "columns" if result.alignment is not None else "rows"
@@ -422,7 +422,7 @@ def _wire(cost: CostReport) -> str:
     return f"{human_bytes(cost.wire_bytes)} measured, {agree}; plus {control} of parameters in requests"
 
 
-def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
+def _count_disclosures(disclosures: tuple[DisclosureReport, ...]) -> str:
     """Return the numbers of sums, values of single sites and other disclosures to each party."""
     parties = []
     for party in dict.fromkeys(each.to for each in disclosures):
@@ -432,10 +432,10 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
         parameters = len({(each.step, each.detail) for each in shown if each.kind == "parameter"})
         others = len({each.detail for each in shown if each.kind != "parameter" and each.detail})
         counts = [
-            *([f"sums of {counted(sums, 'step')}"] if sums else []),
+            *([f"sums of {format_count(sums, 'step')}"] if sums else []),
             *([f"each site's {', '.join(values)}"] if values else []),
-            *([counted(parameters, "parameter")] if parameters else []),
-            *([f"{counted(others, 'protocol-specific disclosure')} (see the report)"] if others else []),
+            *([format_count(parameters, "parameter")] if parameters else []),
+            *([f"{format_count(others, 'protocol-specific disclosure')} (see the report)"] if others else []),
         ]
         parties.append(f"to {'the ' if party in ('coordinator', 'sites') else ''}{party} {', '.join(counts)}")
     return "; ".join(parties) or "nothing"
@@ -451,11 +451,11 @@ def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Coun
     return found
 
 
-def _logged(by_site: Mapping[str, Mapping[str, int]]) -> str:
+def _count_log_records(by_site: Mapping[str, Mapping[str, int]]) -> str:
     """Return the number of log records of each level by site, such as "site-1 2 warnings, 1 error"."""
     levels = {"info": "message", "debug": "debugging message"}
     told = {
-        site: ", ".join(counted(count, levels.get(level, level)) for level, count in counts.items())
+        site: ", ".join(format_count(count, levels.get(level, level)) for level, count in counts.items())
         for site, counts in by_site.items()
     }
     return "; ".join(f"{site} {counts}" for site, counts in told.items())

@@ -116,13 +116,13 @@ def holds(test: str, measured: MeasuredValues) -> bool:
     ScenarioError
         For a claim that is not written in the language.
     """
-    found = _known(_ClaimEvaluator(test, measured).of(_parsed(test)))
+    found = _require_known(_ClaimEvaluator(test, measured).of(_parse(test)))
     if not isinstance(found, bool | np.bool_):
         raise _wrong(test, "must be true or false; put a comparison of columns into all(…) or any(…)")
     return bool(found)
 
 
-def _parsed(test: str) -> ast.expr:
+def _parse(test: str) -> ast.expr:
     try:
         return ast.parse(test.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -152,22 +152,22 @@ class _ClaimEvaluator:
                 truths = [self._truth(part) for part in parts]
                 found = all(truths) if isinstance(op, ast.And) else any(truths)
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                found = self._applied(type(op), self.of(left), self.of(right))
+                found = self._apply(type(op), self.of(left), self.of(right))
             case ast.Compare(left=left, ops=ops, comparators=rights) if {type(op) for op in ops} <= _OPERATORS.keys():
-                found = self._compared([self.of(each) for each in (left, *rights)], [type(op) for op in ops])
+                found = self._compare([self.of(each) for each in (left, *rights)], [type(op) for op in ops])
             case ast.Call(func=ast.Name(id=name), args=given, keywords=[]):
-                found = self._called(name, [self.of(each) for each in given])
+                found = self._call_function(name, [self.of(each) for each in given])
             case _:
                 raise _wrong(self.test, f"has {ast.unparse(node)!r}, which the language of claims does not have")
         return found
 
     def _truth(self, node: ast.expr) -> bool:
-        found = _known(self.of(node))
+        found = _require_known(self.of(node))
         if not isinstance(found, bool | np.bool_):
             raise _wrong(self.test, f"has {ast.unparse(node)!r} where true or false must stand")
         return bool(found)
 
-    def _applied(self, kind: type[ast.AST], left: Value, right: Value) -> Value:
+    def _apply(self, kind: type[ast.AST], left: Value, right: Value) -> Value:
         if isinstance(left, str) or isinstance(right, str):
             raise _wrong(self.test, "reckons with a text; put the name of a column into column(…)")
         if np.ndim(left) and np.ndim(right) and len(left) != len(right):
@@ -177,11 +177,11 @@ class _ClaimEvaluator:
         except ZeroDivisionError:
             raise _wrong(self.test, "divides by 0") from None
 
-    def _compared(self, values: list[Value], kinds: list[type[ast.AST]]) -> Value:
-        found = [self._applied(kind, left, right) for left, kind, right in zip(values, kinds, values[1:], strict=False)]
+    def _compare(self, values: list[Value], kinds: list[type[ast.AST]]) -> Value:
+        found = [self._apply(kind, left, right) for left, kind, right in zip(values, kinds, values[1:], strict=False)]
         return found[0] if len(found) == 1 else np.ma.array(found).all(axis=0)
 
-    def _called(self, name: str, given: list[Value]) -> Value:
+    def _call_function(self, name: str, given: list[Value]) -> Value:
         try:
             if name in ("column", "error"):
                 of = self.measured.column if name == "column" else self.measured.errors
@@ -191,7 +191,7 @@ class _ClaimEvaluator:
                 row, first, last = [*given, "", ""] if len(given) == 1 else given
                 return np.ma.masked_invalid(self.measured.row(row, first, last))
             if name in ("cell", "paper"):
-                return _known(np.ma.masked_invalid(getattr(self.measured, name)(*given)))
+                return _require_known(np.ma.masked_invalid(getattr(self.measured, name)(*given)))
             if name == "welch":
                 one, other, column = given
                 return _welch(self.measured.seeds(one, column), self.measured.seeds(other, column))
@@ -208,7 +208,7 @@ class _ClaimEvaluator:
         raise _wrong(self.test, f"calls {name}, which is not one of its functions")
 
 
-def _known(value: Value) -> Value:
+def _require_known(value: Value) -> Value:
     if value is np.ma.masked or (isinstance(value, np.ma.MaskedArray) and not value.count()):
         raise ValuesMissing
     return value.item() if isinstance(value, np.ma.MaskedArray) and not value.ndim else value

@@ -341,7 +341,7 @@ def entries(folder: Path = FOLDER) -> dict[str, tuple[Paper, Entry]]:
     return {entry.id: (paper, entry) for paper in papers(folder).values() for entry in paper.entry}
 
 
-def chosen(ids: list[str], known: Sequence[str]) -> list[str]:
+def select_ids(ids: list[str], known: Sequence[str]) -> list[str]:
     """Return the ids that are meant: all without any, and for the beginning of an id all that continue it.
 
     Raises ScenarioError for one that there is not.

@@ -11,7 +11,7 @@ from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.data.downloads import origin
 from fedsvm.scenarios.figures import TimeLeft
 from fedsvm.scenarios.reproduction import judgment, page, plan
-from fedsvm.scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
+from fedsvm.scenarios.reproduction.entries import FOLDER, Entry, Paper, entries, select_ids
 from fedsvm.scenarios.reproduction.judgment import JudgedEntry
 from fedsvm.scenarios.reproduction.page import WORDS, Reproduction
 from fedsvm.scenarios.reproduction.provenance import InputDigests
@@ -30,7 +30,7 @@ class EntrySelection:
     def of(cls, ids: list[str], folder: Path, *, full: bool, papers: Path = FOLDER) -> EntrySelection:
         """Return the choice for some ids. Raises ScenarioError for an unknown id."""
         known = entries(papers)
-        return cls(chosen(ids, list(known)), known, folder, full)
+        return cls(select_ids(ids, list(known)), known, folder, full)
 
     def table(self) -> list[tuple[str, ...]]:
         """Return a line for each entry: id, where it is printed, what it shows, and its runs, or why it has none."""
@@ -47,7 +47,7 @@ class EntrySelection:
         missing = sorted({cell.missing for cell in cells if cell.missing})
         lacking = [f"lacks {', '.join(missing)}"] if missing else []
         lacking += [f"{row.name}: {row.cannot}" for row in entry.rows if row.cannot]
-        return entry.id, where, entry.title, str(len(plan.needed(cells))), "; ".join(lacking)
+        return entry.id, where, entry.title, str(len(plan.needed_runs(cells))), "; ".join(lacking)
 
     def reproduce(self, jobs: int) -> bool:
         """Carry out the runs that are missing, write the page and say what came of it.
@@ -74,7 +74,7 @@ class EntrySelection:
         sources.check_folder()
         with plan.alone_in(self.folder):
             self._name_other_mode()
-            return self._conclude(self._carry_out(plan.needed(cells), jobs))
+            return self._conclude(self._carry_out(plan.needed_runs(cells), jobs))
 
     def _with_drawn(self) -> list[str]:
         """Return the chosen entries, and the tables that they plot."""
@@ -89,7 +89,7 @@ class EntrySelection:
     def _carry_out(self, runs: Sequence[plan.PlannedRun], jobs: int) -> dict[str, str]:
         waiting = [run for run in runs if not plan.is_done(run, self.folder)]
         files = [path for run in runs for path in run.files]
-        made_with = InputDigests.of(self.folder).extended(self.folder, files, runs=bool(waiting))
+        made_with = InputDigests.of(self.folder).extend(self.folder, files, runs=bool(waiting))
         if made_with.is_of_other_code:
             told = "runs that are there may have been made by another state of the code"
             errors.print(f"note {told}; name another folder to measure this one alone", soft_wrap=True)
@@ -113,7 +113,7 @@ class EntrySelection:
         for each in own:
             if each.shows:
                 continue
-            counts = ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judgment.counted([each]))
+            counts = ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judgment.count_verdicts([each]))
             out.print(f"{each.entry.id}: {counts}", highlight=False, soft_wrap=True)
         self._name_missing(own)
         for name, ours in (("the papers", False), ("this project", True)):

@@ -114,7 +114,7 @@ class JudgedEntry:
     @property
     def runs(self) -> list[PlannedRun]:
         """The runs that it has need of."""
-        return plan.needed([each.cell for each in self.cells])
+        return plan.needed_runs([each.cell for each in self.cells])
 
 
 def judge(
@@ -142,7 +142,7 @@ def judge(
     ScenarioError
         For an entry whose scenarios or claims are wrong.
     """
-    cells = tuple(judged(cell, out, failures) for cell in plan.cells(entry, full=full))
+    cells = tuple(judge_cell(cell, out, failures) for cell in plan.cells(entry, full=full))
     measured = _EntryValues(entry, cells)
     claims = (_judged_claim(claim, measured, full=full) for claim in entry.claim)
     drawn = (each for each in paper.entry if each.id in entry.draws)
@@ -150,13 +150,13 @@ def judge(
     return JudgedEntry(paper, entry, cells, tuple(claims), shows)
 
 
-def judged(cell: EntryCell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> JudgedCell:
+def judge_cell(cell: EntryCell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> JudgedCell:
     """Judge a cell by the results of its runs, and by the errors of those that failed."""
     if reason := cell.reason:
         return JudgedCell(cell, "cannot", reason)
     if not cell.runs:
         return JudgedCell(cell, "open", "--full has it.")
-    waiting = list(plan.unfinished(cell, out))
+    waiting = list(plan.unfinished_runs(cell, out))
     if missing := plan.missing(waiting):
         place = f" It is from {origin(missing)}." if origin(missing) else ""
         return JudgedCell(cell, "cannot", f"There is no {missing}: put {missing}.csv into FEDSVM_DATA's folder.{place}")
@@ -238,18 +238,18 @@ class _EntryValues:
         self._printed = np.array([_number(each.cell.printed) for each in cells]).reshape(shape)
 
     def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
-        return self._counted((self._between(low, high), self._columns[name]))
+        return self._count_of((self._between(low, high), self._columns[name]))
 
     def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
         place = (self._between(low, high), self._columns[name])
-        self._counted(place)
+        self._count_of(place)
         return np.asarray(self._errors[place])
 
     def row(self, name: str, first: str, last: str) -> NDArray[np.float64]:
         start, end = (self._columns[first], self._columns[last] + 1) if first else (0, len(self._columns))
         if start >= end:
             raise ValueError
-        return self._counted((self._rows[name], slice(start, end)))
+        return self._count_of((self._rows[name], slice(start, end)))
 
     def cell(self, row: str, column: str) -> float:
         return float(self._values[self._rows[row], self._columns[column]])
@@ -260,7 +260,7 @@ class _EntryValues:
     def seeds(self, row: str, column: str) -> tuple[float, ...]:
         return self.cells[self._rows[row] * len(self._columns) + self._columns[column]].values
 
-    def _counted(self, place: tuple[Any, ...]) -> NDArray[np.float64]:
+    def _count_of(self, place: tuple[Any, ...]) -> NDArray[np.float64]:
         self.lacking.update(self._lacking[place][self._lacking[place] >= 0].tolist())
         return np.asarray(self._values[place])
 
@@ -274,16 +274,16 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def counted(judged_entries: Sequence[JudgedEntry]) -> Iterator[tuple[Verdict, int]]:
+def count_verdicts(judged_entries: Sequence[JudgedEntry]) -> Iterator[tuple[Verdict, int]]:
     """Return the number of all cells and claims with each verdict that occurs."""
-    return _ordered(sum((each.counts for each in judged_entries), Counter[str]()))
+    return _order_counts(sum((each.counts for each in judged_entries), Counter[str]()))
 
 
 def counted_apart(judged_entries: Sequence[JudgedEntry], *, ours: bool) -> Iterator[tuple[Verdict, int]]:
     """Return the same for the papers' claims, or for this project's."""
     counts = (each.counts_ours if ours else each.counts_papers for each in judged_entries)
-    return _ordered(sum(counts, Counter[str]()))
+    return _order_counts(sum(counts, Counter[str]()))
 
 
-def _ordered(total: Counter[str]) -> Iterator[tuple[Verdict, int]]:
+def _order_counts(total: Counter[str]) -> Iterator[tuple[Verdict, int]]:
     return ((verdict, total[verdict]) for verdict in VERDICTS if total[verdict])

@@ -112,7 +112,7 @@ def _fold_spread(result: Mapping[str, Any]) -> float | None:
     return max(areas) - min(areas) if areas else None
 
 
-def _recovered(result: Mapping[str, Any]) -> float | None:
+def _recovered_rows(result: Mapping[str, Any]) -> float | None:
     alone = [each for each in at(result, "audit") or [] if at(each, "coordinator") and not at(each, "coalition")]
     return at(alone[0], "recovered") if alone else None
 
@@ -132,7 +132,7 @@ DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
     "error-of-libsvm": _error_of("baselines.libsvm-rbf.accuracy"),
     "classes": _classes,
     "gamma-on-unit-interval": _on_unit_interval,
-    "rows-recovered-by-coordinator": _recovered,
+    "rows-recovered-by-coordinator": _recovered_rows,
     "false-claims": _false_claims,
     "wire-bytes-beyond-formula": _beyond_formula,
     "private-rows": _private_rows,

@@ -12,8 +12,15 @@ from typing import Any
 
 from fedsvm.scenarios.report import template
 from fedsvm.scenarios.report.page import NAME as REPORT
-from fedsvm.scenarios.reproduction.judgment import JudgedCell, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
-from fedsvm.scenarios.reproduction.pictures import drawn
+from fedsvm.scenarios.reproduction.judgment import (
+    JudgedCell,
+    JudgedClaim,
+    JudgedEntry,
+    Verdict,
+    count_verdicts,
+    counted_apart,
+)
+from fedsvm.scenarios.reproduction.pictures import draw_pictures
 from fedsvm.scenarios.reproduction.provenance import InputDigests
 from fedsvm.scenarios.run.result import environment, write_whole
 
@@ -80,14 +87,18 @@ class Reproduction:
                 {"symbol": WORDS[name][0], "name": WORDS[name][1], "value": number}
                 for name, number in counted_apart(self.entries, ours=False)
             ],
-            ours=_said(counted_apart(self.entries, ours=True)),
+            ours=_format_counts(counted_apart(self.entries, ours=True)),
             surprises=[each.entry for each in self.entries if each.surprises],
             papers=[
                 {
                     "name": name,
                     "title": next(each.paper.title for each in self.entries if each.paper.name == name),
-                    "counts": _said(counted([each for each in self.entries if each.paper.name == name])),
-                    "entries": [_shown(each, self.folder) for each in self.entries if each.paper.name == name],
+                    "counts": _format_counts(
+                        count_verdicts([each for each in self.entries if each.paper.name == name])
+                    ),
+                    "entries": [
+                        _template_values(each, self.folder) for each in self.entries if each.paper.name == name
+                    ],
                 }
                 for name in papers
             ],
@@ -106,14 +117,14 @@ def _write(path: Path, text: str) -> None:
     write_whole(path, lambda file: file.write(text.encode()))
 
 
-def _said(counts: Iterator[tuple[Verdict, int]]) -> str:
+def _format_counts(counts: Iterator[tuple[Verdict, int]]) -> str:
     return ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in counts)
 
 
 # Of the page.
 
 
-def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
+def _template_values(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
     """Return what the template shows of an entry."""
     entry = judged.entry
     rows: dict[str, list[JudgedCell]] = {}
@@ -124,7 +135,7 @@ def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "id": entry.id,
         "what": f"{judged.paper.name}, {entry.what}{f', {entry.page}' if entry.page else ''}",
         "title": entry.title,
-        "counts": _said(counted([judged])),
+        "counts": _format_counts(count_verdicts([judged])),
         "cannot": entry.cannot,
         "draws": entry.draws,
         "correction": entry.correction,
@@ -132,7 +143,7 @@ def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "rows": [_row(each, folder) for each in rows.values()],
         "claims": [_claim(each) for each in judged.claims],
         "notes": list(dict.fromkeys(_notes(judged))),
-        "charts": drawn(judged, folder),
+        "charts": draw_pictures(judged, folder),
         "table": f"{TABLES}/{entry.id}.csv",
     }
 
@@ -145,7 +156,7 @@ def _row(cells: Sequence[JudgedCell], folder: Path) -> dict[str, Any]:
         "name": row.name,
         "reason": cells[0].reason if alone else "",
         "verdict": WORDS[cells[0].verdict][1] if alone else "",
-        "printed": ", ".join(_printed(each) for each in cells if each.cell.printed is not None),
+        "printed": ", ".join(_format_printed(each) for each in cells if each.cell.printed is not None),
         "width": len(cells),
         "cells": [_cell(each, folder) for each in cells],
     }
@@ -158,7 +169,7 @@ def _cell(judged: JudgedCell, folder: Path) -> dict[str, Any]:
     difference, within = judged.difference, judged.cell.entry.tolerance(judged.cell.row, judged.cell.column)
     return {
         "class": judged.verdict or "measured",
-        "printed": _printed(judged),
+        "printed": _format_printed(judged),
         "value": _number(judged.value, judged),
         "deviation": _number(judged.deviation, judged),
         "difference": _number(difference, judged, sign="+"),
@@ -170,7 +181,7 @@ def _cell(judged: JudgedCell, folder: Path) -> dict[str, Any]:
     }
 
 
-def _printed(judged: JudgedCell) -> str:
+def _format_printed(judged: JudgedCell) -> str:
     """Return the printed value with all its digits."""
     value, decimals = judged.cell.printed, judged.cell.entry.decimals
     if value is None:
@@ -200,7 +211,7 @@ def _notes(judged: JudgedEntry) -> Iterator[str]:
         yield f"{'; '.join(cells) if len(cells) <= _NAMED else f'{len(cells)} values'}: {reason}"
 
 
-def _declared(judged: JudgedClaim) -> str:
+def _describe_declaration(judged: JudgedClaim) -> str:
     """Return what the file says of a claim that unexpectedly holds."""
     is_declared = judged.verdict == "same" and judged.claim.differs
     return f"Its file says that it does not hold: {judged.claim.differs}" if is_declared else ""
@@ -215,7 +226,7 @@ def _claim(judged: JudgedClaim) -> dict[str, str]:
         "text": judged.claim.text,
         "by": "This project says so, not the paper." if judged.claim.ours else "",
         "test": judged.claim.test,
-        "reason": judged.reason or _declared(judged),
+        "reason": judged.reason or _describe_declaration(judged),
         "lacking": f"Told without {judged.lacking} of its values, which are not there." if judged.lacking else "",
     }
 
@@ -235,7 +246,7 @@ def _plain_entry(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "cannot": entry.cannot,
         "draws": entry.draws,
         "correction": entry.correction,
-        "counts": dict(counted([judged])),
+        "counts": dict(count_verdicts([judged])),
         "cells": [_plain_cell(each) for each in judged.cells],
         "claims": [
             {

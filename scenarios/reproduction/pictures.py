@@ -19,7 +19,7 @@ _MAX_LINEAR = 100
 """Numbers of columns above which an axis of them is logarithmic."""
 
 
-def drawn(judged: JudgedEntry, out: Path) -> list[Chart]:
+def draw_pictures(judged: JudgedEntry, out: Path) -> list[Chart]:
     """Return the pictures of an entry, or of the tables that it plots; none if nothing was measured."""
     shown = [_whole(judged.entry, each, out) if judged.entry.whole else each for each in judged.shows] or [judged]
     return [chart for each in shown for chart in _charts(judged.entry.pictures, each, out)]
@@ -41,7 +41,7 @@ def _whole(figure: Entry, table: JudgedEntry, out: Path) -> JudgedEntry:
         )
         for each in table.cells
     ]
-    return replace(table, entry=entry, cells=tuple(judgment.judged(cell, out) for cell in cells))
+    return replace(table, entry=entry, cells=tuple(judgment.judge_cell(cell, out) for cell in cells))
 
 
 def _charts(pictures: Sequence[Picture], judged: JudgedEntry, out: Path) -> list[Chart]:
@@ -50,10 +50,10 @@ def _charts(pictures: Sequence[Picture], judged: JudgedEntry, out: Path) -> list
         for each in judged.cells
         if each.value is not None and each.cell.column.drawn and not each.cell.row.derived_from
     ]
-    return [chart for picture in pictures for chart in _drawn(picture, judged, known, out)] if known else []
+    return [chart for picture in pictures for chart in _draw(picture, judged, known, out)] if known else []
 
 
-def _drawn(picture: Picture, judged: JudgedEntry, known: Sequence[JudgedCell], out: Path) -> list[Chart]:
+def _draw(picture: Picture, judged: JudgedEntry, known: Sequence[JudgedCell], out: Path) -> list[Chart]:
     if picture == "roc":
         return [_roc(judged, known, out)]
     if picture == "boxes":
@@ -69,7 +69,7 @@ def _title(judged: JudgedEntry) -> str:
     return f"{what[0].upper()}{what[1:]}: {judged.entry.title}"
 
 
-def _measured(entry: Entry) -> str:
+def _axis_label(entry: Entry) -> str:
     """Return the label of a vertical axis."""
     return ", ".join(filter(None, (entry.quantity or "measured", entry.unit)))
 
@@ -96,7 +96,7 @@ def _lines(judged: JudgedEntry, known: Sequence[JudgedCell], *, by_name: bool) -
         _title(judged),
         " ".join(told),
         ChartAxis(label, is_log=is_log, number=lambda value: f"{value:g}"),
-        ChartAxis(_measured(entry), number=lambda value: f"{value:.6g}"),
+        ChartAxis(_axis_label(entry), number=lambda value: f"{value:.6g}"),
         series,
         names=names,
     )
@@ -162,7 +162,7 @@ def _sizes(judged: JudgedEntry, column: str, known: Sequence[JudgedCell], out: P
         f"{_title(judged)}: {column}",
         f"{', '.join(each.cell.row.name for each in known)}: means over splits of the rows, of linear SVMs.",
         ChartAxis("columns kept", is_log=most > _MAX_LINEAR, number=lambda value: f"{value:g}"),
-        ChartAxis(_measured(judged.entry), number=lambda value: f"{value:.6g}"),
+        ChartAxis(_axis_label(judged.entry), number=lambda value: f"{value:.6g}"),
         [each for each in series if each.points],
     )
 
@@ -178,7 +178,7 @@ def _boxes(judged: JudgedEntry, known: Sequence[JudgedCell], out: Path) -> Chart
         "Boxes are quartiles over seeds, or over the folds of one, with the median across; "
         "whiskers end within 1.5 boxes.",
         entry.axis.label if entry.axis else "",
-        ChartAxis(_measured(entry), number=lambda value: f"{value:.6g}"),
+        ChartAxis(_axis_label(entry), number=lambda value: f"{value:.6g}"),
         found,
     )
 

@@ -130,7 +130,7 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> EntryCell:
     changes = entry.changes_of(row, column, full=full)
     seeds = range(1, (entry.full_seeds if full else entry.seeds) + 1)
     try:
-        runs = tuple(planned(name, changes, seed, audit=entry.audit) for seed in seeds)
+        runs = tuple(plan_run(name, changes, seed, audit=entry.audit) for seed in seeds)
     except ScenarioError as error:
         said = (f"{entry.id}, {row.name}, {column.name}: {problem}" for problem in error.problems)
         raise ScenarioError(said) from None
@@ -146,7 +146,7 @@ def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Entr
     return EntryCell(entry, row, column, parts[0].runs if is_told else (), parts=parts)
 
 
-def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
+def plan_run(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
     """Return a run named by its content, so that equal runs are shared. Raises ScenarioError for an invalid
     scenario."""
     content = _content(scenario, changes)
@@ -189,7 +189,7 @@ def missing(runs: Sequence[PlannedRun]) -> str:
     return next((run.missing for run in runs if run.missing), "")
 
 
-def needed(planned_cells: Sequence[EntryCell]) -> list[PlannedRun]:
+def needed_runs(planned_cells: Sequence[EntryCell]) -> list[PlannedRun]:
     """Return the runs of cells with available data, each once."""
     return list({run.name: run for cell in planned_cells if not cell.missing for run in cell.all_runs}.values())
 
@@ -206,7 +206,7 @@ def alone_in(out: Path) -> Iterator[None]:
     except OSError as error:
         raise ScenarioError([f"--out: no folder {out} can be made: {error.strerror}."]) from error
     try:
-        if not _locked(lock):
+        if not _try_lock(lock):
             raise ScenarioError(
                 [f"--out: another fedsvm reproduce is at work in {out}; wait until it ends, or name another folder."]
             )
@@ -215,7 +215,7 @@ def alone_in(out: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     """Lock a file until it is closed; whether nobody else had."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -280,13 +280,13 @@ def result_of(run: PlannedRun, out: Path) -> Mapping[str, Any]:
     """Return the content of result.json, empty if it cannot be read."""
     path = run.folder(out) / RESULT
     try:
-        return _parsed(path, path.stat().st_mtime_ns)
+        return _parse(path, path.stat().st_mtime_ns)
     except (OSError, ValueError):
         return {}
 
 
 @functools.lru_cache(maxsize=64)
-def _parsed(path: Path, written_ns: int) -> Mapping[str, Any]:
+def _parse(path: Path, written_ns: int) -> Mapping[str, Any]:
     """Return a result, cached for all cells that use it in sequence."""
     found = json.loads(path.read_text(encoding="utf-8"))
     return found if isinstance(found, dict) else {}
@@ -295,7 +295,7 @@ def _parsed(path: Path, written_ns: int) -> Mapping[str, Any]:
 def values_of(cell: EntryCell, out: Path) -> list[Reading]:
     """Return the values that the cell's completed runs measured; empty if one lacks it."""
     if cell.parts:
-        return _derived(cell, [values_of(each, out) for each in cell.parts])
+        return _derive(cell, [values_of(each, out) for each in cell.parts])
     found = [reading(result_of(run, out), cell.measure, cell.scale) for run in cell.runs if is_done(run, out)]
     known = [each for each in found if each is not None]
     if len(known) < len(cell.runs):
@@ -306,7 +306,7 @@ def values_of(cell: EntryCell, out: Path) -> list[Reading]:
     return [Reading(of.value - away.value) for of, away in zip(known, taken, strict=True)] if taken else []
 
 
-def _derived(cell: EntryCell, values: Sequence[Sequence[Reading]]) -> list[Reading]:
+def _derive(cell: EntryCell, values: Sequence[Sequence[Reading]]) -> list[Reading]:
     """Return values computed from those of other cells; empty if one has none."""
     if not all(values):
         return []
@@ -315,6 +315,6 @@ def _derived(cell: EntryCell, values: Sequence[Sequence[Reading]]) -> list[Readi
     return [Reading(sum(each.value for each in of_seed)) for of_seed in zip(*values, strict=True)]
 
 
-def unfinished(cell: EntryCell, out: Path) -> Iterator[PlannedRun]:
+def unfinished_runs(cell: EntryCell, out: Path) -> Iterator[PlannedRun]:
     """Return the runs that have not completed."""
     return (run for run in cell.all_runs if not is_done(run, out))

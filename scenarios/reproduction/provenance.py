@@ -35,7 +35,7 @@ class InputDigests:
             told = "cannot be read, and nobody can tell what the runs there were made with; name another folder"
             raise ScenarioError([f"--out: {folder / NAME} {told}."]) from None
 
-    def extended(self, folder: Path, files: Iterable[Path], *, runs: bool) -> InputDigests:
+    def extend(self, folder: Path, files: Iterable[Path], *, runs: bool) -> InputDigests:
         """Return this record extended by what a command reads here, and write it down.
 
         Parameters

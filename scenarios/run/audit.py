@@ -237,7 +237,7 @@ def _compare(tally: _Tally, truth: FloatArray, reconstructed: FloatArray | None)
 # Of the whole run.
 
 
-def audited(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known: KnownRecords | None) -> PartyAudit:
+def audit_view(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known: KnownRecords | None) -> PartyAudit:
     """Return the results of attacks on a view, and how much of them is true.
 
     Parameters
@@ -284,10 +284,10 @@ def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: Gro
     if not attacks or not truth.rows:
         return []
     view = file_view(arrays)
-    without = audited(view, attacks, replace(truth, candidates=None), None)
+    without = audit_view(view, attacks, replace(truth, candidates=None), None)
     if truth.source is None:
         return [without]
-    listed = audited(view, attacks, replace(truth, candidates=truth.source), None)
+    listed = audit_view(view, attacks, replace(truth, candidates=truth.source), None)
     return [without, replace(listed, has_list=True)]
 
 
@@ -318,7 +318,7 @@ class _ClaimJudge:
     def claim(self, name: str, claim: RowClaim) -> AttackResult:
         """Judge a claim. A row that is claimed twice must exist twice."""
         if claim.aligned is not None:
-            return self._aligned(name, claim, claim.aligned)
+            return self._align(name, claim, claim.aligned)
         true = self._match(claim)
         self.found |= true.keys()
         return _result(name, claim, list(true.values()))
@@ -352,7 +352,7 @@ class _ClaimJudge:
                 taken[free[0]] = float(away[~np.isnan(away)].max(initial=0.0))
         return taken
 
-    def _aligned(self, name: str, claim: RowClaim, aligned: AlignedRecords) -> AttackResult:
+    def _align(self, name: str, claim: RowClaim, aligned: AlignedRecords) -> AttackResult:
         """Compare records that have a position with the record there."""
         columns = np.hstack([self._columns[site] for site in aligned.columns_of])
         errors = np.abs(claim.rows - columns[aligned.indices]).max(axis=1, initial=0.0)

@@ -23,7 +23,7 @@ def compare_with_pooled(
     """
     table, labels = scenario.algorithm, rows.test.labels
     algorithm, settings, calibration = table.implementation, table.settings, model.calibrated
-    pooled = algorithm.pooled(whole, settings, rows) if scenario.compare.centralised else None
+    pooled = algorithm.train_pooled(whole, settings, rows) if scenario.compare.centralised else None
     public = algorithm.public_baseline(model, settings, rows) if scenario.is_private else None
     threshold = 0.0 if calibration is None else calibration.threshold
     return ModelEvaluation(

@@ -98,7 +98,7 @@ class RowSource(Source):
         scores = self.scores_at_sites(federation, model)
         threshold = 0.0 if model.calibrated is None else model.calibrated.threshold
         return ModelEvaluation(
-            test=None if scores is None else metrics.counted(scores, threshold),
+            test=None if scores is None else metrics.metrics_from_counts(scores, threshold),
             at_sites=scores,
             own=self.own_at_sites(federation, model),
             selection=None if model.ranked is None else FoldSelection(model.ranked),
@@ -192,10 +192,10 @@ class SimulatedRows(RowSource):
     def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
         """Return the rows by which a model is evaluated. Without test rows these are the training rows."""
         held_out, training = self.dataset.test(fold), self.dataset.training(fold, sites)
-        train = self._scaled(training, columns)
+        train = self._scale(training, columns)
         weights = self.dataset.weights[training] if len(self.dataset.weights) else None
-        test = self._scaled(held_out, columns) if len(held_out) else train
-        public = self._scaled(self.dataset.public, columns) if len(self.dataset.public) else None
+        test = self._scale(held_out, columns) if len(held_out) else train
+        public = self._scale(self.dataset.public, columns) if len(self.dataset.public) else None
         return EvaluationRows(train, test, public, self.dataset.classes, weights)
 
     def _selection(
@@ -223,7 +223,7 @@ class SimulatedRows(RowSource):
         rows = {name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}
         return GroundTruth(rows, {}, candidates, len(dataset.classes), encoded(dataset.rows))
 
-    def _scaled(self, indices: IntArray, columns: Columns) -> LabeledRows:
+    def _scale(self, indices: IntArray, columns: Columns) -> LabeledRows:
         """Return rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
         return LabeledRows(columns(rows.numeric, rows.categorical), rows.labels)

@@ -114,11 +114,11 @@ class Injector:
 
     # What came of it.
 
-    def struck(self) -> list[str]:
+    def describe_struck(self) -> list[str]:
         """Return the faults so far in words, the first one first."""
         began = self._began | self._launcher.struck
         return [
-            f"{self._faults[number].kind} {', '.join(self._struck(self._faults[number]))} in "
+            f"{self._faults[number].kind} {', '.join(self._affected_sites(self._faults[number]))} in "
             f"{self._faults[number].phase} round {self._faults[number].round}"
             for number in sorted(began, key=began.__getitem__)
         ]
@@ -130,11 +130,11 @@ class Injector:
 
     def _report(self, number: int, fault: FaultSpec, federation: Federation) -> FaultReport:
         began = self._began.get(number, self._launcher.struck.get(number))
-        site = ", ".join(self._struck(fault))
+        site = ", ".join(self._affected_sites(fault))
         if began is None:
             return FaultReport(fault.kind, site, fault.phase, fault.round, "not reached")
         at_round = _round_of(fault, federation)
-        ended = self._ended(number, fault, began)
+        ended = self._end_of(number, fault, began)
         changes = self._changes(fault, at_round, federation)
         return FaultReport(
             kind=fault.kind,
@@ -150,8 +150,8 @@ class Injector:
 
     def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_InjectedChange]:
         """Return which affected sites left and came back, until another fault affects any of them."""
-        struck = set(self._struck(fault))
-        others = [_round_of(other, federation) for other in self._faults if struck & set(self._struck(other))]
+        struck = set(self._affected_sites(fault))
+        others = [_round_of(other, federation) for other in self._faults if struck & set(self._affected_sites(other))]
         until = min((number for number in others if number > at_round), default=sys.maxsize)
         return [
             _InjectedChange(sorted(struck & change.left.keys()), sorted(struck & set(change.joined)), change)
@@ -159,14 +159,14 @@ class Injector:
             if at_round <= change.round < until
         ]
 
-    def _struck(self, fault: FaultSpec) -> list[str]:
+    def _affected_sites(self, fault: FaultSpec) -> list[str]:
         """Return the sites that a fault affects or cuts off from the coordinator."""
         if fault.kind != "partition":
             return fault.sites(self._names)
         away = [group for group in fault.parties(self._names) if COORDINATOR not in group]
         return [name for name in self._names if any(name in group for group in away)]
 
-    def _ended(self, number: int, fault: FaultSpec, began: float) -> float | None:
+    def _end_of(self, number: int, fault: FaultSpec, began: float) -> float | None:
         if fault.kind == "kill":
             return began
         if fault.kind == "stall":

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.data.classes import predict_class
 from fedsvm.algorithms.pooled import Baseline, Pooled
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -262,7 +262,7 @@ class Metrics(Measures):
 
     def folds_with(self, name: str) -> int:
         """Return the number of folds that have a measure."""
-        return len(_known(self.folds, name))
+        return len(_known_values(self.folds, name))
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray, probabilities: 
     classes, found = decisions.shape[1], score(decisions, labels)
     table = np.zeros((classes, classes), dtype=np.int64)
     known = labels >= 0
-    np.add.at(table, (labels[known].astype(np.int64), called(decisions)[known]), 1)
+    np.add.at(table, (labels[known].astype(np.int64), predict_class(decisions)[known]), 1)
     is_class = np.equal.outer(labels, np.arange(classes))
     return FoldMetrics(
         accuracy=found.accuracy,
@@ -344,7 +344,9 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray, probabilities: 
         binary_accuracy=float(((decisions >= 0) == is_class).mean()),
         brier=None if probabilities is None else float(((probabilities - is_class) ** 2).sum(axis=1).mean()),
         class_rocs=tuple(
-            None if each is None else _roc_curve(*each.roc(), Confusion.of(called(decisions) == k, is_class[:, k]))
+            None
+            if each is None
+            else _roc_curve(*each.roc(), Confusion.of(predict_class(decisions) == k, is_class[:, k]))
             for k, each in enumerate(_class_curves(decisions, labels))
         ),
     )
@@ -419,7 +421,7 @@ def confusion_of(scores: SiteScores) -> Confusion:
     return Confusion(scores.true_positive, scores.false_positive, scores.true_negative, scores.false_negative)
 
 
-def counted(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics | None:
+def metrics_from_counts(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics | None:
     """Return metrics from the counts of sites, if nobody sees decision values; None without rows.
 
     The ROC curve has a point for each bin that has rows.
@@ -461,7 +463,7 @@ def mean_site_metrics(folds: Sequence[SiteScores | ClassScores]) -> SiteMetrics 
         accuracy=float(np.mean([scores.accuracy for scores in tested])),
         auc=_mean_known([scores.auc for scores in tested]),
         auc_resolution=max((scores.auc_resolution or 0.0 for scores in tested if scores.auc is not None), default=None),
-        confusion=_added([confusion_of(scores) for scores in tested if isinstance(scores, SiteScores)]),
+        confusion=_add_tables([confusion_of(scores) for scores in tested if isinstance(scores, SiteScores)]),
         confusion_matrix=_added_matrices(
             [_matrix(scores.table) for scores in tested if isinstance(scores, ClassScores)]
         ),
@@ -483,16 +485,16 @@ def _class_curves(decisions: FloatArray, labels: FloatArray) -> list[ThresholdCu
 def _roc_curve(false: FloatArray, true: FloatArray, found: Confusion) -> RocCurve:
     sensitivity, specificity = found.sensitivity, found.specificity
     point = None if sensitivity is None or specificity is None else (1 - specificity, sensitivity)
-    return RocCurve(_shown(false), _shown(true), point)
+    return RocCurve(_thin_curve(false), _thin_curve(true), point)
 
 
 def _precision_recall_curve(curve: ThresholdCurve, found: Confusion) -> PrecisionRecallCurve:
     precision, recall = curve.precision_recall()
     point = None if found.sensitivity is None or found.ppv is None else (found.sensitivity, found.ppv)
-    return PrecisionRecallCurve(_shown(recall), _shown(precision), point)
+    return PrecisionRecallCurve(_thin_curve(recall), _thin_curve(precision), point)
 
 
-def _shown(values: FloatArray) -> tuple[float, ...]:
+def _thin_curve(values: FloatArray) -> tuple[float, ...]:
     """Return a limited number of points of a curve, including its ends."""
     places = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MAX_POINTS)).astype(int))
     return tuple(values[places].tolist())
@@ -524,7 +526,7 @@ def _decision_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -> D
 
 def accuracy(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> float:
     """Return the share of the rows whose class is right, as `evaluate` does."""
-    return float(np.mean(called(decisions, threshold) == (labels > 0 if decisions.ndim == 1 else labels)))
+    return float(np.mean(predict_class(decisions, threshold) == (labels > 0 if decisions.ndim == 1 else labels)))
 
 
 def score(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> Score:
@@ -559,7 +561,7 @@ def mean_metrics(folds: list[FoldMetrics], folds_per_repeat: int = 1) -> Metrics
     """Return means, deviations and confidence intervals over the folds; None without any."""
     if not folds:
         return None
-    values = {name: _known(folds, name) for name in MEASURES}
+    values = {name: _known_values(folds, name) for name in MEASURES}
     matrices = [fold.confusion_matrix for fold in folds if fold.confusion_matrix is not None]
     means: dict[str, Any] = {name: _mean_known(known) for name, known in values.items()}
     return Metrics(
@@ -567,7 +569,7 @@ def mean_metrics(folds: list[FoldMetrics], folds_per_repeat: int = 1) -> Metrics
         folds=tuple(folds),
         deviations={name: float(np.std(known, ddof=1)) for name, known in values.items() if len(known) > 1},
         intervals=_mean_intervals(folds, values, folds_per_repeat),
-        confusion=_added([fold.confusion for fold in folds if fold.confusion is not None]),
+        confusion=_add_tables([fold.confusion for fold in folds if fold.confusion is not None]),
         confusion_matrix=_added_matrices(matrices),
     )
 
@@ -582,11 +584,11 @@ def _mean_intervals(
     )
 
 
-def _known(folds: Sequence[FoldMetrics], name: str) -> list[float]:
+def _known_values(folds: Sequence[FoldMetrics], name: str) -> list[float]:
     return [value for fold in folds if (value := getattr(fold, name)) is not None]
 
 
-def _added(tables: list[Confusion]) -> Confusion | None:
+def _add_tables(tables: list[Confusion]) -> Confusion | None:
     if not tables:
         return None
     return Confusion(*(sum(counts) for counts in zip(*(asdict(each).values() for each in tables), strict=True)))

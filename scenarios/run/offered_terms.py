@@ -47,7 +47,7 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
     """Return the terms for every site. restartable: sites that may be restarted during the run."""
     table, protocol, data = scenario.algorithm, scenario.protocol.secure_sum, scenario.data
     settings = table.settings
-    shown = table.implementation.shown(settings)
+    shown = table.implementation.shown_steps(settings)
     said = data.model_dump(mode="json", exclude_none=True)
     reading = {key: said[key] for key in _READING if key in said}
     reading |= {key: said[key] for key in _CORRECTIONS if said[key]}

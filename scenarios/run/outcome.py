@@ -106,7 +106,7 @@ class RunState:
         self.folds.append(fold)
 
     @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
+    def time_block(self, name: str) -> Iterator[None]:
         """Add the seconds of the block to `timing[name]`."""
         began = time.monotonic()
         try:

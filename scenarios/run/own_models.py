@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.data.classes import predict_class
 from fedsvm.algorithms.own_models import OwnCounts, Placements
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run import metrics
@@ -95,8 +95,8 @@ def compare_own(
         measured = metrics.evaluate(values, labels)
         within = {name: measured.intervals[name] for name in ("accuracy", "auc") if name in measured.intervals}
         sites[site] = OwnModel(measured.accuracy, measured.auc, rows, within)
-    right = np.mean([called(values) == truth for _, values in own.values()], axis=0)
-    gained = (called(decisions) == truth) - right
+    right = np.mean([predict_class(values) == truth for _, values in own.values()], axis=0)
+    gained = (predict_class(decisions) == truth) - right
     error = float(np.std(gained, ddof=1)) / math.sqrt(len(gained)) if len(gained) > 1 else 0.0
     gain, areas = float(gained.mean()), [each.auc for each in sites.values() if each.auc is not None]
     intervals = {"accuracy_gain": normal_interval(gain, error, _GAIN)}

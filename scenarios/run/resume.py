@@ -18,7 +18,7 @@ _COORDINATORS = "coordinator.journal"
 
 
 @contextmanager
-def begun(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[Journal]:
+def begin_journal(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[Journal]:
     """Open the journal of a run that begins in a folder; base: where paths of the scenario start.
 
     met: of a run across hosts, who has come.
@@ -32,7 +32,7 @@ def begun(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[
 
 
 @contextmanager
-def resumed(
+def reopen_journal(
     folder: Path, tell: Callable[[str], None] = lambda sentence: None
 ) -> Iterator[tuple[Journal, Scenario, Path]]:
     """Open the journal in the folder of a run; yield it, its scenario, and the folder that its paths start from.

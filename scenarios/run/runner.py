@@ -28,13 +28,13 @@ from fedsvm.federation.processes.launcher_cache import SPARE, spare_launcher
 from fedsvm.federation.processes.launcher_interface import SiteLauncher
 from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.run_journal import Journal
-from fedsvm.federation.startup import started
+from fedsvm.federation.startup import start_federation
 from fedsvm.federation.transport.keys import COORDINATOR, Party
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun
 from fedsvm.scenarios.data.dataset import FederatedDataset, SiteSize, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
 from fedsvm.scenarios.run import metrics
-from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, file_audits, findings
+from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audit_view, everybody, file_audits, findings
 from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.log import NAME as LOG
@@ -100,7 +100,7 @@ class DataFacts(Protocol):
     def sizes(self) -> Sizes:
         """The sizes of the data."""
 
-    def held(self, site: str) -> SiteSize:
+    def site_size(self, site: str) -> SiteSize:
         """Return the number of rows and columns of a site."""
 
 
@@ -147,10 +147,10 @@ def run(
     See `recorded` for what becomes of errors.
     """
     this = Run(scenario, dataset, folder, command, audit, another_follows, journal, began)
-    return recorded(this, lambda: _carry_out(this, dataset, on_progress))
+    return run_and_record(this, lambda: _carry_out(this, dataset, on_progress))
 
 
-def recorded(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
+def run_and_record(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
     """Carry out a run, and write down what came of it.
 
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
@@ -162,7 +162,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
     outcome.timing["prepare_s"] = called - asked
     with Interrupts() as interrupts:
         try:
-            with interrupts.allowed(), refused_tasks_explained():
+            with interrupts.allow(), refused_tasks_explained():
                 carry_out()
             outcome.status = "completed"
         except KeyboardInterrupt:
@@ -179,7 +179,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> FinishedRun:
             outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
             outcome.traceback = traceback.format_exc()
         outcome.timing["total_s"] = time.monotonic() - asked
-        return FinishedRun(_written(this), this.folder, outcome.traceback)
+        return FinishedRun(_write_results(this), this.folder, outcome.traceback)
 
 
 def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
@@ -190,11 +190,11 @@ def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) ->
         this.injector = injector
         journalled = this.journal is not None
         starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
-        with _started(this, starter, on_progress) as federation:
+        with _start_sites(this, starter, on_progress) as federation:
             federation.assemble()
             train(source, federation, this.outcome)
         if scenario.collusion is not None or this.everybody:
-            with federation.phase("audit"), this.outcome.timed("audit_s"):
+            with federation.phase("audit"), this.outcome.time_block("audit_s"):
                 _audit(this, RecordedRun(federation.accounts.rounds, this.shown, starter.transcripts), source.truth())
 
 
@@ -236,15 +236,15 @@ class _SimulationObserver(RunObserver):
 
     def progress_made(self, federation: Federation) -> None:
         self._this.log.follow(federation.record.log)
-        self._on_progress(federation, self._starter.injector.struck())
+        self._on_progress(federation, self._starter.injector.describe_struck())
 
 
 @contextmanager
-def _started(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
+def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
     """Start the sites of a scenario; when they are gone, collect the reports of the relays."""
     injector, began = starter.injector, time.monotonic()
     try:
-        with started(
+        with start_federation(
             starter.launcher,
             starter.deployment(),
             observer=_SimulationObserver(this, starter, on_progress),
@@ -270,13 +270,13 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
         outcome.collusion = CollusionReport(
             coalition=coalition.sites,
             coordinator=coalition.coordinator,
-            victims=tuple(findings(recorded, coalition, algorithm.shown(settings))),
+            victims=tuple(findings(recorded, coalition, algorithm.shown_steps(settings))),
             remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
         )
         coalitions = [coalition, *(each for each in coalitions if each != coalition)]
     parties = []
     for view in recorded.views(coalitions):
-        parties.append(audited(view, algorithm.attacks(settings), truth, known if truth.columns else None))
+        parties.append(audit_view(view, algorithm.attacks(settings), truth, known if truth.columns else None))
         if federation is not None:
             federation.log_metrics(audited=len(parties), to_audit=len(coalitions))
     if this.everybody and outcome.folds:
@@ -296,7 +296,7 @@ def _differences(coalition: Coalition, federation: Federation) -> list[str]:
 # What is left behind.
 
 
-def _written(this: Run) -> RunResult:
+def _write_results(this: Run) -> RunResult:
     """Write all that is known to the run's folder, result.json first; what that says.
 
     A run of which something could not be written has failed, and says so.
@@ -447,6 +447,6 @@ def _sites(dataset: DataFacts, federation: Federation | None) -> tuple[SiteResul
     """Return each site with its data and its status."""
     known = {site.name: site for site in report.sites(federation)} if federation else {}
     return tuple(
-        SiteResult(**vars(known.get(name, report.SiteReport(name))), **vars(dataset.held(name)))
+        SiteResult(**vars(known.get(name, report.SiteReport(name))), **vars(dataset.site_size(name)))
         for name in dataset.names
     )

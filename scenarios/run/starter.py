@@ -49,7 +49,7 @@ class Starter:
     def transcript(self, party: str) -> str:
         """Create a file for a party's transcript; none without audit. Only declared colluders' files outlive the
         run."""
-        if not self._audited:
+        if not self._audit:
             return ""
         folder = self.folder / TRANSCRIPTS if self._is_declared(party) else self.launcher.workspace
         if folder is None:
@@ -64,7 +64,7 @@ class Starter:
         return Transcript(self.transcript(COORDINATOR), colludes=True) if self._writes_all(COORDINATOR) else None
 
     @property
-    def _audited(self) -> bool:
+    def _audit(self) -> bool:
         return self.everybody or self.scenario.collusion is not None
 
     def _is_declared(self, party: str) -> bool:

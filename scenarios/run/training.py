@@ -73,24 +73,24 @@ def train(source: Source, federation: Federation, state: RunState) -> None:
 
     def train_pending() -> None:
         while pending:
-            state.keep(_trained(source, federation, state, pending[0]), source.scenario.algorithm.implementation)
+            state.keep(_train(source, federation, state, pending[0]), source.scenario.algorithm.implementation)
             del pending[0]
 
     source.around(federation, state, train_pending)
 
 
-def _trained(source: Source, federation: Federation, state: RunState, held_out: int | None) -> Fold:
+def _train(source: Source, federation: Federation, state: RunState, held_out: int | None) -> Fold:
     """Return the model that is trained while a fold is held out, with its evaluation."""
     table, task = source.scenario.algorithm, source.task(held_out)
     if isinstance(task, PublicTask):
         state.accountant = task.accountant  # reported whatever comes of the fit: releases stay released
-    with state.timed("train_s"):
+    with state.time_block("train_s"):
         model = table.implementation.fit(federation, task, table.settings)
     training = training_of(model)
     fold = held_out if source.scenario.data.folds is not None else None
     _log_fold(federation, fold, training)
     source.note_trained(federation, task)
-    with state.timed("evaluate_s"), federation.phase("evaluate"):
+    with state.time_block("evaluate_s"), federation.phase("evaluate"):
         evaluation = source.evaluate(federation, model, task)
     arrays = source.arrays(model, task)
     return Fold(**vars(evaluation), fold=fold, training=training, arrays=arrays, calibration=model.calibrated)

@@ -44,7 +44,7 @@ class ColumnSource(Source):
         by = self.scenario.data.align
 
         def stage() -> None:
-            with state.timed("train_s"), federation.phase("setup"):
+            with state.time_block("train_s"), federation.phase("setup"):
                 self.records = align(federation, by)
             state.alignment = Alignment(by, self.records)
             train()
@@ -67,9 +67,9 @@ class ColumnSource(Source):
     def evaluate(self, federation: Federation, model: VerticalModel, task: VerticalTask) -> ModelEvaluation:
         """Return metrics of the records that the sites hold out and score, and how columns were chosen."""
         selection = None if model.ranked is None else FoldSelection(model.ranked)
-        return ModelEvaluation(test=self.scored(federation, model, task)[1], selection=selection)
+        return ModelEvaluation(test=self.score(federation, model, task)[1], selection=selection)
 
-    def scored(
+    def score(
         self, federation: Federation, model: VerticalModel, task: VerticalTask
     ) -> tuple[FloatArray, FoldMetrics | None]:
         """Return decision values of held-out records and their metrics; without such those of the training records."""
@@ -103,7 +103,7 @@ class SimulatedColumns(ColumnSource):
 
     def evaluate(self, federation: Federation, model: VerticalModel, task: VerticalTask) -> ModelEvaluation:
         """Return metrics of the held-out records, beside what models of all columns in one place give."""
-        scores, test = self.scored(federation, model, task)
+        scores, test = self.score(federation, model, task)
         self._trained = federation.sites
         rows = self._columns(self._trained, self._trained)
         return replace(
@@ -122,7 +122,7 @@ class SimulatedColumns(ColumnSource):
         order = None
         if self.scenario.compare.centralised:
             order = pooled_order(self.scenario, model, *self._encoded_of(sites, sites, every=True))
-        return fold_selection(ranking.renamed(names), order, {}, np.zeros(0))
+        return fold_selection(ranking.rename(names), order, {}, np.zeros(0))
 
     def truth(self) -> GroundTruth:
         """Return the scaled columns of every site, of the records of the last model."""
@@ -142,7 +142,7 @@ class SimulatedColumns(ColumnSource):
         """
         parts = {site: site_model(self.folder, site) for site in {sites[0], *of}}
         indices, training = self.dataset.shard(sites[0]).rows[parts[sites[0]]["order"]], parts[sites[0]]["training"]
-        names, rows = self._encoded(indices, {column for site in of for column in self.columns[site]})
+        names, rows = self._encode(indices, {column for site in of for column in self.columns[site]})
         if not every:
             wanted = {name for site in of for name in parts[site]["columns"].tolist()}
             names, rows = [name for name in names if name in wanted], rows[:, [name in wanted for name in names]]
@@ -151,7 +151,7 @@ class SimulatedColumns(ColumnSource):
         test = LabeledRows(scaled[~training], labels[~training]) if not training.all() else train
         return names, EvaluationRows(train, test, classes=self.dataset.classes)
 
-    def _encoded(self, indices: IntArray, columns: set[str]) -> tuple[list[str], FloatArray]:
+    def _encode(self, indices: IntArray, columns: set[str]) -> tuple[list[str], FloatArray]:
         """Return names (p,) and columns (n, p) of some rows, numeric ones first, encoded as at the sites."""
         dataset, rows = self.dataset, self.dataset.rows.take(indices)
         numeric = [place for place, name in enumerate(dataset.numeric_columns) if name in columns]

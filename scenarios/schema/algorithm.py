@@ -84,14 +84,14 @@ def _settings(name: str) -> list[Setting]:
 
 def fields(listed: Iterable[Setting]) -> dict[str, Any]:
     """Return the fields of a table that has these settings as its keys."""
-    return {setting.name: (_validated(setting), setting.default) for setting in listed}
+    return {setting.name: (_type_of(setting), setting.default) for setting in listed}
 
 
-def _validated(setting: Setting) -> Any:
+def _type_of(setting: Setting) -> Any:
     """Return the type of a key. The setting checks its values itself; the annotation is for editors."""
 
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
-        return setting.checked(value)
+        return setting.check(value)
 
     return Annotated[setting.annotation, WrapValidator(check), Field(description=setting.sentence)]
 

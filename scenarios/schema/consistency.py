@@ -62,7 +62,7 @@ def impossible(tables: Tables) -> Iterator[str]:
     if federation and protocol:
         yield from _threats(tables, federation, protocol)
     if federation and data:
-        yield from _dealt(federation, data)
+        yield from _check_split(federation, data)
     if federation and federation.launcher != "local":
         yield from _on_a_cluster(tables)
     if federation:
@@ -125,7 +125,7 @@ def _on_a_cluster(tables: Tables) -> Iterator[str]:
         yield 'federation.launcher: a model that sites alone keep is in files, which needs "local".'
 
 
-def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
+def _check_split(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
     """Yield contradictions between the split and the sites."""
     if data.split.startswith(SIZES) and len(sizes := sizes_of(data.split)) != federation.sites:
         yield f"data.split: {len(sizes)} sizes are given for {federation.sites} sites."

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from fedsvm.algorithms.settings import shown
+from fedsvm.algorithms.settings import shorten_value
 from fedsvm.scenarios.schema.base import Part
 
 
@@ -33,21 +33,23 @@ class Corrections(Part):
         by_column = given if isinstance(given, dict) else {"": given}
         lists = {name: [as_written(code) for code in codes] for name, codes in by_column.items() if _is_list(codes)}
         if len(lists) < len(by_column) or not all(isinstance(code, str) for codes in lists.values() for code in codes):
-            raise ValueError(f"must be a list of values, or of each column a list, got {shown(given)}")
+            raise ValueError(f"must be a list of values, or of each column a list, got {shorten_value(given)}")
         return lists if isinstance(given, dict) else lists[""]
 
     @field_validator("recode", mode="before")
     @classmethod
     def _spellings_as_text(cls, given: Any) -> Any:
         if not isinstance(given, dict) or not all(isinstance(each, dict) for each in given.values()):
-            raise ValueError(f'must be a table for each column, such as label = {{ Y = "yes" }}, got {shown(given)}')
+            raise ValueError(
+                f'must be a table for each column, such as label = {{ Y = "yes" }}, got {shorten_value(given)}'
+            )
         return {name: {old: as_written(new) for old, new in each.items()} for name, each in given.items()}
 
     @field_validator("rename")
     @classmethod
     def _check_rename(cls, rename: dict[str, str]) -> dict[str, str]:
         if len(set(rename.values())) < len(rename):
-            raise ValueError(f"must give each column a name of its own, got {shown(rename)}")
+            raise ValueError(f"must give each column a name of its own, got {shorten_value(rename)}")
         return rename
 
     def codes(self, column: str) -> list[str]:

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedsvm.algorithms.data.scaling import ScaleName
 from fedsvm.algorithms.data.vertical import Align
-from fedsvm.algorithms.settings import MAX_COUNT, shown
+from fedsvm.algorithms.settings import MAX_COUNT, shorten_value
 from fedsvm.scenarios.schema.base import Number, SiteRef
 from fedsvm.scenarios.schema.corrections import Corrections, as_written
 from fedsvm.scenarios.schema.federation import require_name
@@ -153,7 +153,9 @@ class DataSpec(Corrections):
             if encoding is not None and not codecs.lookup(encoding)._is_text_encoding:
                 raise LookupError
         except LookupError:
-            raise ValueError(f'must be an encoding such as "utf-8" or "cp1252", got {shown(encoding)}') from None
+            raise ValueError(
+                f'must be an encoding such as "utf-8" or "cp1252", got {shorten_value(encoding)}'
+            ) from None
         return encoding
 
     @field_validator("positive", mode="before")
@@ -174,7 +176,7 @@ class DataSpec(Corrections):
         if classes and len(classes) < 2:
             raise ValueError("must name two classes or more, or be left out")
         if len(set(classes)) < len(classes):
-            raise ValueError(f"must name each class once, got {shown(classes)}")
+            raise ValueError(f"must name each class once, got {shorten_value(classes)}")
         return classes
 
     @field_validator("sources")

@@ -49,7 +49,7 @@ def shared_problem(problem: str) -> str:
 
 
 @contextmanager
-def collected(problems: list[str]) -> Iterator[None]:
+def collect_problems(problems: list[str]) -> Iterator[None]:
     """Add what is wrong to `problems` instead of raising it, so that all of it is reported at once."""
     try:
         yield

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from fedsvm.algorithms.settings import shown
+from fedsvm.algorithms.settings import shorten_value
 from fedsvm.scenarios.schema.base import Count, Part, Seconds
 
 MAX_PORT = 65_535
@@ -22,11 +22,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 def require_name(value: str) -> str:
     """Return the value if it is a valid name of a site or a scenario. Raises ValueError otherwise."""
     if len(value) > MAX_NAME:
-        raise ValueError(f"must have {MAX_NAME} letters or fewer, got {shown(value)}")
+        raise ValueError(f"must have {MAX_NAME} letters or fewer, got {shorten_value(value)}")
     if not _NAME.fullmatch(value) or value == "coordinator":
         raise ValueError(
             "must be made of letters, digits, dots, hyphens and underscores, start with a letter or digit, and not be "
-            f"the word coordinator, got {shown(value)}"
+            f"the word coordinator, got {shorten_value(value)}"
         )
     return value
 

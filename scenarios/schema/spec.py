@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model, field_vali
 
 from fedsvm.algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
 from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
-from fedsvm.algorithms.settings import shown
+from fedsvm.algorithms.settings import shorten_value
 from fedsvm.federation.errors import FederationError
 from fedsvm.scenarios.schema.algorithm import AlgorithmTable, others_with, table_of
 from fedsvm.scenarios.schema.base import Part
@@ -57,7 +57,7 @@ class CompareSpec(Part):
             return list(dict.fromkeys(wanted))
         if isinstance(wanted, bool):
             return wanted
-        raise ValueError(f"must be true, false or a list of {known}, got {shown(wanted)}")
+        raise ValueError(f"must be true, false or a list of {known}, got {shorten_value(wanted)}")
 
 
 def _wants_chosen(compare: CompareSpec) -> bool:
@@ -197,10 +197,10 @@ def validate(given: dict[str, Any]) -> Scenario:
     )
     if problems := [*of_algorithm, *impossible(tables)]:
         raise ScenarioError(problems)
-    return _compared(scenario)
+    return _without_pooled(scenario)
 
 
-def _compared(scenario: Scenario) -> Scenario:
+def _without_pooled(scenario: Scenario) -> Scenario:
     """Return a private scenario without a comparison with pooled rows, unless it asks for one.
 
     The comparison writes the exact objective, which no noise covers.
@@ -249,7 +249,7 @@ def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         return given, []
     there = ", ".join(ALGORITHMS)
     return {**given, "algorithm": {}}, [
-        f"algorithm.name: must be one of {there}, got {shown(name)}.{nearest(name, ALGORITHMS)}"
+        f"algorithm.name: must be one of {there}, got {shorten_value(name)}.{nearest(name, ALGORITHMS)}"
     ]
 
 
@@ -545,7 +545,7 @@ _WANTED = {
 
 def _got(problem: Any) -> str:
     given = problem["input"]
-    return f", got {shown(given)}" if isinstance(given, str | int | float | bool) else ""
+    return f", got {shorten_value(given)}" if isinstance(given, str | int | float | bool) else ""
 
 
 def _known_instead(path: list[str], model: type[Scenario]) -> str:

@@ -77,8 +77,8 @@ def columns_of(split: str) -> list[tuple[str, ...]]:
     if _COLUMNS_FORM.fullmatch(split) is None:
         raise ValueError(f"must be written columns:[[age, sex], [weight]], got {split!r}")
     lists = [group[1] for group in _LIST.finditer(split.removeprefix(COLUMNS).strip()[1:-1])]
-    return [tuple(_unquoted(name[0].strip()) for name in _COLUMN.finditer(listed)) for listed in lists]
+    return [tuple(_unquote(name[0].strip()) for name in _COLUMN.finditer(listed)) for listed in lists]
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     return name[1:-1] if name[0] in "\"'" else name

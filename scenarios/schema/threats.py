@@ -99,13 +99,13 @@ class FaultSpec(Part):
         return OwnFault(number, self.kind, self.phase, self.round, self.message, self.for_s)
 
     @property
-    def _grouped(self) -> list[SiteRef]:
+    def _group(self) -> list[SiteRef]:
         """The sites that a partition's groups list."""
         return [site for group in self.groups for site in group] if isinstance(self.groups, list) else []
 
     def sites(self, names: list[str]) -> list[str]:
         """Return the named sites."""
-        return [name for site in [self.site, *self._grouped] if site is not None and (name := resolve(site, names))]
+        return [name for site in [self.site, *self._group] if site is not None and (name := resolve(site, names))]
 
     def parties(self, names: list[str]) -> list[set[str]]:
         """Return the groups of a partition, the coordinator in the largest, the first of equals."""
@@ -133,10 +133,10 @@ class FaultSpec(Part):
 
     def problems(self, names: list[str], phases: Sequence[str] | None) -> Iterator[str]:
         """Yield references that do not exist. phases: those that have rounds, None if unknown."""
-        for site in [self.site, *self._grouped]:
+        for site in [self.site, *self._group]:
             if site is not None and resolve(site, names) is None:
                 yield f"there is no site {site!r}; there are {', '.join(names)}"
-        known = [resolve(site, names) for site in self._grouped]
+        known = [resolve(site, names) for site in self._group]
         if len(set(known)) < len(known):
             yield "a site is in two of the groups; each may be in one"
         if phases is not None and self.phase not in phases:
@@ -157,14 +157,14 @@ def contradictions(faults: Mapping[int, FaultSpec], names: list[str], phases: Se
             first = min(lasting, key=when.__getitem__)
             if later := [number for number in numbers if when[number] > when[first]]:
                 yield f"{_keys(later)}: fault {first} kills its site for good before; set rejoin = true there"
-        for first, others in _repeated(own, when):
+        for first, others in _find_repeated(own, when):
             yield f"{_keys(others)}: fault {first} strikes the same site at the same message; keep one"
     partitions = [number for number, fault in faults.items() if fault.kind == "partition"]
-    for first, others in _repeated(partitions, when):
+    for first, others in _find_repeated(partitions, when):
         yield f"{_keys(others)}: fault {first} is a partition in the same round; list all groups in one"
 
 
-def _repeated(numbers: Sequence[int], when: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[int, list[int]]]:
+def _find_repeated(numbers: Sequence[int], when: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[int, list[int]]]:
     """Yield the first of the faults at the same time, and the others, if there are several."""
     at: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for number in numbers:

@@ -69,10 +69,10 @@ def sweep(
 def _print_table(rows: list[dict[str, Any]], keys: list[str]) -> None:
     shown = [*keys, "status", "accuracy", "rounds", "payload_bytes", "total_s"]
     head = tuple(name.rpartition(".")[2].removesuffix("_bytes").removesuffix("_s") for name in shown)
-    print_table([head, *(tuple(_cell(_shown(row, name)) for name in shown) for row in rows)])
+    print_table([head, *(tuple(_cell(_format_mean(row, name)) for name in shown) for row in rows)])
 
 
-def _shown(row: dict[str, Any], name: str) -> Any:
+def _format_mean(row: dict[str, Any], name: str) -> Any:
     """Return a value of a row. Where runs differ in the seed, their mean and deviation stand in its place."""
     return row["summary"] if name == SEED and "summary" in row else row[name]
 
