@@ -113,7 +113,7 @@ class Tree:
         return at
 
 
-def binned(rows: FloatArray, edges: FloatArray) -> IntArray:
+def bin_by_edges(rows: FloatArray, edges: FloatArray) -> IntArray:
     """Return (n, p) the bin of each value of rows (n, p): how many of its column's edges (p, B - 1) it is not below."""
     found = [np.searchsorted(edge, column, side="right") for edge, column in zip(edges, rows.T, strict=True)]
     return np.stack(found, axis=1) if found else np.zeros(rows.shape, dtype=np.int64)
@@ -190,7 +190,7 @@ class TreeSite(HorizontalSite):
         shape = self.rows.shape[1], self.terms.settings["bins"] - 1
         if edges.shape != shape or not _are_even(edges):
             raise OrderRefused(f"edges must be {shape[1]} for each of {shape[0]} columns, equally far apart")
-        self.bins, self.binned = edges.shape[1] + 1, binned(self.rows, edges)
+        self.bins, self.binned = edges.shape[1] + 1, bin_by_edges(self.rows, edges)
 
     @step(
         told={
@@ -310,7 +310,7 @@ class TreeModel(Model):
 
     def probabilities(self, rows: FloatArray) -> FloatArray:
         """Return (n, K) for scaled rows (n, p): shares of the classes in a row's leaf, with one more row of each."""
-        counts = self.tree.counts[self.tree.nodes_of(binned(rows, self.edges))] + 1.0
+        counts = self.tree.counts[self.tree.nodes_of(bin_by_edges(rows, self.edges))] + 1.0
         return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
@@ -404,9 +404,9 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         report = TrainingReport(federation.sites, f"{nodes} nodes, depth {depth}", figures=figures, remarks=remarks)
         return TreeModel(model.tree, model.edges, report)
 
-    def pooled(self, model: TreeModel, settings: TreeSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: TreeModel, settings: TreeSettings, rows: EvaluationRows) -> Pooled:
         """Grow the tree from the same bins of all rows together."""
-        train, labels = binned(rows.train.rows, model.edges), rows.train.labels
+        train, labels = bin_by_edges(rows.train.rows, model.edges), rows.train.labels
         of_class = members(one_against_rest(labels, len(rows.classes)))
         tree = grow(lambda tree, nodes: cross_tables(tree, nodes, train, of_class, settings.bins), settings)
         return Pooled(TreeModel(tree, model.edges).decision_function(rows.test.rows))

@@ -11,7 +11,7 @@ beyond the bound. `params` are arrays and scalars that every site receives.
 When a site drops, a round that cannot do without it is aborted everywhere and run again by the others with fresh
 randomness; what a round revealed before stands, so that a sum is revealed once or never, and never for two different
 sets of sites. Rounds that build on each other are a stage: `federation.until_stable(stage)`. Where no site can be done
-without, `federation.need_every_site()` has late ones waited for.
+without, `federation.require_all_sites()` has late ones waited for.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Federation:
         *,
         shape: Sequence[int],
         bound: float,
-        over_others: Revision | None = None,
+        on_membership_change: Revision | None = None,
         public: bool = False,
         **params: Any,
     ) -> FloatArray: ...
@@ -196,7 +196,7 @@ class Federation:
         receiver: str = COORDINATOR,
         shape: Sequence[int],
         bound: float,
-        over_others: Revision | None = None,
+        on_membership_change: Revision | None = None,
         public: bool = False,
         **params: Any,
     ) -> FloatArray | None:
@@ -213,7 +213,7 @@ class Federation:
             Of the value.
         bound : float
             No entry of the sum can exceed it in size; math.inf where nothing is known.
-        over_others : callable, optional
+        on_membership_change : callable, optional
             Outside of stages. Called before the sum is run again where sites left or joined, and gives the arguments
             that change then. A site may have seen the sum that was not revealed: this is where a second one is charged,
             or refused; what it draws goes through `drawn`.
@@ -250,11 +250,11 @@ class Federation:
         while True:
             order = _order(step, protocol.name, params, terms)
             try:
-                total: FloatArray | None = self._rounds.complete(order, reveal, 0.0, again=over_others is None)
+                total: FloatArray | None = self._rounds.complete(order, reveal, 0.0, again=on_membership_change is None)
             except MembershipChanged:
-                if over_others is None or self._runner.is_fixed:
+                if on_membership_change is None or self._runner.is_fixed:
                     raise
-                params = {**params, **over_others()}
+                params = {**params, **on_membership_change()}
             else:
                 return total
 
@@ -304,7 +304,7 @@ class Federation:
             self._admission.remember(replace(order, timeout_s=self._runner.timeout_s(work_s)))
         return value
 
-    def drawn(self, purpose: str, draw: Callable[[], T]) -> T:
+    def journaled_random(self, purpose: str, draw: Callable[[], T]) -> T:
         """Draw at random for the coordinator, or return the journaled draw in a resumed run.
 
         Parameters
@@ -320,7 +320,7 @@ class Federation:
         """
         if self._journal is None:
             return draw()
-        value: T = self._journal.drawn(purpose, draw)
+        value: T = self._journal.journaled_random(purpose, draw)
         return value
 
     def disclose(
@@ -366,7 +366,7 @@ class Federation:
             with suppress(MembershipChanged), self.fixed_membership():
                 return stage()
 
-    def need_every_site(self, why: str) -> None:
+    def require_all_sites(self, why: str) -> None:
         """Require all sites from now on: wait one more round timeout for a late site, then end the run. Readmit none.
 
         why: a sentence that says what the others cannot do without.
@@ -408,7 +408,7 @@ class Federation:
 
     def _note_ended(self) -> None:
         """Take note of processes that ended. Raises LaunchError when their launcher is gone."""
-        for ended in self._launcher.ended():
+        for ended in self._launcher.collect_ended():
             if not (self._is_over and ended.well):  # its final report may still be on its way
                 self.membership.note_ended(ended.site, ended.how)
 

@@ -46,7 +46,7 @@ def export(folder: Path, target: Path, form: Format = "skops") -> None:
         The file cannot be written.
     """
     saved = read_model(folder)
-    drawn = _drawn(saved)
+    drawn = _draw(saved)
     made = _pipeline(saved, drawn, folder)
     if form == "onnx":
         written = _onnx(saved, made, drawn, folder)
@@ -67,7 +67,7 @@ def export(folder: Path, target: Path, form: Format = "skops") -> None:
 def pipeline(folder: Path) -> Any:
     """Return the model in a run's folder as a fitted scikit-learn pipeline. Raises ScenarioError; see `export`."""
     saved = read_model(folder)
-    return _pipeline(saved, _drawn(saved), folder)
+    return _pipeline(saved, _draw(saved), folder)
 
 
 def _pipeline(saved: SavedModel, table: Mapping[str, NDArray[Any]], folder: Path) -> Any:
@@ -84,7 +84,7 @@ def _pipeline(saved: SavedModel, table: Mapping[str, NDArray[Any]], folder: Path
     except NotExportable as reason:
         raise ScenarioError([f"The model in {folder} cannot be exported: {reason}."]) from None
     drawn = pd.DataFrame(table)
-    made = Pipeline([*_prepared(saved, drawn), *steps])
+    made = Pipeline([*_prepare(saved, drawn), *steps])
     _compare(saved, made, drawn, folder)
     return made
 
@@ -97,7 +97,7 @@ def _origins(saved: SavedModel) -> tuple[list[str], dict[str, list[str]]]:
     return numeric, categories
 
 
-def _drawn(saved: SavedModel) -> dict[str, NDArray[Any]]:
+def _draw(saved: SavedModel) -> dict[str, NDArray[Any]]:
     """Return random rows that look like training rows on the model's scale, by column."""
     random = np.random.default_rng(0)
     numeric, categories = _origins(saved)
@@ -113,7 +113,7 @@ def _drawn(saved: SavedModel) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _prepared(saved: SavedModel, drawn: Any) -> list[tuple[str, Any]]:
+def _prepare(saved: SavedModel, drawn: Any) -> list[tuple[str, Any]]:
     """Return the steps that turn a DataFrame into scaled rows."""
     from sklearn.compose import ColumnTransformer
     from sklearn.impute import MissingIndicator, SimpleImputer

@@ -34,7 +34,7 @@ def graph(pipeline: Any, columns: dict[str, NDArray[Any]], version: str) -> onnx
         Of fedsvm that trained the model.
     """
     made = _Graph(columns)
-    values = made.encoded(pipeline.steps[0][1])
+    values = made.encode(pipeline.steps[0][1])
     for _, part in pipeline.steps[1:-1]:
         values = _CONVERTERS[type(part).__name__](made, part, values)
     made.classify(pipeline.steps[-1][1], values)
@@ -95,7 +95,7 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype=kind), name))
         return name
 
-    def encoded(self, transformer: Any) -> str:
+    def encode(self, transformer: Any) -> str:
         """Return (n, q) the columns that a ColumnTransformer makes of the inputs."""
         parts = []
         for _, part, columns in transformer.transformers_:

@@ -36,7 +36,7 @@ from fedsvm.federation.site.program import steps_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.site_messages import StepFailure
-from fedsvm.federation.startup import Deployment, SiteSetup, started
+from fedsvm.federation.startup import Deployment, SiteSetup, start_federation
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
@@ -60,7 +60,7 @@ def terms(program: str, reading: Mapping[str, Any] | None = None, **settings: An
     """Return the terms of an algorithm's run, with defaults except for these settings."""
     chosen = ALGORITHMS[program].Settings(**settings)
     said = {"scale": "standard", "missing": "refuse", **(reading or {})}
-    shown = ALGORITHMS[program].shown(chosen)
+    shown = ALGORITHMS[program].shown_steps(chosen)
     release = settings.get("release", "everyone") == "everyone"
     epsilon = settings.get("epsilon")
     return Terms(program, vars(chosen), "ring", {}, 3, shown, releases=release, epsilon=epsilon, seed=1, reading=said)
@@ -81,7 +81,7 @@ def sites(
         return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, rules=rules)
 
     deployment = Deployment(SITES, agreed, protocol, setup, 20.0, DropoutPolicy(3, "abort"))
-    with spare_launcher(module) as launcher, started(launcher, deployment) as federation:
+    with spare_launcher(module) as launcher, start_federation(launcher, deployment) as federation:
         federation.assemble()
         yield federation
 
@@ -339,7 +339,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         terms("pan-svm", features="fourier", gamma=0.25, frequencies=7),
         SiteRules(),
         prepared,
-        ran("receive_map", features="fourier", gamma=0.25, rho=2 * FourierMap.drawn(0.25, 7, COLUMNS, 1).rho),
+        ran("receive_map", features="fourier", gamma=0.25, rho=2 * FourierMap.draw(0.25, 7, COLUMNS, 1).rho),
         "rho must be the 7 frequencies that the agreed seed draws",
     ),
     "more landmarks than an agreed count": (
@@ -751,7 +751,7 @@ def test_a_program_of_one_class_offers_all_its_steps() -> None:
 def test_the_frequencies_that_the_agreed_seed_draws_are_taken() -> None:
     with sites(terms("pan-svm", features="fourier", frequencies=7, gamma=0.25), SiteRules()) as federation:
         prepared(federation)
-        federation.run("receive_map", **FourierMap.drawn(0.25, 7, COLUMNS, 1).to_fields())
+        federation.run("receive_map", **FourierMap.draw(0.25, 7, COLUMNS, 1).to_fields())
         squares, rows = federation.sum("squared_norms", shape=(2,), bound=np.inf)
     assert squares == pytest.approx(60.0)
     assert rows == 60

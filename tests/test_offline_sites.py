@@ -17,7 +17,7 @@ from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.membership import DropoutPolicy
-from fedsvm.federation.offline.coordinator import visited
+from fedsvm.federation.offline.coordinator import open_offline_federation
 from fedsvm.federation.offline.endpoint import Departure, StoredArrival
 from fedsvm.federation.offline.offline_site import OfflineSite, agreement_of
 from fedsvm.federation.offline.site_store import OVER, SiteStore
@@ -88,7 +88,9 @@ class Store:
 
             policy, signer = DropoutPolicy(min_sites=2), OrderSigner(self.signing, RUN, SITES, self.terms)
             try:
-                with visited(self.roster, RUN, arrivals(), store, self.protocol, policy, journal, signer) as federation:
+                with open_offline_federation(
+                    self.roster, RUN, arrivals(), store, self.protocol, policy, journal, signer
+                ) as federation:
                     federation.assemble()
                     align(federation, "position")
                     task = VerticalTask("standard", seed=1)

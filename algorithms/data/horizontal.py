@@ -23,7 +23,7 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
-from fedsvm.algorithms.data.score_counts import MAX_BINS, counted, size_of
+from fedsvm.algorithms.data.score_counts import MAX_BINS, count_scores, size_of
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import (
     StatisticsPlan,
@@ -175,7 +175,7 @@ class Evaluation(SitePart):
             raise OrderRefused(f"classes must be {held}, as in the labels of this site, got {classes!r}")
         if not labels.size:
             return np.zeros(size_of(classes, bins))
-        return counted(self._decisions(model, kept=kept), labels, threshold, bins)
+        return count_scores(self._decisions(model, kept=kept), labels, threshold, bins)
 
     @step(
         bound=math.inf,
@@ -281,7 +281,7 @@ class HorizontalSite(SiteProgram):
         """Raise OrderRefused for a model to test that is not the trained one, as far as this site can tell; here it
         cannot."""
 
-    def held(self) -> tuple[int, list[str]]:
+    def data_summary(self) -> tuple[int, list[str]]:
         """Return the number of rows, and the columns of the source."""
         return rows_and_columns(self.partition)
 
@@ -569,7 +569,7 @@ class HorizontalTask:
         Rounds that follow build on it: run it within `federation.until_stable`.
         """
         with federation.phase("setup"):
-            vocabulary, statistics = self._agreed(federation)
+            vocabulary, statistics = self._agree_once(federation)
             if self.fold is not None:
                 federation.run("hold_out", remember=True, fold=self.fold)
                 if not (self.tested_apart or (self.plan.mu and self.plan.by_class)):  # then no fold is summed again
@@ -596,9 +596,9 @@ class HorizontalTask:
         indicated: tuple[int, ...] = ()
         if self.filled and self.schema.numeric:
             indicated = tuple(np.flatnonzero(statistics.missing > 0).tolist()) if self.indicated else ()
-            filling = Filling(_rounded(statistics.mean), indicated)
+            filling = Filling(_round_to_bits(statistics.mean), indicated)
             federation.run("fill", remember=True, values=filling.values, indicated=list(indicated))
-        return filling, rescaled(federation, statistics.scale(self.scaling, indicated))
+        return filling, apply_scale(federation, statistics.scale(self.scaling, indicated))
 
     def _filling(self, federation: Federation, rows: int) -> Filling:
         """Compute means of known values by sums, and fill the rows with them; 0 for a column without any.
@@ -615,12 +615,12 @@ class HorizontalTask:
                 "add the column to data.ignore."
             )
         sums = federation.sum("known_values", shape=shape, bound=math.inf)
-        values = _rounded(np.divide(sums, rows - missing, out=np.zeros_like(sums), where=missing < rows))
+        values = _round_to_bits(np.divide(sums, rows - missing, out=np.zeros_like(sums), where=missing < rows))
         indicated = tuple(np.flatnonzero(missing > 0).tolist()) if self.indicated else ()
         federation.run("fill", remember=True, values=values, indicated=list(indicated))
         return Filling(values, indicated)
 
-    def _agreed(self, federation: Federation) -> tuple[Vocabulary, NoisyStatistics | None]:
+    def _agree_once(self, federation: Federation) -> tuple[Vocabulary, NoisyStatistics | None]:
         known = self.agreed
         if known.vocabulary is None or not known.sites >= set(federation.sites):
             found = agree_vocabulary(federation, self.schema.categorical, self.schema.declared, self.seed)
@@ -665,16 +665,16 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
         found = Scale.minmax(lows.min(axis=0), highs.max(axis=0))
     else:
         found = Scale.none(columns)
-    return rescaled(federation, found)
+    return apply_scale(federation, found)
 
 
-def rescaled(federation: Federation, found: Scale) -> Scale:
+def apply_scale(federation: Federation, found: Scale) -> Scale:
     """Round a scale, order the sites to apply it to their rows, and return it."""
-    agreed = replace(found, offset=_rounded(found.offset), scale=_rounded(found.scale))
+    agreed = replace(found, offset=_round_to_bits(found.offset), scale=_round_to_bits(found.scale))
     window: dict[str, Any] = {} if found.window is None else {"window": found.window}
     federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale, **window)
     return agreed
 
 
-def _rounded(values: FloatArray) -> FloatArray:
+def _round_to_bits(values: FloatArray) -> FloatArray:
     return np.array([float(f"{value:.{_AGREED_DIGITS}g}") for value in values])

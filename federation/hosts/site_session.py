@@ -178,10 +178,10 @@ class Visit:
             if endpoint.orders.established
             else f"waits for the coordinator at {place.coordinator}, which does not answer"
         )
-        offer = self._asked(endpoint, deadline)
+        offer = self._ask(endpoint, deadline)
         terms = _read_terms(offer)
         self._run = offer.run
-        tell(f"{COORDINATOR} asks: {described(terms)}")
+        tell(f"{COORDINATOR} asks: {describe_terms(terms)}")
         receipt = self._receipt(offer.run, terms)
         endpoint.ticket = offer.ticket
         via_coordinator = terms.routing == "via-coordinator"
@@ -194,14 +194,14 @@ class Visit:
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
             if receipt is not None:
-                receipt.declined(error.shared)
+                receipt.record_declined(error.shared)
             self._decline(endpoint, error.shared, by_policy=isinstance(error, OrderRefused))
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
         endpoint.say(Ready(columns, public, self._voucher(offer.run, public, terms)).to_message(), deadline)
         tell(f"{self.name} is ready, and waits for the others")
         reminders.activity = lambda: "waits for the run to begin, which needs the others"
-        begin = Begin.from_message(self._heard(endpoint, Begin.kind, deadline))
+        begin = Begin.from_message(self._hear(endpoint, Begin.kind, deadline))
         self._check_begin(begin, held)
         partition = held.partition(begin.columns).as_read()
         tell(f"the run begins, with {', '.join(begin.sites)}")
@@ -232,7 +232,7 @@ class Visit:
 
         def note_pause(failure: str) -> None:
             waits = f"{self.name} waits {self.wait_s:g} s for it to be resumed"
-            tell(f"the run failed: {_ended(failure)} {waits}" if failure else "the run is resumed")
+            tell(f"the run failed: {_end_with_period(failure)} {waits}" if failure else "the run is resumed")
 
         site = Site(
             assignment,
@@ -269,7 +269,7 @@ class Visit:
         receipt = Receipt(
             str(path), self.version, key=place.certificate.signing, coordinator_key=place.coordinator_signing_key
         )
-        receipt.asked(run, self.name, terms.to_fields(), asdict(self.rules))
+        receipt.record_asked(run, self.name, terms.to_fields(), asdict(self.rules))
         return receipt
 
     def _check_end(self, end: SiteStopped | None) -> None:
@@ -281,9 +281,9 @@ class Visit:
             )
         if end.failure:
             left = f" It was not resumed within {self.wait_s:g} s." if end.resumable else ""
-            raise FederationError(f"{self.name} left, since the run failed: {_ended(end.failure)}{left}")
+            raise FederationError(f"{self.name} left, since the run failed: {_end_with_period(end.failure)}{left}")
 
-    def _asked(self, endpoint: OutboundEndpoint, deadline: Deadline) -> Offer:
+    def _ask(self, endpoint: OutboundEndpoint, deadline: Deadline) -> Offer:
         """Ask to be let in, and return the coordinator's offer. Raises FederationError, which says who refused whom.
 
         A coordinator that ended before its offer may be followed by another at the same address, which is asked anew.
@@ -321,7 +321,7 @@ class Visit:
             "whether it runs, and whether a firewall lets this site connect to it."
         )
 
-    def _heard(self, endpoint: OutboundEndpoint, kind: str, deadline: Deadline) -> Message:
+    def _hear(self, endpoint: OutboundEndpoint, kind: str, deadline: Deadline) -> Message:
         """Return the coordinator's next message of joining, which must be of this kind. Raises FederationError."""
         while (received := endpoint.received()) is None:
             self._wait(endpoint, deadline)
@@ -369,7 +369,7 @@ class Visit:
             self.tell("the coordinator could not be told why")
 
 
-def _ended(sentence: str) -> str:
+def _end_with_period(sentence: str) -> str:
     return f"{sentence.rstrip('.')}."
 
 
@@ -380,7 +380,7 @@ def _read_terms(offer: Offer) -> Terms:
         raise FederationError(f"The coordinator's terms cannot be read: {error}.") from error
 
 
-def described(terms: Terms) -> str:
+def describe_terms(terms: Terms) -> str:
     """Return in words what a run asks of a site, for its operator."""
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
     settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())

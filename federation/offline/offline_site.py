@@ -9,7 +9,7 @@ from typing import Any
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.offline.endpoint import StoredArrival, StoredEndpoint
-from fedsvm.federation.offline.sealing import Draws, derived
+from fedsvm.federation.offline.sealing import Draws, derive_key
 from fedsvm.federation.offline.site_store import SiteStore
 from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.faults import OwnFaults
@@ -39,7 +39,7 @@ def _is_same(message: Message, earlier: Message) -> bool:
 
 def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
     """Return the key pair by which a site agrees on secrets with others in one run, derived from its diary."""
-    return KeyAgreement(run, derived(secret, "agreement"))
+    return KeyAgreement(run, derive_key(secret, "agreement"))
 
 
 class OfflineSite:
@@ -136,7 +136,7 @@ class OfflineSite:
         me = Party(self._name, "", self._public_key, agreement.public)
         signing_key = bytes(diary.facts["signing_key"])
         receipt = Receipt(self._receipt, self._version, coordinator_key=signing_key, repeats=True)
-        receipt.asked(run, self._name, self._terms.to_fields(), asdict(self._rules))
+        receipt.record_asked(run, self._name, self._terms.to_fields(), asdict(self._rules))
         endpoint = StoredEndpoint(self._name, Roster([Party(COORDINATOR, "", None), me]), arrivals(), say)
         site = Site(
             self._assignment(sites, run, signing_key),

@@ -286,7 +286,7 @@ class SiteProgram:
             raise OrderRefused(f"step {step!r} declares no argument {undeclared[0]!r}")
         self.check_agreed(**{name: value for name, value in arguments.items() if mark.told[name] is AGREED})
 
-    def held(self) -> tuple[int, Sequence[str]]:
+    def data_summary(self) -> tuple[int, Sequence[str]]:
         """Return the number of rows and the names of the columns for the site's own policy; by default unknown."""
         return 0, ()
 
@@ -356,7 +356,7 @@ class SumProtocol(Protocol):
     def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
         """Return the parties that a site sends to when it contributes an input to a sum that the coordinator opens."""
 
-    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+    def encode(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """Encode a site's input. Raises BoundExceeded for values that are not finite or beyond the bound."""
 
     def contribute(self, channel: Channel, residues: Residues, receiver: str) -> Residues | None:
@@ -365,7 +365,7 @@ class SumProtocol(Protocol):
     def verify(self, channel: Channel, residues: Residues) -> Residues | None:
         """Open a public sum at this site too, and compare it with the coordinator's; None if that is not agreed."""
 
-    def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
+    def decode(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
         """Decode the sum over this number of sites."""
 
     def reveal(

@@ -126,7 +126,7 @@ class SecureSum:
         fewest, threshold = min(self.smallest_coalition(sites), sites - 1), self.min_remaining(sites)
         return min(fewest, threshold) if threshold > 1 else fewest
 
-    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+    def encode(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """Encode a site's value as residues.
 
         Parameters
@@ -148,7 +148,7 @@ class SecureSum:
         """
         return FixedPoint.for_bound(bound, sites).encode(value)
 
-    def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
+    def decode(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
         """Decode the sum from residues.
 
         Parameters
@@ -294,7 +294,7 @@ class SecureSum:
         total = self.forward(channel, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)), receiver)
         if public and total is not None and self.verifies:
             self.confirm(channel, total)
-        return None if total is None else self.decoded(total, shape, bound, sites)
+        return None if total is None else self.decode(total, shape, bound, sites)
 
     def cost_at_site(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
         """Return the cost of a sum that a site opens: one more message with the sum, and an empty one before."""

@@ -53,7 +53,7 @@ def hold(name: str, file: str, terms: Terms, corrections: Corrections | None = N
         said = {key: value for key, value in terms.reading.items() if key != "compare_sites"}
         settings = DataSpec.model_validate({**said, **own})
         table = file_join.read_table(settings, Path(), corrections)
-        return (_columns_held if is_vertical else _held)(settings, table, name, terms.seed)
+        return (_columns_held if is_vertical else _hold_columns)(settings, table, name, terms.seed)
     except ScenarioError as error:
         shared = "; ".join(dict.fromkeys(map(shared_problem, error.problems)))
         raise StepRefused(" ".join(error.problems), f"{shared}; {SEE_SITE}") from error
@@ -62,7 +62,7 @@ def hold(name: str, file: str, terms: Terms, corrections: Corrections | None = N
         raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
 
 
-def _held(settings: DataSpec, table: Table, name: str, seed: int) -> SiteData:
+def _hold_columns(settings: DataSpec, table: Table, name: str, seed: int) -> SiteData:
     data = sources.choose(
         table,
         label=settings.label,
