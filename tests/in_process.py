@@ -78,8 +78,8 @@ class InProcessFederation:
         values = self._complete(step, params)
         return {site: np.asarray(value, dtype=np.float64).reshape(shape) for site, value in values.items()}
 
-    def sum(self, step: str, *, shape: Sequence[int], bound: float, **params: Any) -> FloatArray:
-        """The sum of the sites' values, as rounded as a secure sum is."""
+    def sum(self, step: str, *, shape: Sequence[int], bound: float, public: bool = False, **params: Any) -> FloatArray:
+        """The sum of the sites' values, as rounded as a secure sum is; no site opens it again."""
         encoding = FixedPoint.for_bound(bound, len(self.sites))
         values = self._complete(step, params)
         total = np.zeros((encoding.limbs, int(np.prod(shape))), dtype=np.uint64)

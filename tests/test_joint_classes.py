@@ -312,6 +312,7 @@ def test_without_a_list_all_combinations_of_few_categories_are_candidates_of_eve
 source = "cards.csv"
 label = "label"
 test_fraction = 0.3
+categories = { size = ["s0", "s1", "s2"], suit = ["t0", "t1", "t2"], kind = ["u0", "u1", "u2"] }
 [algorithm]
 name = "pan-svm"
 landmarks = 20
