@@ -52,11 +52,11 @@ def graph(pipeline: Any, columns: dict[str, NDArray[Any]], version: str) -> onnx
 
 def decisions(model: onnx.ModelProto, columns: dict[str, NDArray[Any]]) -> FloatArray:
     """Return (n,) or (n, K) the decision values of a graph for rows, by ONNX's reference evaluator."""
-    found = evaluated(model, columns)[1].astype(np.float64)
+    found = evaluate(model, columns)[1].astype(np.float64)
     return found[:, 0] if found.shape[1] == 1 else found
 
 
-def evaluated(model: onnx.ModelProto, columns: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+def evaluate(model: onnx.ModelProto, columns: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
     """Return all outputs of a graph for rows, in their order, by ONNX's reference evaluator."""
     found: Any = ReferenceEvaluator(model).run(None, inputs_of(columns))
     return list(found)
@@ -152,17 +152,17 @@ class _Graph:
         return found
 
 
-def _ordered(made: _Graph, part: Any, values: str) -> str:
+def _reorder(made: _Graph, part: Any, values: str) -> str:
     ((_, _, places),) = part.transformers_
     return made.node("Gather", values, made.constant(places, np.int64), axis=1)
 
 
-def _clipped(made: _Graph, part: Any, values: str) -> str:
+def _clip(made: _Graph, part: Any, values: str) -> str:
     moved = made.node("Add", made.node("Mul", values, made.constant(part.scale_)), made.constant(part.min_))
     return made.node("Clip", moved, made.constant(0.0), made.constant(1.0))
 
 
-def _scaled(made: _Graph, part: Any, values: str) -> str:
+def _scale(made: _Graph, part: Any, values: str) -> str:
     return made.node("Div", made.node("Sub", values, made.constant(part.mean_)), made.constant(part.scale_))
 
 
@@ -194,9 +194,9 @@ def _signs(made: _Graph, part: Any, values: str) -> str:
 
 
 _CONVERTERS: dict[str, Callable[[_Graph, Any, str], str]] = {
-    "ColumnTransformer": _ordered,
-    "MinMaxScaler": _clipped,
-    "StandardScaler": _scaled,
+    "ColumnTransformer": _reorder,
+    "MinMaxScaler": _clip,
+    "StandardScaler": _scale,
     "Nystroem": _kernel_features,
     "RBFSampler": _fourier_features,
     "Binarizer": _signs,

@@ -68,7 +68,7 @@ def test_graph_has_the_runs_probabilities_threshold_and_gaps(patients: Path) -> 
     rows.to_csv(patients / "rows.csv", index=False)
     expected = predict(patients / "run", str(patients / "rows.csv"))
     columns = {name: rows[name].to_numpy() for name in ("age", "stage", "sex")}
-    labels, decisions, chances = onnx_graph.evaluated(onnx.load(patients / "model.onnx"), columns)
+    labels, decisions, chances = onnx_graph.evaluate(onnx.load(patients / "model.onnx"), columns)
     assert expected.probabilities is not None
     np.testing.assert_allclose(chances[:, 1], expected.probabilities, atol=1e-6)
     np.testing.assert_allclose(1 / (1 + np.exp(-decisions[:, 0])), chances[:, 1], atol=1e-12)

@@ -169,7 +169,9 @@ def warnings(data: Dataset, declared: Mapping[str, Collection[str]] | None = Non
             )
 
 
-def unopened(data: Dataset, sites: Sequence[tuple[IntArray, int]], declared: Collection[str] = ()) -> Iterator[str]:
+def warn_unopened(
+    data: Dataset, sites: Sequence[tuple[IntArray, int]], declared: Collection[str] = ()
+) -> Iterator[str]:
     """Yield a sentence for each column with values that no site opens, since each has too few rows of them.
 
     Parameters
@@ -191,8 +193,8 @@ def unopened(data: Dataset, sites: Sequence[tuple[IntArray, int]], declared: Col
             opened |= set(values[counts >= min_cell].tolist())
         if few := sorted(held - opened):
             yield (
-                f"Column {feature.name!r}: no site has min_cell rows of {quote_names(few)}, so no column of 0 and 1 is made "
-                f"of them; list them in data.categories.{feature.name}, or lower min_cell in a [[policy]] of the site."
+                f"Column {feature.name!r}: no site has min_cell rows of {quote_names(few)}, so no column of 0 and 1 is "
+                f"made of them; list them in data.categories.{feature.name}, or lower min_cell in a [[policy]] of the site."
             )
 
 

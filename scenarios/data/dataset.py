@@ -273,7 +273,7 @@ def _warnings(
     if scenario.algorithm.implementation.scaling == "secure-sums":
         least = [rules_at(name, scenario.policy, names).min_cell for name in names]
         held = [(shard.rows, count) for shard, count in zip(shards, least, strict=True)]
-        yield from categories.unopened(data, held, scenario.data.categories)
+        yield from categories.warn_unopened(data, held, scenario.data.categories)
     yield from splits.sites_without_a_class(names, [labels[held.rows] for held in shards], classes)
 
 

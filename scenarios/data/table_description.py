@@ -93,10 +93,10 @@ def _rows_to_count(table: Table, label: str, site: str | None) -> tuple[Dataset,
     try:
         return sources.choose(table, label=label, missing="drop", classes=None), ()
     except ScenarioError as error:
-        return _classified(table, label, site), error.problems
+        return _classify(table, label, site), error.problems
 
 
-def _classified(table: Table, label: str, site: str | None) -> Dataset:
+def _classify(table: Table, label: str, site: str | None) -> Dataset:
     """Return the rows that have a class, complete or not. Raises ScenarioError if there are none."""
     known = ~np.logical_or.reduce([sources.gaps(table.columns[name]) for name in {label, site or label}])
     part = replace(table, columns={name: values[known] for name, values in table.columns.items()})
@@ -134,7 +134,7 @@ def _notes(data: Dataset, label: str, site: str | None, obstacles: Sequence[str]
         chosen = obvious_positive(data.classes)
         plain = f"Class {chosen!r} is +1, unless data.positive says otherwise."
         yield plain if chosen is not None else "Which class is +1, data.positive must say."
-    yield from _notes_on_columns(data if data.table is None else _classified(data.table, label, site), label, site)
+    yield from _notes_on_columns(data if data.table is None else _classify(data.table, label, site), label, site)
 
 
 def _notes_on_columns(data: Dataset, label: str, site: str | None) -> Iterator[str]:

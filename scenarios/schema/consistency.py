@@ -73,7 +73,7 @@ def impossible(tables: Tables) -> Iterator[str]:
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
         yield from _own_models(algorithm, data) if tables.wants_own else ()
-        yield from _verified(algorithm, data, protocol) if protocol and protocol.wants_verified else ()
+        yield from _forbid_verification(algorithm, data, protocol) if protocol and protocol.wants_verified else ()
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
         named = ", ".join(f'"{name}"' for name in POOLED_BASELINES if name != OF_CHOSEN)
         yield f"compare.baselines: {algorithm.name} has none; name some, as [{named}], or remove it."
@@ -85,7 +85,7 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield "collusion.candidates: applies to horizontal partitions, whose sums over rows are attacked; remove it."
 
 
-def _verified(algorithm: AlgorithmTable, data: DataSpec, protocol: ProtocolSpec) -> Iterator[str]:
+def _forbid_verification(algorithm: AlgorithmTable, data: DataSpec, protocol: ProtocolSpec) -> Iterator[str]:
     """Yield why no sum can be verified."""
     if not protocol.secure_sum.verifies:
         able = " or ".join(f'"{name}"' for name in sums_with("verify"))
