@@ -194,7 +194,7 @@ def warn_unopened(
         if few := sorted(held - opened):
             yield (
                 f"Column {feature.name!r}: no site has min_cell rows of {quote_names(few)}, so no column of 0 and 1 is "
-                f"made of them; list them in data.categories.{feature.name}, or lower min_cell in a [[policy]] of the site."
+                f"made of them; list them in data.categories.{feature.name}, or lower min_cell in a [[policy]]."
             )
 
 

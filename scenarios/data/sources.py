@@ -330,8 +330,9 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
         return replace(table, columns=RELABELLED[name].columns(table.columns))
     raise ScenarioError(
         [
-            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_describe_search(found)}, nor "
-            f"built in ({', '.join(_BUILT_IN)}), nor {openml.PREFIX}ID.{nearest(source, [*_BUILT_IN, *found])}"
+            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), "
+            f"nor found {_describe_search(found)}, nor built in ({', '.join(_BUILT_IN)}), "
+            f"nor {openml.PREFIX}ID.{nearest(source, [*_BUILT_IN, *found])}"
         ]
     )
 
