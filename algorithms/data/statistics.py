@@ -270,7 +270,7 @@ def statistics_of(
         middle + half * center,
         np.diag(variance * half**2),
         np.diag(hidden * half**2),
-        tuple(each / each.sum() if each.any() else np.full(len(each), 1 / len(each)) for each in shares),
+        tuple(each / each.sum() if each.any() else np.full(len(each), 1 / max(1, len(each))) for each in shares),
         shares,
         {"known": 0.0, **sigma},
     )
