@@ -123,8 +123,8 @@ class PanModel(Model):
             Of more than two classes: what the P problems are. "ovr": each class against the others, and the largest
             value wins. "ovo": every two classes, and each problem has a vote. "joint": one problem of all classes, and
             the largest value wins.
-        pairs : (P, 2)
-            Of more than two classes: the numbers of the two classes of each problem of "ovo".
+        pairs : (K (K - 1) / 2, 2)
+            Of more than two classes: the numbers of every two of the K classes. With "ovo" each row is a problem.
         """
         weights = {} if self.w is None else {"w": self.w, "b": np.asarray(self.b)}
         calibration = {} if self.calibration is None else self.calibration.to_arrays()
@@ -135,17 +135,20 @@ class PanModel(Model):
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """Return the model in a file."""
+        """Return the model in a file. Without w and b there and in the sites' files, `parts`, it has none."""
         feature_map = read_map(arrays)
+        weights = next((each for each in (arrays, *parts) if "w" in each), None)
         if "scheme" in arrays:
-            w, b = (arrays["w"], arrays["b"]) if "w" in arrays else (parts[0]["w"], parts[0]["b"])
+            w, b = (None, None) if weights is None else (weights["w"], weights["b"])
             scheme: Scheme = _SCHEMES[str(arrays["scheme"])]
             found = ClassCalibration.from_arrays(arrays, scheme)
             return cls(feature_map, w, b, None, found, scheme, 1 + int(arrays["pairs"].max()))
         if "w" in arrays:
             calibration = Calibration.from_arrays(arrays)
             return cls(feature_map, arrays["w"], float(arrays["b"]), calibration=calibration)
-        return cls(feature_map, parts[0]["w"][0], float(parts[0]["b"][0]))
+        if weights is None:
+            return cls(feature_map, None, None)
+        return cls(feature_map, weights["w"][0], float(weights["b"][0]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """Return the attributes of the feature map."""

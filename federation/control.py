@@ -18,11 +18,11 @@ Those of a site are in `site_messages`.
     LogRecord      site         its code logged something           the coordinator writes and shows it
     RunOver        coordinator  the run is over, or failed          the site answers FinalReport, and its process ends;
                                                                     it waits if the run may be resumed
-    FinalReport    site         it received RunOver                 the coordinator keeps it; no message follows
+    FinalReport    site         it received RunOver                 the coordinator keeps it; a resumed run goes on
 
-The coordinator sends over connections that it opened; answers use the same ones. Every message carries the run and the
-round in the frame's header (`transport.wire`). `to_message` lists its `fields`. The coordinator refuses an answer for
-another round than the current one.
+In a simulation the coordinator opens the connections, across hosts the sites do; answers use the same ones. Every
+message carries the run and the round in the frame's header (`transport.wire`). `to_message` lists its `fields`. The
+coordinator refuses an answer for another round than the current one.
 
 Every `from_message` is strict: a missing or additional field or array, or a field of another type, raises Malformed,
 and the receiver uses no part of the message. The arrays of an Order are its step's arguments, which the site checks. No
@@ -350,7 +350,7 @@ class RunOver:
         return cls(**fields)
 
 
-# What a site says.
+# What a site receives.
 
 
 ControlMessage = RosterUpdate | MissedOrders | Order | Abort | RunOver

@@ -158,6 +158,13 @@ def read_model(folder: Path) -> SavedModel:
         model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
     except KeyError:
         raise ScenarioError([earlier]) from None
+    if model.kept_by_sites and not parts:
+        raise ScenarioError(
+            [
+                f"The model in {folder} has no weights: only the sites have them. Predict in the folder of a run that "
+                f"holds a site's file too, in {SITE_MODELS!r}."
+            ]
+        )
     filling, numeric = arrays.get("filling"), arrays.get("filled")
     of = columns if numeric is None else numeric.tolist()
     ranged = zip(arrays["ranged"].tolist(), arrays["ranges"].tolist(), strict=True) if "ranged" in arrays else ()

@@ -147,7 +147,7 @@ class StatisticsSums(SitePart):
 
     @step(
         bound=math.inf,
-        told={"columns": free("columns without a range", "noisy counts of their sizes, with the same noise")},
+        told={"columns": free("columns without a range", "noisy counts of their sizes, with fresh noise as large")},
     )
     def more_scale_counts(self, columns: list[int]) -> FloatArray:
         """Return (1 + c ENTRIES,): noisy counts of rows, and of the sizes of some columns again.
@@ -214,7 +214,9 @@ class StatisticsSums(SitePart):
     @step(
         bound=math.inf,
         told={
-            "mean, deviation": free("a scale with deviations above 0", "noisy products on it, with the same noise"),
+            "mean, deviation": free(
+                "a scale with deviations above 0", "noisy products on it, with fresh noise as large"
+            ),
             "ends": free("windows with a width; the agreed range of a column that has one", "noisy products in them"),
         },
     )
@@ -300,7 +302,9 @@ class StatisticsSums(SitePart):
     def _check_ends(self, ends: FloatArray) -> None:
         width = len(self._names)
         if ends.shape != (2, width) or not np.isfinite(ends).all() or not (ends[0] < ends[1]).all():
-            raise OrderRefused(f"ends must be the lowest and highest values of the {width} numeric columns")
+            raise OrderRefused(
+                f"ends must be a window for each of the {width} numeric columns, its low end below its high end"
+            )
         unranged = self._plan.unranged_columns(self._names)
         if not np.array_equal(self._plan.ends(self._names, ends[:, unranged]), ends):
             raise OrderRefused("ends must be the agreed ranges, for the columns that have one")

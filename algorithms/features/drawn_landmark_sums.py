@@ -93,7 +93,8 @@ class DrawnLandmarks(SitePart):
         columns, held = len(self._site.partition.values["numeric"]), self._site.encoded.shape[1]
         if described.shape != (columns, held):
             raise OrderRefused(f"the description must be of the {held} columns, {columns} of them numeric")
-        told = (self._site.channel.sites, rows, frequencies, *(each.tobytes() for each in arrays.values()))
+        named = sorted((name, each.shape, each.tobytes()) for name, each in arrays.items())
+        told = (self._site.channel.sites, rows, frequencies, named)
         if self._told and self._told != told and self._told[0] == told[0]:
             raise OrderRefused("the description of all rows must stay the same while the same sites take part")
         self._described, self._told = described, told

@@ -18,7 +18,6 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, SIGNATURE_BYTES, Party
 from fedsvm.federation.transport.wire import Message
 
-MAX_NAMED = 8
 MAX_SHOWN = 500
 """Letters of what somebody else says that are shown."""
 
