@@ -6,11 +6,11 @@ known, as JSON. It imports nothing of this folder, so that another checkout's fe
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -105,5 +105,14 @@ def main(case: str, size: int, who: str) -> None:
     print(json.dumps(found))
 
 
+def _read_arguments() -> argparse.Namespace:
+    described = (__doc__ or "").splitlines()[0]
+    read = argparse.ArgumentParser(prog="python -m benchmarks.growth_case", description=described)
+    read.add_argument("case", choices=CASES)
+    read.add_argument("size", type=int, help="the number of landmarks, or of rows")
+    read.add_argument("who", choices=WHO)
+    return read.parse_args()
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    main(**vars(_read_arguments()))

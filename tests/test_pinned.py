@@ -32,7 +32,7 @@ from fedsvm.federation.hosts import remote_federation
 
 def lying(party, roster):  # to be between north and east, which is told the coordinator's key for that of north
     between = roster["north"]._replace(agreement_key=KeyAgreement(b"").public)
-    return roster.replaced(between) if party == "east" else roster
+    return roster.replace(between) if party == "east" else roster
 
 remote_federation.SiteLinks = functools.partial(remote_federation.SiteLinks, views=lying)
 del sys.argv[:3]

@@ -46,7 +46,7 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         scale = Scale.of(numbers[public], method)
         chosen = self._settings(public_rows=len(public))
         self._class_names(chosen)
-        held = self._dealt(private, groups, len(rows), seed)
+        held = self._deal_rows(private, groups, len(rows), seed)
         task = PublicTask(
             columns=Columns(names, Vocabulary({}), scale),
             public=LabeledRows(scale(numbers[public]), labels[public]),

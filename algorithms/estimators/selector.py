@@ -80,7 +80,7 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
     def _train(self, rows: Frame, labels: FloatArray, groups: Any, seed: int) -> None:
         self._numbers(rows)  # a column of text cannot be chosen
         algorithm, chosen, names = self._algorithm, self._settings(), rows.numeric_names
-        held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
+        held = self._deal_rows(np.arange(len(rows)), groups, len(rows), seed)
         task = HorizontalTask(Schema(names), self._parameter("scale"), seed, classes=self._class_names(chosen))
         partitions = self._partitions(held, rows, labels)
         found = self._learn(partitions, seed, chosen, lambda federation: algorithm.select(federation, task, chosen))
