@@ -107,7 +107,11 @@ def main(case: str, size: int, who: str) -> None:
 
 def _read_arguments() -> argparse.Namespace:
     described = (__doc__ or "").splitlines()[0]
-    read = argparse.ArgumentParser(prog="python -m benchmarks.growth_case", description=described)
+    read = argparse.ArgumentParser(
+        prog="python -m benchmarks.growth_case",
+        description=described,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     read.add_argument("case", choices=CASES)
     read.add_argument("size", type=int, help="the number of landmarks, or of rows")
     read.add_argument("who", choices=WHO)
