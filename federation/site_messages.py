@@ -17,7 +17,7 @@ from fedsvm.federation.transport.wire import Message
 MAX_LOGGER_NAME = 100
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-"""Those of Python's `logging`; what is critical is an error."""
+"""Levels of Python's `logging`; a critical record counts as an error."""
 
 
 @dataclass(slots=True)
