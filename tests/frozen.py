@@ -1,6 +1,6 @@
 """The numbers of fault-free runs with injected draws, as `frozen.json` keeps them.
 
-`python -m tests.frozen [CASE ...]` measures these cases, or all, and writes them to the file: after a change that is
+`PYTHONPATH=. python -m tests.frozen [CASE ...]` measures these cases, or all, and writes them to the file: after a change that is
 meant to change numbers, and after none other. `FEDSVM_DATA` must name the folder of data sets.
 
 A model is kept as a digest of its bytes, which must be equal on the machine whose linear algebra the file names, and as
@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401  (brings a library of its own, which the comparison names)
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
@@ -185,8 +186,9 @@ def _digest(content: bytes) -> str:
 
 
 def linear_algebra() -> str:
-    """Return which linear algebra this machine computes with."""
-    libraries = {(each["internal_api"], each["version"], each.get("architecture")) for each in threadpool_info()}
+    """Return which linear algebra this machine computes with, whatever else other tests have loaded."""
+    loaded = [each for each in threadpool_info() if each["user_api"] == "blas"]
+    libraries = {(each["internal_api"], each["version"], each.get("architecture")) for each in loaded}
     return f"numpy {np.__version__}, {sorted(map(str, libraries))}"
 
 
