@@ -1,7 +1,7 @@
 """The numbers of fault-free runs with injected draws, as `frozen.json` keeps them.
 
-`PYTHONPATH=. python -m tests.frozen [CASE ...]` measures these cases, or all, and writes them to the file: after a change that is
-meant to change numbers, and after none other. `FEDSVM_DATA` must name the folder of data sets.
+`PYTHONPATH=. python -m tests.frozen [CASE ...]` measures these cases, or all, and writes them to the file: after a
+change that is meant to change numbers, and after none other. `FEDSVM_DATA` must name the folder of data sets.
 
 A model is kept as a digest of its bytes, which must be equal on the machine whose linear algebra the file names, and as
 projections of each array, which must be equal to 1e-9 of its length everywhere. Rounds, bytes, disclosures and the
