@@ -60,10 +60,10 @@ def squared_root(margins: FloatArray) -> tuple[FloatArray, FloatArray, FloatArra
 PSEUDO_HUBER = Loss("pseudo-huber", squared_root, 1.0, 1.0)
 
 
-def part(place: int, change: Callable[[FloatArray], FloatArray]) -> Callable[[FloatArray], Any]:
+def part(place: int, change: Callable[[FloatArray], FloatArray]) -> Any:
     """Return the pseudo-Huber loss with one of its three arrays changed."""
 
-    def changed(margins: FloatArray) -> list[FloatArray]:
+    def changed(margins: FloatArray) -> Any:
         arrays = list(squared_root(margins))
         arrays[place] = change(arrays[place])
         return arrays
@@ -94,7 +94,11 @@ def test_a_loss_whose_parts_or_bounds_disagree_is_refused(
 
 
 def test_noise_grows_with_the_slope_of_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    steep = Loss("steep", lambda margins: tuple(3 * each for each in squared_root(margins)), 3.0, 3.0)
+    def thrice(margins: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        value, slope, curvature = squared_root(margins)
+        return 3 * value, 3 * slope, 3 * curvature
+
+    steep = Loss("steep", thrice, 3.0, 3.0)
     require_sound(steep)
     settings = ErmSettings(0.1, loss="steep", perturbation="objective", epsilon=1.0)
     monkeypatch.setitem(LOSSES._own, "steep", lambda: lambda half_width: steep)
