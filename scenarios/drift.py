@@ -1,6 +1,7 @@
 """New rows beside the training rows of a model: values outside their range, missing and unknown ones, shifted means.
 
-No training row and no extreme value is needed. A column's range is the declared one (`data.ranges`), or follows from
+No training row and no extreme value is needed. A column's range is the declared one (`data.ranges`). Otherwise it is
+the window of the noisy statistics, whose ends are noisy quantiles of the training rows. Without these it follows from
 the common scale of the model's file: of "minmax" the values from -1 to 1, of "standard" 5 standard deviations around
 the mean. By Chebyshev's inequality at most 1 of 25 training rows is outside the latter, and at most 1 of 400 beyond 20
 standard deviations.
@@ -24,7 +25,7 @@ _MOST_OUTSIDE = 1 / DEVIATIONS**2
 _FAR = 20.0
 _LISTED = 5
 
-HEAD = ("column", "range", "outside", "missing", "unknown", "shift")
+HEAD = ("column", "range", "range from", "outside", "missing", "unknown", "shift")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class ColumnDrift:
         Mean of a numeric column, less that of the training rows, in their standard deviations.
     values : tuple of str
         The unknown categories.
+    origin : str
+        The source of the range: "declared", "noisy quantiles", "minmax" or "mean and 5 SD"; "" without a range.
     is_plain : bool
         Whether so many values outside the range are to be expected of training rows too.
     """
@@ -57,6 +60,7 @@ class ColumnDrift:
     within: tuple[float, float] | None = None
     shift: float | None = None
     values: tuple[str, ...] = ()
+    origin: str = ""
     is_plain: bool = True
 
     def cells(self) -> tuple[str, ...]:
@@ -64,7 +68,7 @@ class ColumnDrift:
         counts = (self.outside, self.missing, self.unknown)
         within = "" if self.within is None else f"{self.within[0]:.4g} to {self.within[1]:.4g}"
         shares = (percent(count / max(1, self.rows), 1) if count else "" for count in counts)
-        return (self.column, within, *shares, "" if self.shift is None else f"{self.shift:+.2f}")
+        return (self.column, within, self.origin, *shares, "" if self.shift is None else f"{self.shift:+.2f}")
 
     def warnings(self) -> Iterator[str]:
         """Yield a sentence for values outside the range, and for unknown categories."""
@@ -86,17 +90,29 @@ def _rows(count: int) -> str:
 
 
 def numeric_drift(
-    column: str, values: FloatArray, offset: float, scale: float, kind: str, declared: Sequence[float] | None
+    column: str,
+    values: FloatArray,
+    offset: float,
+    scale: float,
+    kind: str,
+    declared: Sequence[float] | None,
+    window: Sequence[float] | None = None,
 ) -> ColumnDrift:
-    """Return how numbers (n,), NaN where missing, differ from training rows on a scale of a kind."""
+    """Return how numbers (n,), NaN where missing, differ from training rows on a scale of a kind.
+
+    window: the ends of noisy statistics, if the scale has some.
+    """
     present = values[~np.isnan(values)]
-    within, plain_share = None, 0.0
+    within, plain_share, origin = None, 0.0, ""
     if declared is not None:
-        within = (float(declared[0]), float(declared[1]))
+        within, origin = (float(declared[0]), float(declared[1])), "declared"
+    elif window is not None:
+        within, plain_share, origin = (float(window[0]), float(window[1])), _MOST_OUTSIDE, "noisy quantiles"
     elif kind == "minmax":
-        within = (offset - scale, offset + scale)
+        within, origin = (offset - scale, offset + scale), "minmax"
     elif kind == "standard":
         within, plain_share = (offset - DEVIATIONS * scale, offset + DEVIATIONS * scale), _MOST_OUTSIDE
+        origin = f"mean and {DEVIATIONS:.0f} SD"
     if within is None or not len(present):
         return ColumnDrift(column, len(values), int(np.isnan(values).sum()))
     slack = 1e-9 * (within[1] - within[0])
@@ -109,6 +125,7 @@ def numeric_drift(
         outside,
         within=within,
         shift=float((present.mean() - offset) / scale) if kind == "standard" else None,
+        origin=origin,
         is_plain=outside <= plain_share * len(present) and not is_far,
     )
 
@@ -172,5 +189,6 @@ def drift(
         elif name in columns:
             at = columns.index(name)
             offset, width = float(scale.offset[at]), float(scale.scale[at])
-            found.append(numeric_drift(name, values.astype(np.float64), offset, width, kind, ranges.get(name)))
+            window = None if scale.window is None else scale.window[:, at].tolist()
+            found.append(numeric_drift(name, values.astype(np.float64), offset, width, kind, ranges.get(name), window))
     return tuple(found)

@@ -131,7 +131,7 @@ def predict(
     ] = _Unknown.MISSING,
     report: Annotated[
         bool,
-        typer.Option("--report", help="Print measures against the labels of the rows, and drift, not predictions."),
+        typer.Option("--report", help="Print drift, and measures of rows that have a label, not predictions."),
     ] = False,
 ) -> None:
     """Predict new rows with the model of a run. The output is CSV: row, decision value and class."""
