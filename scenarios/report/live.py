@@ -328,7 +328,7 @@ class EtaEstimator:
         return left if left > 0 else None
 
     def _audit_left(self, now: float) -> float:
-        """Return the time that the other coalitions take; 0 if unknown. The current one may be slower than the others."""
+        """Return the time that the other coalitions take; 0 if unknown. The current one may be the slowest."""
         when, done, total = self._audited
         if not done:
             return 0.0
