@@ -25,6 +25,9 @@ _MOST_OUTSIDE = 1 / DEVIATIONS**2
 _FAR = 20.0
 _LISTED = 5
 
+NOISY = "noisy quantiles"
+"""The source of a range from noisy statistics, outside which are some of the training rows too."""
+
 HEAD = ("column", "range", "range from", "outside", "missing", "unknown", "shift")
 
 
@@ -74,8 +77,9 @@ class ColumnDrift:
         """Yield a sentence for values outside the range, and for unknown categories."""
         if not self.is_plain and self.within is not None:
             low, high = self.within
+            kind = "noisy quantiles" if self.origin == NOISY else "training range"
             yield (
-                f"{_rows(self.outside)} outside the training range of column {self.column!r}, {low:.4g} to {high:.4g}: "
+                f"{_rows(self.outside)} outside the {kind} of column {self.column!r}, {low:.4g} to {high:.4g}: "
                 "the model says little about such rows."
             )
         if self.unknown:
@@ -103,31 +107,37 @@ def numeric_drift(
     window: the ends of noisy statistics, if the scale has some.
     """
     present = values[~np.isnan(values)]
-    within, plain_share, origin = None, 0.0, ""
+    moments = (offset - DEVIATIONS * scale, offset + DEVIATIONS * scale)
+    within, origin = None, ""
     if declared is not None:
         within, origin = (float(declared[0]), float(declared[1])), "declared"
     elif window is not None:
-        within, plain_share, origin = (float(window[0]), float(window[1])), _MOST_OUTSIDE, "noisy quantiles"
+        within, origin = (float(window[0]), float(window[1])), NOISY
     elif kind == "minmax":
         within, origin = (offset - scale, offset + scale), "minmax"
     elif kind == "standard":
-        within, plain_share = (offset - DEVIATIONS * scale, offset + DEVIATIONS * scale), _MOST_OUTSIDE
-        origin = f"mean and {DEVIATIONS:.0f} SD"
+        within, origin = moments, f"mean and {DEVIATIONS:.0f} SD"
     if within is None or not len(present):
         return ColumnDrift(column, len(values), int(np.isnan(values).sum()))
-    slack = 1e-9 * (within[1] - within[0])
-    outside = int(((present < within[0] - slack) | (present > within[1] + slack)).sum())
+    plain_share = 0.0 if origin in ("declared", "minmax") else _MOST_OUTSIDE
+    unlikely = (min(within[0], moments[0]), max(within[1], moments[1])) if origin == NOISY else within
     is_far = kind == "standard" and bool((np.abs(present - offset) > _FAR * scale).any())
     return ColumnDrift(
         column,
         len(values),
         int(np.isnan(values).sum()),
-        outside,
+        _count_outside(present, within),
         within=within,
         shift=float((present.mean() - offset) / scale) if kind == "standard" else None,
         origin=origin,
-        is_plain=outside <= plain_share * len(present) and not is_far,
+        is_plain=_count_outside(present, unlikely) <= plain_share * len(present) and not is_far,
     )
+
+
+def _count_outside(values: FloatArray, within: tuple[float, float]) -> int:
+    """Return how many values are outside a range, by more than rounding."""
+    slack = 1e-9 * (within[1] - within[0])
+    return int(((values < within[0] - slack) | (values > within[1] + slack)).sum())
 
 
 def category_drift(column: str, values: NDArray[np.str_], known: Iterable[str]) -> ColumnDrift:
