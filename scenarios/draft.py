@@ -220,7 +220,8 @@ def _data(
         yield f"# {of}read as {form}; separator, decimal and encoding would say otherwise"
         if form.doubt:
             yield f"# to be looked at: {of}{form.doubt}"
-    if any(form.thousands for form in table.forms.values()):
+    forms = table.forms.values()
+    if any(form.thousands for form in forms) and all(form.decimal == "," for form in forms):
         yield 'decimal = ","              # points stand between thousands, also where no comma shows it'
     yield from _classes(data, label, positive)
     if by is not None:

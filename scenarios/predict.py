@@ -255,7 +255,7 @@ def predict(
     )
 
 
-def _measure(decisions: FloatArray, labels: FloatArray, threshold: float, chances: FloatArray | None) -> Metrics:
+def _measure(decisions: FloatArray, labels: FloatArray, threshold: float, chances: FloatArray | None) -> Metrics | None:
     """Return the measures of the rows that have a label."""
     known = ~np.isnan(labels)
     probabilities = None if chances is None else chances[known]

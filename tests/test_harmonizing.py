@@ -227,3 +227,33 @@ def test_a_description_notes_codes_and_spellings_and_columns_that_tell_the_site(
     notes = table_description.describe("p.csv", "died", "random", 2, tmp_path, "clinic").warnings
     for said in ("Column 'age' has 999 (1 rows)", "'Male' for 'M'", "Column 'town' has one value at 'n', 's' that no"):
         assert any(said in note for note in notes), said
+
+
+def test_files_with_different_decimal_marks_units_and_words_are_noted_and_run_as_written(tmp_path: Path) -> None:
+    """No decimal mark is written for all files, since it would make numbers of some of them text."""
+    rows = range(60)
+    berlin = [f"{age % 50},5;{1 + age % 9}.{100 + age};{age % 60} %;{'mw'[age % 2]};{age % 2}" for age in rows]
+    leeds = [f'{age % 50}.5,"{1 + age % 9},{100 + age}",{age % 40 / 100},{"mf"[age % 2]},{age % 2}' for age in rows]
+    for name, head, lines in (
+        ("berlin", "hb;cost;ef;sex;died;", [f"{line};" for line in [*berlin, ";;;;"]]),
+        ("leeds", "hb,cost,ef,sex,died", leeds),
+    ):
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *lines, ""]))
+    files = {site: str(tmp_path / f"{site}.csv") for site in ("berlin", "leeds")}
+    written = draft(tmp_path / "study.toml", files, "died")
+    assert "decimal =" not in written.text
+    said = "\n".join(written.asks)
+    assert "Column 'sex': only one of 2 sites uses 'f', 'w'; if they are other spellings" in said
+    assert "Column 'ef': most values lie between " in said and "its unit may be another one" in said
+    (tmp_path / "study.toml").write_text(written.text)
+    found = dataset.prepare(*spec.read(tmp_path / "study.toml"))
+    assert [found.rows.numeric[row].tolist()[:2] for row in (0, 60)] == [[0.5, 1100.0], [0.5, 1100.0]]
+
+
+def test_a_unit_is_doubted_only_where_sizes_differ_much() -> None:
+    random = np.random.default_rng(1)
+    percents = random.uniform(20, 70, 50)
+    assert "between 0.2" in proposals.other_unit({"a": percents, "b": percents / 100, "c": percents + 1})
+    assert proposals.other_unit({"a": percents, "b": percents * 1.5}) == ""
+    assert proposals.other_unit({"a": percents, "b": percents[:5] / 100}) == ""
+    assert proposals.other_unit({"a": percents}) == ""

@@ -193,7 +193,7 @@ def _print_report(predicted: Predictions) -> None:
     if len(predicted.classes) == 2:
         found.append(("threshold", _threshold(predicted)))
     if predicted.measured is not None:
-        found += summary.measure_lines(predicted.measured, predicted.classes)
+        found += summary.measure_lines(predicted.measured, predicted.classes, "on these rows")
     width = max(len(name) for name, _ in found)
     for name, value in found:
         print(f"{name.ljust(width)}  {visible(value)}")

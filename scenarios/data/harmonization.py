@@ -30,6 +30,12 @@ class HarmonizedTables:
         By column, values that look like codes for a missing one, with the number of rows of each.
     spellings : mapping
         By column, values that seem to be others; those that are plain are replaced in `table`.
+    single : mapping
+        By column, categories that one site alone has after all corrections.
+    sites : int
+        The number of sites whose rows are known apart.
+    units : mapping of str to str
+        By column with numbers of another size at a site, the clause that says so.
     unmeasured : mapping of str to str
         By column that holds no measurements, such as an identifier, or that is not wanted, the reason.
     apart : mapping of str to str
@@ -42,6 +48,9 @@ class HarmonizedTables:
     renames: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     codes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     spellings: Mapping[str, list[Spelling]] = field(default_factory=dict)
+    single: Mapping[str, list[str]] = field(default_factory=dict)
+    sites: int = 1
+    units: Mapping[str, str] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     apart: Mapping[str, str] = field(default_factory=dict)
     asks: tuple[str, ...] = ()
@@ -88,7 +97,11 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     for name, parts in columns.items():
         if clause := proposals.uniform(parts) or (proposals.revealing(parts) if len(parts) > 1 else ""):
             apart[name] = clause
-    return HarmonizedTables(table, renames, codes, spellings, unmeasured, apart, (*asks, *problems))
+    single = {name: alone for name, parts in columns.items() if (alone := proposals.single_site_values(parts))}
+    sites = max(map(len, columns.values()), default=1)
+    kept = {name: alone for name, alone in single.items() if name not in apart}
+    units = {name: clause for name, parts in columns.items() if (clause := proposals.other_unit(parts))}
+    return HarmonizedTables(table, renames, codes, spellings, kept, sites, units, unmeasured, apart, (*asks, *problems))
 
 
 def _correct(tables: Mapping[str, Table], settings: Mapping[str, Any]) -> dict[str, Table]:
@@ -166,7 +179,7 @@ def _join_tables(
     lacking: dict[str, Any] = {}
     for name in dict.fromkeys(name for table in tables.values() for name in table.columns if name not in ignored):
         if sites := [site for site, table in tables.items() if name not in table.columns]:
-            lacking[name] = f"{quote_names(sites)} has none"
+            lacking[name] = f"{quote_names(sites)} {'has' if len(sites) == 1 else 'have'} none"
     joined = file_join.of_sites(as_text, {*ignored, *lacking})
     mixed = dict.fromkeys(joined.unusable, "holds numbers at some sites and text at others")
     problems = joined.problems
@@ -176,6 +189,12 @@ def _join_tables(
 
 
 def notes(found: HarmonizedTables) -> Iterator[str]:
-    """Yield a sentence about each column with codes for missing values, or with a value in several spellings."""
-    for name in dict.fromkeys([*found.codes, *found.spellings]):
+    """Yield sentences about codes for missing values, spellings, values of one site alone, and other units."""
+    for name in dict.fromkeys([*found.codes, *found.spellings, *found.single]):
         yield from proposals.notes_of(name, found.codes.get(name, {}), found.spellings.get(name, []))
+        if alone := found.single.get(name):
+            yield (
+                f"Column {name!r}: only one of {found.sites} sites uses {quote_names(alone)}; if they are other "
+                f"spellings, add them to data.recode.{name}."
+            )
+    yield from (f"Column {name!r}: {clause}." for name, clause in found.units.items())

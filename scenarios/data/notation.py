@@ -17,6 +17,7 @@ POINT = frozenset({"."})
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL, _GROUPED = r"[+-]?\d+([.,]\d+)?", r"[+-]?\d{1,3}([., _'\u2019\u00a0\u202f]\d{3})+([.,]\d+)?"
 _THOUSANDS = re.compile(rf"{THOUSANDS}(,\d+)?", re.ASCII)
+_COMMA_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII)
 _STORED = "number stored as text"
 _NOTATIONS = {
     "mark of a missing value": re.compile("|".join(map(re.escape, sorted(GAP_MARKS)))),
@@ -47,11 +48,13 @@ def is_number(value: str) -> bool:
 def plain_number(value: str, decimal: str) -> float | None:
     """Return the number that a text is, by this decimal mark, or None for other text and other notations.
 
-    Where that is a comma, points between groups of three digits are none.
+    Where that is a comma, points between groups of three digits are none; where it is a point, commas between them.
     """
     written = in_ascii(value.strip())
     if decimal != ".":
         written = written.replace(".", "" if _THOUSANDS.fullmatch(written) else "?").replace(decimal, ".")
+    elif _COMMA_THOUSANDS.fullmatch(written):
+        written = written.replace(",", "")
     return float(written) if _PLAIN.fullmatch(written) else None
 
 

@@ -31,6 +31,12 @@ _YES = frozenset({"yes", "y", "true", "t", "ja", "j", "oui", "si", "1"})
 _NO = frozenset({"no", "n", "false", "f", "nein", "non", "0"})
 _MIN_WORD, _MIN_COMPARED = 3, 5
 _MAX_NOTED = 6
+_MIN_MEASURED = 10
+"""Numbers that a site has of a column whose size is compared, at least."""
+
+_MOST = (0.05, 0.5, 0.95)
+_OTHER_SIZE = 5.0
+"""The ratio of medians from which a unit may be another one."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +210,31 @@ def notes_of(column: str, codes: Mapping[str, int], alike: Sequence[Spelling]) -
         said = ", ".join(f"{each.old!r} for {each.new!r}" for each in alike[:_MAX_NOTED])
         more = f" and {len(alike) - _MAX_NOTED} more" if len(alike) > _MAX_NOTED else ""
         yield f"Column {column!r} seems to have {said}{more}; see data.recode.{column}."
+
+
+def single_site_values(parts: Parts) -> list[str]:
+    """Return the categories that one of several sites has and no other, of a column with few of them."""
+    if len(parts) < 2 or any(values.dtype.kind != "U" for values in parts.values()):
+        return []
+    sites = Counter(value for values in parts.values() for value in set(values[~gaps(values)].tolist()))
+    return sorted(value for value, count in sites.items() if count == 1) if len(sites) <= _MAX_SPELLINGS else []
+
+
+def other_unit(parts: Parts) -> str:
+    """Return a clause about a site whose numbers are of another size than those of all other sites; "" without one."""
+    known = {site: values[~np.isnan(values)] for site, values in parts.items() if values.dtype.kind != "U"}
+    known = {site: values for site, values in known.items() if len(values) >= _MIN_MEASURED}
+    for site, values in known.items() if len(known) > 1 else ():
+        low, middle, high = np.quantile(values, _MOST)
+        others = np.array([np.quantile(other, _MOST) for name, other in known.items() if name != site])
+        apart = high < others[:, 0].min() or low > others[:, 2].max()
+        ratio = others[:, 1] / middle if middle else np.zeros(1)
+        if apart and (ratio.min() >= _OTHER_SIZE or 0 < ratio.max() <= 1 / _OTHER_SIZE):
+            return (
+                f"most values lie between {low:.4g} and {high:.4g} at {site!r}, and between {others[:, 0].min():.4g} "
+                f"and {others[:, 2].max():.4g} elsewhere; its unit may be another one"
+            )
+    return ""
 
 
 def constant(parts: Parts) -> str:
