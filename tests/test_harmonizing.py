@@ -232,7 +232,7 @@ def test_a_description_notes_codes_and_spellings_and_columns_that_tell_the_site(
 def test_files_with_different_decimal_marks_units_and_words_are_noted_and_run_as_written(tmp_path: Path) -> None:
     """No decimal mark is written for all files, since it would make numbers of some of them text."""
     rows = range(60)
-    berlin = [f"{age % 50},5;{1 + age % 9}.{100 + age};{age % 60} %;{'mw'[age % 2]};{age % 2}" for age in rows]
+    berlin = [f"{age % 50},5;{1 + age % 9}.{100 + age};{age % 40} %;{'mw'[age % 2]};{age % 2}" for age in rows]
     leeds = [f'{age % 50}.5,"{1 + age % 9},{100 + age}",{age % 40 / 100},{"mf"[age % 2]},{age % 2}' for age in rows]
     for name, head, lines in (
         ("berlin", "hb;cost;ef;sex;died;", [f"{line};" for line in [*berlin, ";;;;"]]),
