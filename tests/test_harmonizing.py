@@ -257,3 +257,22 @@ def test_a_unit_is_doubted_only_where_sizes_differ_much() -> None:
     assert proposals.other_unit({"a": percents, "b": percents * 1.5}) == ""
     assert proposals.other_unit({"a": percents, "b": percents[:5] / 100}) == ""
     assert proposals.other_unit({"a": percents}) == ""
+
+
+def test_a_table_with_totals_unknown_values_and_spellings_of_hospitals_needs_no_edit(tmp_path: Path) -> None:
+    places, grades = ["North", " north", "NORTH", "South", "North"], ["I", "II", "III"]
+    rows = [
+        f"{row:04d},{places[row % 5]},{'unknown' if row % 20 == 3 else 30 + row % 50},{grades[row % 3]},"
+        f"€{row}.50,{'' if row % 30 == 7 else 'yn'[row % 2]}"
+        for row in range(120)
+    ]
+    (tmp_path / "all.csv").write_text("\n".join(["id,hospital,age,grade,cost,died", *rows, "Total,,6600,,,"]))
+    written = draft(tmp_path / "study.toml", str(tmp_path / "all.csv"), "died", positive="y", ignore=["cost"])
+    assert 'names = ["North", "South"]' in written.text and '" north" = "North"' in written.text
+    assert 'age = ["unknown"]' in written.text and "recode.grade" not in written.text
+    assert written.asks[0] == "all.csv: the last row has neither a site nor a label and is left out."
+    (tmp_path / "study.toml").write_text(written.text)
+    found = dataset.prepare(*spec.read(tmp_path / "study.toml"))
+    assert sorted(found.names) == ["North", "South"]
+    asked = draft(tmp_path / "study.toml", str(tmp_path / "all.csv"), "died", positive="y").asks
+    assert any("'€0.50' in row 1, '€1.50' in row 2 and 114 more (currency sign)" in each for each in asked)

@@ -75,6 +75,9 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     source: dict[str, Any] = {"sources": dict.fromkeys(tables, "")} if several else {"source": ""}
     own = {"by_site": {site: {"rename": names} for site, names in renames.items()}}
     renamed = _correct(tables, {**source, **own})
+    alike = [] if by is None else proposals.site_spellings(next(iter(renamed.values())).columns[by])
+    if by is not None and alike:
+        renamed = _correct(renamed, {**source, "recode": {by: {each.old: each.new for each in alike}}})
     without = [site for site, table in renamed.items() if label not in table.columns]
     asks = [
         f"data.sources: {site} has no column {label!r}; give the column's name there in data.by_site.{site}.rename."
@@ -90,7 +93,8 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     columns = _columns(coded, by, {*unmeasured, *places})
     listed = {name: proposals.spellings(parts, is_label=name == label) for name, parts in columns.items()}
     spellings = {name: each for name, each in listed.items() if each}
-    plain = {name: {each.old: each.new for each in alike if each.is_plain} for name, alike in spellings.items()}
+    plain = {name: {each.old: each.new for each in several if each.is_plain} for name, several in spellings.items()}
+    spellings |= {by: alike} if by is not None and alike else {}
     one_form = _correct(coded, {**source, "recode": plain})
     table, apart, problems = _join_tables(one_form, label, set(unmeasured))
     columns = _columns(one_form, by, {label, *unmeasured, *apart, *places})

@@ -22,6 +22,8 @@ _STORED = "number stored as text"
 _NOTATIONS = {
     "mark of a missing value": re.compile("|".join(map(re.escape, sorted(GAP_MARKS)))),
     "bound": re.compile(rf"[<>≤≥]=?\s*({_DECIMAL}|{_GROUPED})", re.ASCII),
+    "currency sign": re.compile(rf"[-+]?[$£€¥]\s*({_DECIMAL}|{_GROUPED})|({_DECIMAL}|{_GROUPED})\s*[$£€¥]"),
+    "brackets for a negative number": re.compile(rf"\(({_DECIMAL}|{_GROUPED})\)", re.ASCII),
     "percent sign": re.compile(rf"({_DECIMAL}|{_GROUPED})\s*%", re.ASCII),
     "decimal comma or thousands mark": re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII),
     "decimal comma": re.compile(r"[+-]?\d+,\d+", re.ASCII),
@@ -108,7 +110,7 @@ def _cells_of(name: str, values: list[str], place: dict[str, str]) -> str:
 def ways_out(odd: dict[str, list[str]], decimals: Collection[str] = POINT) -> Iterator[str]:
     """Yield clauses on how to fix such cells."""
     if odd.keys() & {_TYPING_MISTAKE, "mark of a missing value"}:
-        yield "fix these, or leave the cell empty if the value is missing"
+        yield "fix these, or leave the cell empty if the value is missing, or list it in data.missing_values"
     if _STORED in odd:
         yield "store the column as numbers"
     if odd.keys() - {_TYPING_MISTAKE, "mark of a missing value", _STORED}:
