@@ -303,11 +303,12 @@ class RowPaths:
             for at in {before[place] for place in lost}
         }
         for place, (problem, step) in enumerate(zip(problems, steps, strict=True)):
+            unmasked = step
             if not still[place]:
                 mask = self._last.pop(problem)[1] if known[place] else next(drawn[before[place]])
-                step = step if mask is None else mask.transposed_times(step)
+                unmasked = step if mask is None else mask.transposed_times(step)
                 del mask
-            yield step
+            yield unmasked
 
 
 def _without(problem: Problem, standing: DualState, kept: IntArray) -> tuple[Problem, DualState]:
