@@ -50,7 +50,7 @@ from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
-from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
+from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, exact_steps, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.resources import resources
 from fedsvm.federation.site.script import END, Script, ScriptPosition
@@ -398,7 +398,7 @@ class Site:
                 except EndOfRecordError as error:  # it was aborted there
                     if number == needed:
                         raise StepRefused(_LOST) from error
-                if isinstance(order.terms, SumTerms):
+                if may_be_opened(mark_of(program.find_step(order.step)), order):
                     self._place.note_opened()
                 if record.opened is not None:
                     program.opened = record.opened
@@ -586,8 +586,14 @@ def _own_receipt(assignment: Assignment) -> Receipt:
     return Receipt(assignment.receipt_path, assignment.version, key=key, coordinator_key=coordinator_key)
 
 
+def may_be_opened(mark: StepMark, order: Order) -> bool:
+    """Return whether the coordinator may have opened a part of this site in a complete round of an order."""
+    terms = order.terms
+    return bool(mark.shown) or (isinstance(terms, SumTerms) and terms.receiver == COORDINATOR)
+
+
 def _shape(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
-    """Return `value` as float64 of the announced shape. Nothing else leaves the site."""
+    """Return the value of a step as float64 of the announced shape. It leaves the site in no other form."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
         raise BoundExceeded(f"step {step!r} computed a value of another shape than {shape}, which was announced")
