@@ -225,16 +225,14 @@ def is_complete(source: str) -> bool:
     return source in _COMPLETE
 
 
-def read_columns(
-    source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None
-) -> dict[str, NDArray[Any]]:
+def read_columns(source: str, base_folder: Path, text: Collection[str] = ()) -> dict[str, NDArray[Any]]:
     """Return every column of `source`, (n,) each: float64 with NaN, or text with "" for missing values.
 
     text: columns that are text whatever they look like; of comma-separated files as it is written, so that 007 is not
-    7, and of Parquet whole numbers and decimals with all their digits. form: see `load`. Raises ScenarioError for a
+    7, and of Parquet whole numbers and decimals with all their digits. Raises ScenarioError for a
     source that is not there or cannot be read.
     """
-    return read(source, base_folder, text, form).columns
+    return read(source, base_folder, text).columns
 
 
 def available() -> list[Available]:
