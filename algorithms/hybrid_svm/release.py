@@ -50,7 +50,10 @@ class ModelRelease(SitePart):
 
     def __init__(self, site: HorizontalSite, rows: FeatureRows) -> None:
         self._site, self._rows = site, rows
-        self._forget()
+        self._part: FloatArray = np.zeros(0)  # of a model that is a sum over sites
+        self._whole: FloatArray | None = None  # the model that all sites trained together
+        self._priors: FloatArray = np.zeros((0, 0))  # (K, m) of the last model, and the number of all rows
+        self._rows_of_all = 0
         self._noise_key: bytes | None = None  # the shares of noise follow from it
         self._models = 0  # number trained with this key; only the last one counts
         self._summed: frozenset[str] = frozenset()  # what was put into sums with noise of this key
@@ -58,14 +61,8 @@ class ModelRelease(SitePart):
 
     def begin(self, noise_key: bytes) -> None:
         """Forget the models of other features, and draw noise from this key."""
-        self._forget()
+        self._part, self._whole, self._priors, self._rows_of_all = np.zeros(0), None, np.zeros((0, 0)), 0
         self._noise_key, self._models, self._summed = noise_key, 0, frozenset()
-
-    def _forget(self) -> None:
-        self._part: FloatArray = np.zeros(0)  # of a model that is a sum over sites
-        self._whole: FloatArray | None = None  # the model that all sites trained together
-        self._priors: FloatArray = np.zeros((0, 0))  # (K, m) of the last model, and the number of all rows
-        self._rows_of_all = 0
 
     def take(self, part: FloatArray) -> None:
         """Take this site's part of the next model."""

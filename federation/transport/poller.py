@@ -32,7 +32,7 @@ _EVENT = struct.Struct("=Hi")
 """A monitor's first frame (zmq_socket_monitor): the event and its value."""
 
 _send = zmq.backend.Socket.send
-"""That of the class below `zmq.Socket`, which has arguments of sockets that nobody uses here."""
+"""The method of the class below `zmq.Socket`, without arguments of sockets that nobody uses here."""
 
 Reader = Callable[[], object]
 """Takes in at least one of the messages that wait on a socket."""
@@ -73,10 +73,10 @@ class Poller:
     def add(self, opened: zmq.Socket[bytes], read: Reader) -> None:
         """Call `read` when there is something to read from a socket."""
 
-        def signalled() -> None:
+        def mark_unread() -> None:
             self._unread[opened] = read
 
-        self._selector.register(opened.FD, selectors.EVENT_READ, signalled)
+        self._selector.register(opened.FD, selectors.EVENT_READ, mark_unread)
         self._readers[opened] = self._unread[opened] = read
 
     def monitor(self, watched: zmq.Socket[bytes], events: int, note: Callable[[int, int], None]) -> None:
