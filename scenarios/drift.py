@@ -72,7 +72,7 @@ class ColumnDrift:
             low, high = self.within
             yield (
                 f"{_rows(self.outside)} outside the training range of column {self.column!r}, {low:.4g} to {high:.4g}: "
-                "the model says little about such rows."
+                "the model is unreliable for such rows."
             )
         if self.unknown:
             yield (

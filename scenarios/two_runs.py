@@ -53,7 +53,7 @@ def audit_pair(first: Path, second: Path) -> PairAudit:
         return PairAudit(0, 'nothing was tried: only data.scale = "standard" has sums over rows', {})
     scales = [Scale(arrays["offset"], arrays["scale"]) for arrays in files]
     if np.array_equal(scales[0].offset, scales[1].offset):
-        return PairAudit(0, "both have the same scale, so that no difference tells a row", {})
+        return PairAudit(0, "both have the same scale, so that no difference reveals a row", {})
     if (found := differing_row(scales[0], scales[1], MOST_ROWS)) is None:
         return PairAudit(0, "no single row explains the difference of their scales", {})
     has, lacks = (second, first) if found.is_in_second else (first, second)

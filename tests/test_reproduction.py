@@ -406,7 +406,7 @@ def test_claims_of_this_project_are_marked_and_not_counted_as_the_papers(
     assert judged.surprises == before.surprises + 1, "it is a claim all the same"
     page = Reproduction([judged], full=False, folder=tmp_path)
     page.write()
-    assert (tmp_path / "index.html").read_text().count("This project says so, not the paper.") == 1
+    assert (tmp_path / "index.html").read_text().count("A claim of this project, not of the paper.") == 1
 
 
 WHOLE = """

@@ -611,7 +611,7 @@ class HorizontalTask:
         if few.any():
             named = ", ".join(repr(name) for name, is_few in zip(self.schema.numeric, few, strict=True) if is_few)
             raise FederationError(
-                f"Fewer than {MIN_KNOWN} training rows have a value of {named}, and all sites would be told its mean: "
+                f"Fewer than {MIN_KNOWN} training rows have a value of {named}, and all sites would receive its mean: "
                 "add the column to data.ignore."
             )
         sums = federation.sum("known_values", shape=shape, bound=math.inf)

@@ -203,7 +203,7 @@ class ModelRelease(SitePart):
             return
         settings = HybridSettings(**self._site.terms.settings)
         if settings.mechanism != mechanism or settings.epsilon * self._agreed_models > charged * (1 + _NOISE_ROUNDING):
-            raise OrderRefused("the agreed settings must say the mechanism, and the epsilon that this site charges")
+            raise OrderRefused("the agreed settings must name the mechanism, and the epsilon that this site charges")
         most = max(1, min(len(self._site.channel.sites), self._site.terms.min_sites) - 1)
         if type(shares) is not int or not 1 <= shares <= most:
             raise OrderRefused(f"shares must be from 1 to {most}, so that one site can be lost, got {shares!r}")

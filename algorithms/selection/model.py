@@ -339,7 +339,7 @@ def _report_selection(inner: PanModel, chosen: SelectionOutcome) -> TrainingRepo
     """Return the training report, with the number of columns."""
     training = inner.training
     if training is None:
-        raise AssertionError("a model that was trained says nothing of it")
+        raise AssertionError("a trained model has no report of its training")
     count, of = len(chosen.ranking.selected), len(chosen.ranking.columns)
     figures = {"columns_selected": count, "select_rounds": chosen.rounds, **chosen.choice.figures, **training.figures}
     return replace(

@@ -155,8 +155,8 @@ class OfflineSite:
             is_over = False
         except _Differs:
             raise FederationError(
-                f"{self._name} does not come to what it said at an earlier visit, as with another version of "
-                "fedsvm or numpy, or on another machine; go on where, and with what, the earlier visits were."
+                f"{self._name} got other results than at an earlier visit, as with another version of "
+                "fedsvm or numpy, or on another machine; use the machine and the versions of the earlier visits."
             ) from None
         finally:
             receipt.release()

@@ -70,9 +70,8 @@ def in_words_of_hosts(problem: str, admitted: Sequence[str]) -> str:
     if problem.startswith("data.sources:"):
         return f"federation.names: must be the sites whose keys are admitted ({', '.join(admitted)}), or left out."
     if problem.startswith("data.tested_by:"):
-        return (
-            f"data.test_fraction: must be 0; {problem.partition(': ')[2].partition(';')[0]}, and nobody else has any."
-        )
+        reason = problem.partition(": ")[2].partition(";")[0]
+        return f"data.test_fraction: must be 0; {reason}, and only the sites have rows."
     return problem
 
 
@@ -95,13 +94,13 @@ def _problems(scenario: Scenario) -> Iterator[str]:
         yield "data.folds: no noise covers what sites would find of their test rows; remove it."
     if data.positive is None and not data.classes and data.partition == "horizontal":
         yield (
-            "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name all "
+            "data.positive: is missing; nobody sees all labels, so the scenario must name the one that is +1, or all "
             "that there are by data.classes."
         )
     if data.positive == ABOVE_MEDIAN:
         yield "data.positive: nobody sees all labels, and there is no median of them; name the label that is +1."
     if len(classes := declared_classes(data)) > 2 and not algorithm.multiclass:
-        yield f"data.classes: {scenario.algorithm.name} tells two apart; say which one is +1 by data.positive."
+        yield f"data.classes: {scenario.algorithm.name} supports two classes; name the one that is +1 by data.positive."
     elif classes:
         settings = scenario.algorithm.settings
         yield from (f"algorithm.{said}." for said in algorithm.class_problems(settings, classes))
@@ -123,10 +122,10 @@ def _problems_of_columns(data: DataSpec) -> Iterator[str]:
     if len(data.classes) < 2:
         yield "data.classes: is missing; most sites see no labels, so the scenario must name all that there are."
     if data.align == "identifier" and data.identifier is None:
-        yield "data.identifier: is missing; name the column that tells which records are the same."
+        yield "data.identifier: is missing; name the column that identifies a record."
     if data.folds is not None:
         yield "data.folds: sites that hold columns test one model; set data.test_fraction."
     if data.split != EVEN:
         yield "data.split: across hosts each site brings columns of its own; remove it."
     if data.overlap < 1:
-        yield "data.overlap: across hosts the files say which records each site has; remove it."
+        yield "data.overlap: across hosts each site's own file has its records; remove it."

@@ -346,7 +346,7 @@ def _message(letter: Any) -> Message:
     try:
         return wire.decode(letter)
     except (Malformed, TypeError) as error:
-        raise FederationError(f"The hub handed on what is no message: {error}.") from error
+        raise FederationError(f"The hub forwarded an invalid message: {error}.") from error
 
 
 def _digest(partition: Partition) -> bytes:

@@ -140,7 +140,7 @@ class Hub:
                 await run_in_threadpool(self.database.hold)
                 await what()
             except Exception:
-                _LOGGER.exception("what is due could not be done; it is tried again")
+                _LOGGER.exception("pending work failed and will be tried again")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.closing.wait(), self.settings.every_s)
 

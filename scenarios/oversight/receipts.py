@@ -19,7 +19,7 @@ from fedsvm.scenarios.run.starter import RECEIPT, RECEIPTS
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 HEAD = ("step", "times", "numbers each time", "form", "over", "opened by")
-_NOT_CLOSED = "it is not closed: its end was cut off, or the site was killed, or the run goes on"
+_NOT_CLOSED = "it is not closed: its end was cut off, or the site was killed, or the run is not over"
 
 
 @dataclass(frozen=True)
