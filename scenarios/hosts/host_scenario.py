@@ -95,7 +95,7 @@ def _problems(scenario: Scenario) -> Iterator[str]:
     if data.positive is None and not data.classes and data.partition == "horizontal":
         yield (
             "data.positive: is missing; nobody sees all labels, so the scenario must name the one that is +1, or all "
-            "that there are by data.classes."
+            "of them by data.classes."
         )
     if data.positive == ABOVE_MEDIAN:
         yield "data.positive: nobody sees all labels, and there is no median of them; name the label that is +1."
