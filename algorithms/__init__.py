@@ -5,6 +5,7 @@ ranking       ordered columns, as a result shows them
 algorithm     the interface of an algorithm
 mapped_site   the site half and the settings of algorithms in features that all sites share
 linear_model  the model that PAN-SVM, its comparison methods and selection share
+losses        losses of private empirical risk minimization, also those of other packages
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      the algorithms by their names in scenarios
 column_description
@@ -15,7 +16,8 @@ svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regress
               comparison methods
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper
               methods that select columns and train PAN-SVM on them
-dpp_selection selects columns where sites hold columns, and trains DPP-SVM
+dpp_selection  selects columns where sites hold columns, and trains DPP-SVM
+pooled        the rows that only a simulation has in one place, and results of methods on them
 baselines     methods on pooled rows that a scenario may name
 
 data          makes partitions comparable: columns, categories, scale, public rows

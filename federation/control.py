@@ -204,6 +204,11 @@ class Order:
     signature: bytes = b""
 
     @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments of the step."""
+        return {**self.parameters, **self.arrays}
+
+    @property
     def verb(self) -> str:
         """The name of the order in ledger and log: "run", "gather", "sum", or "sum-at" if a site opens the sum."""
         if self.terms is None:
