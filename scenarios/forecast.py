@@ -187,17 +187,17 @@ def _total(
 def _carried_on(
     known: RoundCost, runs: Sequence[MeasuredRun], last: MeasuredRun, secure_sum: SecureSum, sites: int
 ) -> RoundCost:
-    def continued(name: str) -> float:
+    def extrapolate(name: str) -> float:
         return _extrapolate(runs, lambda run: _mean(run, known, name), sites)
 
-    control = continued("control_bytes")
+    control = extrapolate("control_bytes")
     if known.protocol != secure_sum.name or known.step[1] != "sum":
-        hops, messages, payload, wire = map(continued, ("hops", "messages", "payload_bytes", "wire_bytes"))
+        hops, messages, payload, wire = map(extrapolate, ("hops", "messages", "payload_bytes", "wire_bytes"))
         return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, 0.0)
     nothing, one = (secure_sum.cost_of(last.sites, (1, length)).payload_bytes for length in (0, 1))
     length = round((known.payload_bytes - nothing) / (one - nothing))
     if secure_sum.verifies and known.messages != secure_sum.cost_of(last.sites, (1, length)).messages:
-        hops, messages, payload, wire = map(continued, ("hops", "messages", "payload_bytes", "wire_bytes"))
+        hops, messages, payload, wire = map(extrapolate, ("hops", "messages", "payload_bytes", "wire_bytes"))
         return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, 0.0)
     cost = secure_sum.cost_of(sites, (1, length))
     around = (known.wire_bytes - known.payload_bytes) / known.messages

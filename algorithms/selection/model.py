@@ -275,12 +275,12 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         chosen = self.select(federation, task, settings)
         prepared, selected = chosen.prepared, chosen.columns
 
-        def mapped() -> Any:
+        def map_features() -> Any:
             rows = {site: prepared.site_rows.get(site, 0) for site in federation.sites}
             narrowed = replace(prepared, columns=len(selected), site_rows=rows, selected=selected)
             return map_rows(federation, settings, narrowed, task.seed)
 
-        features = federation.until_stable(mapped)
+        features = federation.until_stable(map_features)
         weighting = settings.weighting_of(task)
         trained = train(federation, settings, features, weighting, len(task.classes), task.conditions)
         inner = with_calibration(federation, task, trained, settings)
