@@ -162,7 +162,8 @@ class RoundRunner:
         self._disclosures.record_parameters(order)
         if event.complete:
             everyone = event.sites == self._membership.all_sites
-            self._note_completed(record.round, replace(order, sites=event.sites, everyone=everyone))
+            placed = replace(order, phase=record.phase, phase_round=record.phase_round)
+            self._note_completed(record.round, replace(placed, sites=event.sites, everyone=everyone))
             self._show(order, event, value)
         self._record.add_attempt(event)
         self._record.on_change()
@@ -256,9 +257,9 @@ class RoundRunner:
         return attempt, round_
 
     def _note_completed(self, number: int, order: Order) -> None:
-        following = replace(order, after=self._admission.last_completed, signature=b"")  # sites compare the rest
+        following = replace(order, after=self._admission.last_completed, signature=b"")
         if self._signer is not None:
-            self._signer.add_complete(number, following)
+            following = self._signer.add_complete(number, following)
         self._admission.note_completed(number, following)
 
     def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:
