@@ -397,10 +397,11 @@ def policy_template(
     print(policy.template(algorithm, name), end="")
 
 
-@policy_app.command("check")
+@policy_app.command("check", context_settings={"allow_extra_args": True})
 def check_policy(
+    context: typer.Context,
     scenario: Scenario,
-    policy: Annotated[Path, typer.Option(help="The policy file.")],
+    policy: Annotated[Path | None, typer.Option(help="The policy file.")] = None,
     data: Annotated[str | None, typer.Option(help="The site's file, to check rows and columns too.")] = None,
     own: CorrectionsFile = None,
     changes: Changes = None,
@@ -415,6 +416,9 @@ def check_policy(
     from fedsvm.scenarios.schema.own_file import read_table_file
     from fedsvm.scenarios.schema.policy import read_policy
 
+    if policy is None or context.args:
+        usage = "fedsvm policy check SCENARIO --policy FILE [--data FILE]"
+        raise ScenarioError([f"--policy: must name the policy file, beside one scenario; write {usage}."])
     if own is not None and data is None:
         raise ScenarioError(["--corrections: needs --data, the file that they correct."])
     corrections = None if own is None else read_table_file("--corrections", own, Corrections)
