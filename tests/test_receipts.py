@@ -262,5 +262,10 @@ def test_receipts_across_hosts_of_a_run_with_a_refusal_a_dropped_site_and_a_resu
     comparison = receipts.compare(east, south)
     assert not comparison.differences and comparison.rounds > 5 and comparison.chain
     assert not receipts.compare(east, north).differences
+    assert [each.partition(": ")[2].partition(":")[0] for each in east.interruptions] == [
+        "the run failed, and the site waited",
+        "the run was resumed",
+    ]
+    assert "another process of the site went on" in north.to_text()
     assert any("broken off" in each or "not known" in each for each in north.unsettled)
     assert all("coordinator" in record.keys and len(record.keys) == 4 for record in (east, south))
