@@ -24,6 +24,7 @@ from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import subtract
 from fedsvm.protocols.sums import masked
 from fedsvm.protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, neighbourhoods, requests
+from fedsvm.protocols.sums.plain import collect_chunks
 from tests.accomplice_site_process import ACCOMPLICE, KNOWN
 from tests.conftest import drill
 from tests.test_dropouts import total, total_of
@@ -103,7 +104,7 @@ def difference_of_a_round_carried_out_twice(module: str, monkeypatch: pytest.Mon
     Masks of pairs are the same both times. Its own mask is another one, which the others open each time.
     """
     vectors: list[Residues] = []
-    honest_seeds, honest_chunks = masked._own_seeds, masked.collect_chunks
+    honest_seeds, honest_chunks = masked._own_seeds, collect_chunks
 
     def own_seeds(*told: Any) -> list[bytes]:
         seeds = honest_seeds(*told)
