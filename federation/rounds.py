@@ -162,8 +162,15 @@ class RoundRunner:
         self._disclosures.record_parameters(order)
         if event.complete:
             everyone = event.sites == self._membership.all_sites
-            placed = replace(order, phase=record.phase, phase_round=record.phase_round)
-            self._note_completed(record.round, replace(placed, sites=event.sites, everyone=everyone))
+            unsigned = replace(
+                order,
+                phase=record.phase,
+                phase_round=record.phase_round,
+                sites=event.sites,
+                after=self._admission.last_completed,
+                everyone=everyone,
+            )
+            self._note_completed(record.round, unsigned, self._sign(unsigned, record.round))
             self._show(order, event, value)
         self._record.add_attempt(event)
         self._record.on_change()
@@ -225,7 +232,7 @@ class RoundRunner:
         self._dispatcher.begin(record)
         self._observer.round_begins(phase, phase_round)
         self._disclosures.record_parameters(order)
-        whole = replace(
+        unsigned = replace(
             order,
             timeout_s=self.timeout_s(work_s),
             phase=phase,
@@ -234,8 +241,7 @@ class RoundRunner:
             after=self._admission.last_completed,
             everyone=sites == self._membership.all_sites,
         )
-        if self._signer is not None:
-            whole = self._signer.sign_order(whole, number)
+        whole = self._sign(unsigned, number)
         round_ = Round(
             self._dispatcher,
             whole,
@@ -247,7 +253,7 @@ class RoundRunner:
         contributed = tuple(site for site in sites if site not in record.missing)
         tried = AttemptRecord(record, sites, attempt.complete, contributed)
         if attempt.complete:
-            self._note_completed(number, whole)
+            self._note_completed(number, unsigned, whole)
             self._show(order, tried, attempt.value)
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
@@ -256,11 +262,14 @@ class RoundRunner:
         self._record.on_change()
         return attempt, round_
 
-    def _note_completed(self, number: int, order: Order) -> None:
-        following = replace(order, after=self._admission.last_completed, signature=b"")
+    def _note_completed(self, number: int, unsigned: Order, signed: Order) -> None:
+        """Record a complete round. Sites that missed it are told its order as it was signed for others."""
         if self._signer is not None:
-            following = self._signer.add_complete(number, following)
-        self._admission.note_completed(number, following)
+            self._signer.add_complete(number, unsigned)
+        self._admission.note_completed(number, signed)
+
+    def _sign(self, order: Order, number: int) -> Order:
+        return order if self._signer is None else self._signer.sign_order(order, number)
 
     def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:
         """Record what a complete round showed."""

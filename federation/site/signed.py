@@ -47,16 +47,13 @@ class OrderSigner:
 
     def sign_order(self, order: Order, number: int) -> Order:
         """Return the order of a round with its signature."""
-        return self._sign(order, number, self._chain.begin(order, number).digest)
-
-    def add_complete(self, number: int, order: Order) -> Order:
-        """Add a complete round to the chain, and return its order with the signature that its sites had."""
-        self._chain.miss([(number, order)])
-        return self._sign(order, number, self._chain.head)
-
-    def _sign(self, order: Order, number: int, link: bytes) -> Order:
+        link = self._chain.begin(order, number).digest
         content = order_content(self._run.hex(), order_facts(order, number), link.hex())
         return replace(order, signature=self._key.sign(ORDER, content))
+
+    def add_complete(self, number: int, order: Order) -> None:
+        """Add a complete round to the chain."""
+        self._chain.miss([(number, order)])
 
 
 def order_facts(order: Order, number: int) -> dict[str, Any]:
