@@ -375,11 +375,11 @@ class SumProtocol(Protocol):
 
     @property
     def group_size(self) -> Callable[[int], int]:
-        """How many sites share the secrets of one, by the number of all."""
+        """The number of sites that share the secrets of one, by the number of all."""
 
     @property
     def min_remaining(self) -> Callable[[int], int]:
-        """Of the sites that a run begins with, how many must remain, by their number."""
+        """The number of sites that must remain, by the number with which a run begins."""
 
     def isolating(self, sites: int) -> int:
         """Return the minimum number of sites that, with the coordinator, may learn another site's input."""
