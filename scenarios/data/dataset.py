@@ -332,7 +332,7 @@ def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
         shuffled = shuffled[np.argsort(data.tested[shuffled], kind="stable")]
     public = np.sort(shuffled[:count])
     if count and len(np.unique(data.labels[public])) < 2:
-        raise ScenarioError([f"data.public: the {count} public rows have one class only; set more apart."])
+        raise ScenarioError([f"data.public: the {count} public rows are of one class; set more apart."])
     return public, np.sort(shuffled[count:])
 
 

@@ -100,7 +100,7 @@ def _problems(scenario: Scenario) -> Iterator[str]:
     if data.positive == ABOVE_MEDIAN:
         yield "data.positive: nobody sees all labels, and there is no median of them; name the label that is +1."
     if len(classes := declared_classes(data)) > 2 and not algorithm.multiclass:
-        yield f"data.classes: {scenario.algorithm.name} supports two classes; name the one that is +1 by data.positive."
+        yield f"data.classes: {scenario.algorithm.name} tells two apart; say which one is +1 by data.positive."
     elif classes:
         settings = scenario.algorithm.settings
         yield from (f"algorithm.{said}." for said in algorithm.class_problems(settings, classes))
@@ -122,7 +122,7 @@ def _problems_of_columns(data: DataSpec) -> Iterator[str]:
     if len(data.classes) < 2:
         yield "data.classes: is missing; most sites see no labels, so the scenario must name all that there are."
     if data.align == "identifier" and data.identifier is None:
-        yield "data.identifier: is missing; name the column that identifies a record."
+        yield "data.identifier: is missing; name the column that tells which records are the same."
     if data.folds is not None:
         yield "data.folds: sites that hold columns test one model; set data.test_fraction."
     if data.split != EVEN:
