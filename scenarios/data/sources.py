@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.text import list_names
-from fedsvm.scenarios.data import files, openml, sphere
+from fedsvm.scenarios.data import census, files, openml, sphere
 from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.text_form import TextForm
@@ -49,7 +49,8 @@ class Dataset:
     dropped: rows removed for missing values. unlabeled: rows removed beforehand because they have no label.
     identifiers (n,): text that tells which rows of different tables are the same; empty where none were asked for.
     sites (n,): the site that each row is of; empty where the source does not say. tested (n,): whether it is of the
-    source of test rows; empty where there is none. weights (n,): of losses; empty where all are 1. origin (n,): which
+    source of test rows; empty where there is none. elsewhere (n,): whether it is of the population of public rows;
+    empty where that is the one of private rows. weights (n,): of losses; empty where all are 1. origin (n,): which
     row of `table`, counted from 0, each row is.
     """
 
@@ -61,6 +62,7 @@ class Dataset:
     identifiers: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    elsewhere: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     weights: FloatArray = field(default_factory=lambda: np.zeros(0))
     origin: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     table: Table | None = None
@@ -81,7 +83,9 @@ class Dataset:
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
         """Return the table with only these rows."""
         features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
-        by_row = {name: getattr(self, name) for name in ("identifiers", "sites", "tested", "weights", "origin")}
+        by_row = {
+            name: getattr(self, name) for name in ("identifiers", "sites", "tested", "elsewhere", "weights", "origin")
+        }
         kept = {name: values[indices] if len(values) else values for name, values in by_row.items()}
         return replace(self, features=features, labels=self.labels[indices], **kept)
 
@@ -91,7 +95,7 @@ class Table:
     """Columns as read, before a label is chosen: float64 with NaN, or text with "" for missing values.
 
     parts: names and numbers of rows of the tables that it is put together from. forms: how text was read, by the name
-    of the file. sites, tested: see `Dataset`.
+    of the file. sites, tested, elsewhere: see `Dataset`.
     """
 
     name: str
@@ -100,6 +104,7 @@ class Table:
     forms: Mapping[str, TextForm] = field(default_factory=dict)
     sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    elsewhere: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @property
     def rows(self) -> int:
@@ -204,6 +209,7 @@ def choose(
         unlabeled=int((~labeled).sum()),
         sites=table.sites[keep] if len(table.sites) else table.sites,
         tested=table.tested[keep] if len(table.tested) else table.tested,
+        elsewhere=table.elsewhere[keep] if len(table.elsewhere) else table.elsewhere,
         weights=weights,
         origin=np.flatnonzero(keep),
         table=table,
@@ -275,7 +281,7 @@ def file_name(source: str) -> str:
 
 def is_there(source: str, base_folder: Path) -> bool:
     """Return whether a source can be found, without reading it. openml.org is not queried."""
-    if source in _BUILT_IN or source.startswith((sphere.PREFIX, openml.PREFIX)):
+    if source in _BUILT_IN or source.startswith(tuple(_BY_PREFIX)):
         return True
     return file_of(source, base_folder) is not None
 
@@ -310,10 +316,9 @@ def read_as_written(source: str, base_folder: Path, column: str, form: TextForm 
 def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm | None) -> Table:
     if source in _BUILT_IN:
         return Table(source, _BUILT_IN[source]())
-    if source.startswith(sphere.PREFIX):
-        return Table(source, sphere.Sphere.read(source).columns_by_name())
-    if source.startswith(openml.PREFIX):
-        return Table(source, openml.read(source))
+    for prefix, make in _BY_PREFIX.items():
+        if source.startswith(prefix):
+            return make(source)
     if source.endswith(SUFFIXES):
         candidates = [base_folder / source, Path(source)]
         path = next((path for path in candidates if path.is_file()), None)
@@ -568,52 +573,9 @@ def _tic_tac_toe() -> dict[str, NDArray[Any]]:
     return columns | {"label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])}
 
 
-CENSUS_ROWS = 30_000
-
-
-def _made_census() -> dict[str, NDArray[Any]]:
-    """Return artificial people with the attributes of the hybrid SVM paper's census; label: income above the median.
-
-    A stand-in that needs no file: the numbers are drawn, and say nothing of anybody.
-    """
-    random = np.random.default_rng(2014)
-    age = np.clip(random.normal(42, 14, CENSUS_ROWS), 18, 90).round()
-    education = np.clip(random.normal(12, 3, CENSUS_ROWS), 0, 20).round()
-    gender = random.integers(0, 2, CENSUS_ROWS)
-    status = np.where(
-        random.random(CENSUS_ROWS) < 1 / (1 + np.exp((age - 30) / 6)), 0, 1 + (random.random(CENSUS_ROWS) < 0.25)
-    )
-    single, married = status == 0, status == 1
-    disability = random.random(CENSUS_ROWS) < 0.02 + 0.002 * np.maximum(age - 30, 0)
-    hours = np.clip(random.normal(38, 12, CENSUS_ROWS) - 15 * disability - 20 * (age > 66), 0, 90).round()
-    children = random.poisson(np.where(single, 0.1, 1.3))
-    family = 1 + married + children
-    here = np.minimum(random.exponential(9, CENSUS_ROWS), age).round()
-    native = random.random(CENSUS_ROWS) < 0.85
-    career = 30 - ((age - 50) / 8) ** 2  # income rises until fifty
-    income = (
-        0.9 * education + 0.12 * hours + 0.15 * career + 1.5 * gender + 1.2 * married - 2 * disability + 0.6 * native
-    )
-    income = income * np.exp(random.normal(0, 0.18, CENSUS_ROWS))
-    owner = random.random(CENSUS_ROWS) < 1 / (1 + np.exp(-(income - income.mean()) / 4 - (age - 40) / 20))
-    automobiles = random.poisson(np.clip(0.06 * income, 0.1, 4))
-    columns = {
-        "age": age,
-        "gender": gender,
-        "education": education,
-        "disability": disability,
-        "nationality": native,
-        "working-hours": hours,
-        "years-in-location": here,
-        "owns-dwelling": owner,
-        "family-size": family,
-        "children": children,
-        "automobiles": automobiles,
-        "single": single,
-        "married": married,
-    }
-    labels = np.where(income > np.median(income), "above", "below")
-    return {name: values.astype(np.float64) for name, values in columns.items()} | {"label": labels}
+def _shifted_census(source: str) -> Table:
+    columns = census.columns_by_name(census.read_shift(source))
+    return Table(source, columns, elsewhere=np.arange(len(columns["label"])) >= census.ROWS)
 
 
 def _from_scikit_learn(loader: str) -> Callable[[], dict[str, NDArray[Any]]]:
@@ -634,8 +596,14 @@ _BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
     "wine": _from_scikit_learn("load_wine"),
     "iris": _from_scikit_learn("load_iris"),
     "digits": _from_scikit_learn("load_digits"),
-    "made-census": _made_census,
+    census.NAME: census.columns_by_name,
     sphere.NAME: sphere.Sphere().columns_by_name,
+}
+
+_BY_PREFIX: dict[str, Callable[[str], Table]] = {
+    sphere.PREFIX: lambda source: Table(source, sphere.Sphere.read(source).columns_by_name()),
+    census.PREFIX: _shifted_census,
+    openml.PREFIX: lambda source: Table(source, openml.read(source)),
 }
 
 _COMPLETE = frozenset({"tic-tac-toe"})
