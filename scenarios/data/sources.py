@@ -573,6 +573,15 @@ def _tic_tac_toe() -> dict[str, NDArray[Any]]:
     return columns | {"label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])}
 
 
+def _marks_of_tic_tac_toe(source: str) -> Table:
+    """Return the boards with a column of 0 and 1 for each mark that a square can have. Raises ScenarioError."""
+    if source != MARKS:
+        raise ScenarioError([f"data.source: {source!r} must be written {MARKS}."])
+    boards = _tic_tac_toe()
+    marked = {f"{name}={mark}": (boards[name] == mark).astype(np.float64) for name in SQUARES for mark in "box"}
+    return Table(source, marked | {"label": boards["label"]})
+
+
 def _shifted_census(source: str) -> Table:
     columns = census.columns_by_name(census.read_shift(source))
     return Table(source, columns, elsewhere=np.arange(len(columns["label"])) >= census.ROWS)
@@ -600,7 +609,10 @@ _BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
     sphere.NAME: sphere.Sphere().columns_by_name,
 }
 
+MARKS = "tic-tac-toe:marks"
+
 _BY_PREFIX: dict[str, Callable[[str], Table]] = {
+    "tic-tac-toe:": _marks_of_tic_tac_toe,
     sphere.PREFIX: lambda source: Table(source, sphere.Sphere.read(source).columns_by_name()),
     census.PREFIX: _shifted_census,
     openml.PREFIX: lambda source: Table(source, openml.read(source)),
