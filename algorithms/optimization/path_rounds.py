@@ -19,6 +19,7 @@ from fedsvm.algorithms.optimization.local_path import opened_by
 from fedsvm.algorithms.optimization.masking import Mask
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import free
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
 
 WIDE_BOUND = 2.0**24
@@ -29,6 +30,27 @@ MASKED_SHOWS = (
     "products of class vectors, the length of Newton's step, and what a secret matrix leaves of the system's spectrum"
 )
 OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
+
+ROUND_ARGUMENTS = {
+    "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
+    "steps": free(
+        "any step, in masked coordinates",
+        "sums at a point that it does not know; a false step only spoils the model",
+    ),
+    "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+    "mus": free("any numbers", "sums of another barrier"),
+    "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+    "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
+    "scales": free("any numbers", "nothing; the sums in another unit"),
+    "rows": free("a whole number", "nothing; the counts in another unit"),
+}
+"""Of a step that takes the fields of a `RoundOrder`."""
+BEST_ARGUMENTS = {
+    "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+    "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
+}
+"""Of a step that takes the best points; see `RowPaths.best`."""
+HOLDER_ARGUMENT = {"holder": free("a site of the run", "nothing; the named site adds the same model")}
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,16 @@ from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, Outcome, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimization.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
+from fedsvm.algorithms.optimization.path_rounds import (
+    BEST_ARGUMENTS,
+    HOLDER_ARGUMENT,
+    MASKED_SHOWS,
+    OPEN_SHOWS,
+    ROUND_ARGUMENTS,
+    Layout,
+    RoundOrder,
+    RowPaths,
+)
 from fedsvm.algorithms.optimization.weighting import Factors, RowWeights, Weighting, agreement_on_factors
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
@@ -182,21 +191,7 @@ class NewtonPath(SitePart):
             purpose = f"{problem} {iteration}"
             yield draw_mask(self.seed, purpose, layout.dimensions, layout.features, self.start.masking)
 
-    @step(
-        told={
-            "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
-            "steps": free(
-                "any step, in masked coordinates",
-                "sums at a point that it does not know; a false step only spoils the model",
-            ),
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
-            "mus": free("any numbers", "sums of another barrier"),
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
-            "scales": free("any numbers", "nothing; the sums in another unit"),
-            "rows": free("a whole number", "nothing; the counts in another unit"),
-        }
-    )
+    @step(told=ROUND_ARGUMENTS)
     def newton(self, **order: Any) -> FloatArray:
         """Return (k, length), this site's part of a round of k problems, or zeros if it knows no path.
 
@@ -212,11 +207,7 @@ class NewtonPath(SitePart):
     @step(
         bound=math.inf,
         public=True,
-        told={
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
-            "holder": free("a site of the run", "nothing; the named site adds the same model"),
-        },
+        told=BEST_ARGUMENTS | HOLDER_ARGUMENT,
     )
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """Return the (K, m + 2) best weights and intercepts, with a 1, at `holder`; zeros at the other sites.
@@ -229,12 +220,7 @@ class NewtonPath(SitePart):
         best = self.best(keep, constants)
         return np.hstack([best, np.ones((len(best), 1))])
 
-    @step(
-        told={
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
-        }
-    )
+    @step(told=BEST_ARGUMENTS)
     def keep_best(self, keep: IntArray, constants: IntArray) -> None:
         """Write the weights (K, m) and intercepts (K,) to this site's own file, `model_path` of its settings."""
         if not (path := self._site.settings.get("model_path")):
