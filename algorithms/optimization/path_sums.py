@@ -18,7 +18,9 @@ import numpy as np
 from fedsvm.algorithms.data.classes import Scheme
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
+from fedsvm.algorithms.features.row_blocks import RowBlocks
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
+from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, Outcome, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimization.path_rounds import (
@@ -71,12 +73,16 @@ class _Start:
         """The number of values that a site is told of the path of each problem."""
         return 1 + (3 if self.masking == "committee" else 2) * self.layout.dimensions
 
-    def problems(self, features: FloatArray) -> list[Problem]:
+    def problems(self, features: FloatArray | RowBlocks) -> list[Problem]:
         """Return the problems of rows with features (n, m)."""
-        return [
-            Problem.of(features, labels, np.where(labels == 0, 0.0, self.prices), prior=prior, lever=self.lever)
-            for labels, prior in zip(self.labels, self.priors, strict=True)
-        ]
+        found: list[Problem] = []
+        for labels, prior in zip(self.labels, self.priors, strict=True):
+            prices = np.where(labels == 0, 0.0, self.prices)
+            if isinstance(features, RowBlocks):
+                found.append(BlockedProblem.of_blocks(features, labels, prices, prior=prior, lever=self.lever))
+            else:
+                found.append(Problem.of(features, labels, prices, prior=prior, lever=self.lever))
+        return found
 
     @property
     def priors(self) -> FloatArray:
@@ -154,7 +160,7 @@ class NewtonPath(SitePart):
         shape = (1, common_seed.SHAPE[1] + count * start.told)
         told = pass_on(self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
-        problems = start.problems(self._rows.features) if self.paths is None else self.paths.problems
+        problems = start.problems(self._rows.stored) if self.paths is None else self.paths.problems
         paths = rest.reshape(count, -1)
         points = [
             DualState.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 : 2 * size + 1])
