@@ -80,7 +80,7 @@ class ThresholdSettings:
     def threshold_problems(self, *, calibrated: bool) -> Iterator[str]:
         """Yield an error for a threshold rule without calibration rows; see `Algorithm.problems`."""
         if self.threshold != "zero" and not calibrated:
-            yield f'threshold: "{self.threshold}" needs rows to be found by; set data.calibration, say to 0.2'
+            yield f'threshold: "{self.threshold}" needs rows to fit it; set data.calibration, for example to 0.2'
 
 
 @dataclass(frozen=True)
@@ -336,7 +336,7 @@ def _count_rows(federation: Federation, classes: int) -> FloatArray:
     counts = np.rint(federation.sum("classes_apart", shape=(classes,), bound=float(MAX_COUNT)))
     if counts.min() < MIN_OF_CLASS:
         raise FederationError(
-            f"Of the rows that were set apart to calibrate by {counts.min():.0f} are of one class, and "
+            f"Of the calibration rows {counts.min():.0f} are of one class, and "
             f"{MIN_OF_CLASS} are needed for sums over them not to be single rows' decision values: raise "
             "data.calibration, or remove it."
         )

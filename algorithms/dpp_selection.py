@@ -355,7 +355,7 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
 def _report_selection(training: TrainingReport | None, count: int, of: int, rounds: int) -> TrainingReport:
     """Return the training report, with the number of columns."""
     if training is None:
-        raise AssertionError("a model that was trained says nothing of it")
+        raise AssertionError("a trained model has no report of its training")
     figures = {"columns_selected": count, "select_rounds": rounds, **training.figures}
     return replace(training, description=f"{count} of {of} columns, {training.description}", figures=figures)
 

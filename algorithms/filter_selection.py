@@ -140,10 +140,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
         """Yield the problems of PAN-SVM, and statistics of two classes for more classes."""
         yield from super().class_problems(settings, classes)
         if len(classes) > 2 and settings.statistic in ("welch", "fisher"):
-            yield (
-                f'statistic: "{settings.statistic}" is of two classes, and there are {len(classes)}; set "f", "mi" or '
-                '"mrmr"'
-            )
+            yield (f'statistic: "{settings.statistic}" needs two classes, got {len(classes)}; set "f", "mi" or "mrmr"')
 
     def problems(self, settings: FilterSettings, outline: Outline) -> Iterator[str]:
         """Yield scores without p-values."""
@@ -151,7 +148,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
         if settings.size == "significant" and settings.statistic not in ("welch", "f"):
             yield (
                 'size: "significant" needs a statistic with p-values, welch or f, got '
-                f'"{settings.statistic}"; say how many'
+                f'"{settings.statistic}"; set a number'
             )
 
     def pooled_order(self, model: SelectedModel, settings: FilterSettings, rows: EvaluationRows) -> IntArray:

@@ -33,7 +33,7 @@ def limited_by_noise(mu: float, *, has_landmarks: bool, is_whole: bool = False) 
     if is_whole:
         return f"whoever holds the model file can tell a row with an AUC of {area:.2f} at most (mu {mu:g})"
     if not has_landmarks:
-        noisy, rest = "scale", "no noise limits what its other arrays tell"
+        noisy, rest = "scale", "no noise limits what its other arrays reveal"
     else:
         noisy = "scale and drawn landmarks"
         rest = "no such limit holds for its weights or for landmarks that are means with noise"

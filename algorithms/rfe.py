@@ -148,7 +148,7 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
         """Yield the problems of PAN-SVM, and scores of one kernel SVM."""
         yield from super().class_problems(settings, classes)
         if len(classes) > 2 and settings.weights != "linear":
-            yield f'weights: "{settings.weights}" is of two classes, and there are {len(classes)}; set "linear"'
+            yield f'weights: "{settings.weights}" needs two classes, got {len(classes)}; set "linear"'
 
     def problems(self, settings: RfeSettings, outline: Outline) -> Iterator[str]:
         """Yield weights that the features, or the solver, do not have."""

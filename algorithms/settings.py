@@ -128,7 +128,7 @@ class Setting:
         if unknown := next(_unknown(self.annotation), None):
             raise TypeError(f"the setting {self.name} must be {_KINDS}, got {unknown}")
         if not self.sentence:
-            raise TypeError(f"the setting {self.name} must say what it means: Annotated[…, doc(…)]")
+            raise TypeError(f"the setting {self.name} must have a description: Annotated[…, doc(…)]")
         if not _fits(self.annotation, self.default):
             raise TypeError(f"the default of the setting {self.name} must be {self.requirement}")
 

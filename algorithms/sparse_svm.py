@@ -212,7 +212,7 @@ def _choose_net(
         return net, size, f"{rule}, at l1 = {net.l1:.3g}"
     size = chosen_count(settings.size, columns)
     net = next((net for net in nets if len(net.support) >= size), nets[-1])
-    return net, size, f"{settings.size:g}, as told, at l1 = {net.l1:.3g}"
+    return net, size, f"{settings.size:g}, as set, at l1 = {net.l1:.3g}"
 
 
 def _stability(

@@ -138,7 +138,7 @@ def local_model(
     """
     from scipy.optimize import minimize  # the server that sites are forked from has no use for it
 
-    def weighted(dual: FloatArray) -> FloatArray:
+    def weigh_rows(dual: FloatArray) -> FloatArray:
         signed = dual * labels
         return np.append(signed @ features, signed.sum())
 
@@ -150,13 +150,13 @@ def local_model(
     short = 1.0 - margins(centre)
 
     def objective(dual: FloatArray) -> tuple[float, FloatArray]:
-        direction = weighted(dual)
+        direction = weigh_rows(dual)
         value = direction @ direction / (2 * rho) - dual @ short
         return float(value), margins(direction) / rho - short
 
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start), options=_LOCAL)
     dual = np.asarray(found.x)
-    return centre + weighted(dual) / rho, dual
+    return centre + weigh_rows(dual) / rho, dual
 
 
 class AdmmSite(MappedSite):

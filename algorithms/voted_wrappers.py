@@ -178,7 +178,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         """Yield gaps that do not determine support rows."""
         yield from super().problems(settings, outline)
         if "svm-t" in requested_scores(settings.criteria) and settings.select_tolerance > 1e-5:
-            yield "select_tolerance: must be 1e-5 or less for support rows to be told from others"
+            yield "select_tolerance: must be 1e-5 or less for support rows to be distinguished from others"
 
 
 def requested_scores(criteria: str) -> Sequence[Criterion]:

@@ -51,4 +51,4 @@ def _stop_after(error: BaseException) -> RunOver:
         return RunOver(visible(str(error))[:MAX_LOG_TEXT], resumable=True)
     if isinstance(error, KeyboardInterrupt):
         return RunOver("its coordinator was interrupted")
-    return RunOver("its coordinator says why")
+    return RunOver("its coordinator has the reason")

@@ -77,7 +77,7 @@ def draft(
     found = harmonize(tables, label, by, ignore)
     table, apart = found.table, dict(found.apart)
     if places and (column := _site_column(table, label, [*found.unmeasured, *apart])):
-        apart[column] = "says whose a row is, as the files do"
+        apart[column] = "names the site of a row, as the files do"
     data = sources.choose(
         table,
         label=label,
@@ -229,7 +229,7 @@ def _data(
         yield f"source = {_text(_place(path, source))}"
     for name, form in table.forms.items():
         of = f"{name}: " if len(table.forms) > 1 else ""
-        yield f"# {of}read as {form}; separator, decimal and encoding would say otherwise"
+        yield f"# {of}read as {form}; to change this, set separator, decimal or encoding"
         if form.doubt:
             yield f"# to be looked at: {of}{form.doubt}"
     forms = table.forms.values()
@@ -265,10 +265,10 @@ def _classes(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
         yield f"positive = {_text(positive)}  # which label is +1; {others} is -1"
     elif len(data.classes) > 2:
         names = quote_names(data.classes)
-        yield f"# all of {names} are told apart; to tell one from the others, say it in the next line"
+        yield f"# all of {names} are separate classes; to train one against the rest, name it in the next line"
         yield f"# positive = {_text(data.classes[0])}"
     else:
-        yield f"# which of {quote_names(data.classes)} is +1? Say it in the next line, and take its # away"
+        yield f"# which of {quote_names(data.classes)} is +1? Name it in the next line, and remove its #"
         yield f"# positive = {_text(data.classes[0])}"
     if sources.spelling_problem(data, label):
         yield "# some labels differ in capitals or blanks alone; if they are different classes, take away the next #"
@@ -328,7 +328,7 @@ def _plain(value: str) -> str:
 
 def _algorithm(data: Dataset) -> Iterator[str]:
     rarest, count = min(Counter(data.labels.tolist()).items(), key=lambda each: each[1])
-    yield f"[algorithm]                # fedsvm scenarios keys {DEFAULT_ALGORITHM} lists what else there is"
+    yield f"[algorithm]                # fedsvm scenarios keys {DEFAULT_ALGORITHM} lists all settings"
     yield f"name = {_text(DEFAULT_ALGORITHM)}"
     yield 'kernel = "rbf"'
     yield "C = 1.0"
@@ -340,7 +340,7 @@ def _algorithm(data: Dataset) -> Iterator[str]:
     yield "min_cluster_size = 3       # of landmarks that are means of rows: a share above 1/3 cannot be met then"
     if len(data.classes) == 2 and count < _RARE * data.rows:
         share = 100 * count / data.rows
-        yield f'class_weight = "balanced"  # {rarest!r} is {share:.1f} % of the rows; without it few would be called so'
+        yield f'class_weight = "balanced"  # {rarest!r} is {share:.1f} % of the rows; without it few would be predicted'
 
 
 def _text(value: str) -> str:

@@ -80,7 +80,7 @@ class ColumnDrift:
             kind = "noisy quantiles" if self.origin == NOISY else "training range"
             yield (
                 f"{_rows(self.outside)} outside the {kind} of column {self.column!r}, {low:.4g} to {high:.4g}: "
-                "the model says little about such rows."
+                "the model is unreliable for such rows."
             )
         if self.unknown:
             yield (

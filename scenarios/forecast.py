@@ -205,14 +205,14 @@ def _total(
 def _carried_on(
     known: RoundCost, runs: Sequence[MeasuredRun], last: MeasuredRun, secure_sum: SecureSum, sites: int
 ) -> RoundCost:
-    def continued(name: str) -> float:
+    def extrapolate(name: str) -> float:
         return _extrapolate(runs, lambda run: _mean(run, known, name), sites)
 
     def as_counted() -> RoundCost:
-        hops, messages, payload, wire = map(continued, ("hops", "messages", "payload_bytes", "wire_bytes"))
+        hops, messages, payload, wire = map(extrapolate, ("hops", "messages", "payload_bytes", "wire_bytes"))
         return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, connections, 0.0)
 
-    control, connections = continued("control_bytes"), 0.0
+    control, connections = extrapolate("control_bytes"), 0.0
     if known.connections:
         of_all = _extrapolate(runs, lambda run: run.connections, sites)
         connections = of_all * known.connections / last.connections

@@ -247,7 +247,7 @@ def predict(
     if judge:
         labels = _labels(source, read, data["label"], names)
         if unlabeled := int(np.isnan(labels).sum()):
-            doubts += (_missing_labels_note(unlabeled, len(labels), data["label"]),)
+            doubts += (_describe_unlabeled(unlabeled, len(labels), data["label"]),)
         if unlabeled < len(labels):
             measured = _measure(decisions, labels, threshold, chances)
     return Predictions(
@@ -264,7 +264,7 @@ def _measure(decisions: FloatArray, labels: FloatArray, threshold: float, chance
     )
 
 
-def _missing_labels_note(unlabeled: int, rows: int, label: str) -> str:
+def _describe_unlabeled(unlabeled: int, rows: int, label: str) -> str:
     """Return a sentence about rows without a label."""
     if unlabeled == rows:
         return f"no row has a label in column {label!r}, so there are no measures."

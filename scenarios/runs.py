@@ -137,7 +137,7 @@ def delete(folder: Path, names: Sequence[str], *, unfinished: bool) -> None:
         if name not in there:
             problems.append(f"{folder} has no run {name!r}.{nearest(name, there)}")
         elif there[name].status == _UNFINISHED and not unfinished:
-            problems.append(f"{name} has no result: it goes on, or was killed; if it was, add --unfinished.")
+            problems.append(f"{name} has no result: it still runs, or was killed; if it was killed, add --unfinished.")
     if problems:
         raise ScenarioError(problems)
     for name in dict.fromkeys(names):

@@ -72,7 +72,7 @@ def _of_sums(files: Sequence[Mapping[str, NDArray[Any]]], columns: Sequence[str]
     """Return what two standard scales reveal."""
     scales = [Scale(arrays["offset"], arrays["scale"]) for arrays in files]
     if np.array_equal(scales[0].offset, scales[1].offset):
-        return PairAudit(0, "both have the same scale, so that no difference tells a row", {})
+        return PairAudit(0, "both have the same scale, so that no difference reveals a row", {})
     if (found := differing_row(scales[0], scales[1], MOST_ROWS)) is None:
         return PairAudit(0, "no single row explains the difference of their scales", {})
     return _of_row(found, columns, folders)

@@ -510,7 +510,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         BUDGETED,
         trained_alone,
         summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
-        "the agreed settings must say the mechanism, and the epsilon that this site charges",
+        "the agreed settings must name the mechanism, and the epsilon that this site charges",
     ),
     "a model with noise for more rows than it was trained with": (
         ONE_SHOT,

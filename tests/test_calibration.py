@@ -136,7 +136,7 @@ def test_other_models_with_weights_in_features_are_calibrated_alike(name: str, t
     assert result.metrics is not None and result.metrics.brier is not None
     assert result.metrics.brier < 0.06
     assert result.metrics.threshold in MARKS.tolist()
-    with pytest.raises(ScenarioError, match='threshold: "balanced" needs rows to be found by'):
+    with pytest.raises(ScenarioError, match='threshold: "balanced" needs rows to fit it'):
         spec.read(name, changes={**changes, "data.calibration": 0.0})
 
 
@@ -173,7 +173,7 @@ def test_an_estimator_gives_probabilities() -> None:
     assert not hasattr(PanSVC(), "predict_proba")
     with pytest.raises(NotFittedError):
         PanSVC(calibration=0.25).predict_proba(X)
-    with pytest.raises(ValueError, match=r'threshold: "half" needs rows to be found by; set data\.calibration'):
+    with pytest.raises(ValueError, match=r'threshold: "half" needs rows to fit it; set data\.calibration'):
         PanSVC(threshold="half").fit(X, y)
     with pytest.raises(ValueError, match=r"calibration=0\.01 of 8 rows of a class is 0, and must be 5 or more"):
         PanSVC(calibration=0.01).fit(X[:16], np.repeat(["a", "b"], 8))
@@ -207,7 +207,7 @@ def test_a_model_that_was_calibrated_is_read_from_its_file() -> None:
     [
         (
             {"algorithm.threshold": "half"},
-            'algorithm.threshold: "half" needs rows to be found by; set data.calibration',
+            'algorithm.threshold: "half" needs rows to fit it; set data.calibration',
         ),
         ({"data.calibration": 0.015}, "data.calibration: 0.015 of 265 rows of a class is 4; each class needs 5"),
         ({"data.calibration": 0.2, "algorithm.release": "sites"}, "data.calibration: pan-svm as it is set cannot be"),

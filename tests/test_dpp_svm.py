@@ -157,7 +157,7 @@ SIGNS = [1.0, -1.0, 1.0, -1.0]
         (
             [patients(NAMES, SIGNS), patients([*NAMES, "Ada"]), patients(NAMES)],
             "identifier",
-            r"site-2 failed in round 1 .*: 1 of its 5 records have the identifier of another; keep one record of each",
+            r"site-2 failed in round 1 .*: 1 of its 5 records share an identifier; keep one record of each",
         ),
         (
             [patients(NAMES, SIGNS), patients(["Hedy", "Mary"]), patients(NAMES)],
@@ -182,7 +182,7 @@ SIGNS = [1.0, -1.0, 1.0, -1.0]
         (
             [patients(NAMES, SIGNS), patients(["Ada", "Emmy"])],
             "identifier",
-            r"The 2 records to train on are of one class; two are needed",
+            r"The 2 training records have one class; two are needed",
         ),
     ],
 )

@@ -57,7 +57,7 @@ def test_of_more_than_two_classes_it_asks_for_none(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
     done = fedsvm("new", "my.toml", "--data", "p.csv", "--label", "group", folder=tmp_path)
     assert (done.returncode, "positive" in done.stdout) == (0, False)
-    assert "# all of 'a', 'b', 'c' are told apart; to tell one" in (tmp_path / "my.toml").read_text()
+    assert "# all of 'a', 'b', 'c' are separate classes; to train one" in (tmp_path / "my.toml").read_text()
     assert fedsvm("run", "my.toml", "--quiet", folder=tmp_path).returncode == 0
 
 
@@ -71,7 +71,7 @@ def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
     assert said[1].startswith("note Column 'dose' is read as text because of 'oops' in row 301 among numbers")
     done = fedsvm("run", "my.toml", folder=tmp_path)
     assert done.returncode == 2
-    assert "data.positive: p.csv has the classes a, b; say which one is +1" in done.stderr
+    assert "data.positive: p.csv has the classes a, b; name the one that is +1" in done.stderr
     (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
     written = (tmp_path / "my.toml").read_text()
     assert "# to be fixed first: Column 'dose' is read as text because of 'oops' in row 301 among numbers" in written
@@ -122,8 +122,8 @@ def test_a_row_of_no_hospital_is_refused_with_its_number(blank: str, site: str |
     with pytest.raises(ScenarioError) as caught:
         draft(tmp_path / "my.toml", str(tmp_path / "p.csv"), "died", site=site)
     assert caught.value.problems == (
-        "--site: column 'hospital' of p.csv has no value in row 7, row 31; every row must be of a site: fill these in, "
-        "leave the rows out, or rename the column if it names no sites.",
+        "--site: column 'hospital' of p.csv has no value in row 7, row 31; every row must belong to a site: fill these "
+        "in, remove the rows, or rename the column if it names no sites.",
     )
 
 
@@ -141,7 +141,7 @@ def test_hospitals_with_files_of_their_own_need_no_edit(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         "note Column 'ward' is left out: 'south' has none.",
-        "note Column 'hospital' is left out: says whose a row is, as the files do.",
+        "note Column 'hospital' is left out: names the site of a row, as the files do.",
         "my.toml",
     ]
     written = (tmp_path / "my.toml").read_text()
@@ -276,6 +276,6 @@ def test_a_description_says_the_same(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     said = " ".join(done.stdout.split())
     assert "note p.csv was read as cp1252 text with semicolons between columns and a decimal comma." in said
-    assert "note Class 'died' is +1, unless data.positive says otherwise." in said
+    assert "note Class 'died' is +1, unless data.positive names another." in said
     assert "'patient_id' has" in said and "looks like an identifier" in said and "'aufnahme' holds dates" in said
     assert all(name in said for name in ("Koln-Sud", "Nord", "Ost", "St.-Anna", "West"))

@@ -307,7 +307,7 @@ def test_groups_that_will_not_do() -> None:
     X, y = BLOBS
     for groups, says in [
         (["a b"] * 60, "the name of a site must be made of .* got 'a b'"),
-        ([1] * 59, r"groups must say a site for each of 60 rows, got shape \(59,\)"),
+        ([1] * 59, r"groups must name a site for each of 60 rows, got shape \(59,\)"),
         ([1] * 59 + [None], "a row has no site"),
         (["x" * 65] * 60, "at most 64 letters"),
     ]:

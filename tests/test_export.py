@@ -77,7 +77,7 @@ def test_graph_has_the_runs_probabilities_threshold_and_gaps(patients: Path) -> 
 
 def test_format_is_of_pipelines(patients: Path) -> None:
     done = fedsvm("export", "run", "--to", "onnx", "--format", "joblib", folder=patients)
-    assert (done.returncode, "--format: is of scikit-learn pipelines" in done.stderr) == (2, True)
+    assert (done.returncode, "--format: applies to scikit-learn pipelines" in done.stderr) == (2, True)
 
 
 def test_pipeline_loads_without_fedsvm(patients: Path) -> None:

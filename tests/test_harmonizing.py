@@ -138,7 +138,7 @@ def test_a_key_that_names_no_column_is_an_error(tmp_path: Path) -> None:
         ({"missing_values": 999}, "must be a list of values, or of each column a list, got 999"),
         ({"recode": {"sex": "M"}}, "must be a table for each column"),
         ({"rename": {"a": "b", "c": "b"}}, "must give each column a name of its own"),
-        ({"by_site": {"site-1": {}}}, "by_site needs files or a column that say which site a row is of"),
+        ({"by_site": {"site-1": {}}}, "by_site needs one file for each site or a column of sites"),
     ],
 )
 def test_keys_of_another_form_are_sentences(changes: dict[str, object], says: str) -> None:

@@ -38,7 +38,7 @@ def refused(path: Path, memory_bytes: int | None = None) -> str:
         ("a.csv", random.Random(1).randbytes(20_000), "zero bytes"),
         ("a.csv", b"a,label\n1,x\n\0\0,y\n", "zero bytes"),
         ("a.csv", TABLE.decode().encode("utf-16")[:-1], "is not utf-16-le text; save the file as UTF-8"),
-        ("a.csv", TABLE + b"\x81,x\n", "is not UTF-8 text; save the file as UTF-8, or say what it is by data.encoding"),
+        ("a.csv", TABLE + b"\x81,x\n", "is not UTF-8 text; save the file as UTF-8, or set data.encoding"),
         ("a.csv", TABLE + b"\x01\xff,x\n", "it is not UTF-8 text, nor any other"),
         ("a.csv", b"a;label\n1;x\n2,5\n", "read as utf-8 text with semicolons between columns and a decimal comma"),
         ("a.csv", b'a,label\n"1,x\n2,y\n', "line 2 has 1 values for 2 columns"),

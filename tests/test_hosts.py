@@ -307,7 +307,7 @@ def test_a_coordinator_that_is_killed_is_resumed_and_sites_that_waited_go_on(tmp
         words = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
         resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *words)
         assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
-        assert "east, north, south are back; the run goes on after" in resumed.said
+        assert "east, north, south are back; the run continues after" in resumed.said
         assert same(there.model(), there.simulated(*EXACTLY, "--set", "algorithm.tolerance=1e-8"))
 
 
@@ -746,7 +746,7 @@ def test_three_sites_are_needed_across_hosts_unless_fewer_are_invited_or_allowed
     [
         ("data.folds=3", "data.folds: sites that hold columns test one model"),
         ("data.split=columns:[[a],[b],[c]]", "data.split: across hosts each site brings columns of its own"),
-        ("data.overlap=0.5", "data.overlap: across hosts the files say which records each site has"),
+        ("data.overlap=0.5", "data.overlap: across hosts each site's own file has its records"),
         ("data.label_site=west", "data.label_site: there is no site 'west'"),
         ("algorithm.name=pan-svm", "data.partition: pan-svm needs"),
     ],

@@ -291,7 +291,7 @@ def test_generator_of_a_channel_has_a_key_of_32_bytes_that_the_channel_draws() -
 def test_channel_gives_up_where_a_site_of_the_round_dropped() -> None:
     channel = channel_of("north")
     channel.drop("west", "its process ended")
-    with pytest.raises(PeerDropped, match="north cannot go on without west"):
+    with pytest.raises(PeerDropped, match="north cannot continue without west"):
         channel.receive("south", (1,))
     with pytest.raises(NothingDue):
         channel_of("north").receive("south", (1,))
@@ -326,7 +326,7 @@ def test_channel_collects_without_sites_that_dropped_or_are_late() -> None:
 def test_channel_gives_up_a_peer_that_is_late() -> None:
     channel = channel_of("north")
     channel._mailbox.endpoint.is_closing = True  # type: ignore[attr-defined]
-    with pytest.raises(PeerLate, match=r"^north waited 1 s in vain for south$"):
+    with pytest.raises(PeerLate, match=r"^north waited 1 s without a message from south$"):
         channel.receive("south", (1,))
     assert channel.waiting_for == "south"
 

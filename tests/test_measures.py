@@ -202,7 +202,7 @@ def test_a_private_model_below_public_rows_alone_says_so_and_why(tmp_path: Path)
     assert result.status == "completed", result.error
     assert result.metrics is not None
     said = " ".join(result.metrics.shortfalls)
-    assert "of 60 public rows alone, which spend no privacy. Noise drowns what so few private rows say" in said
+    assert "of 60 public rows alone, which spend no privacy. At this epsilon, noise hides the signal" in said
     assert result.warnings[0].startswith("Noise for epsilon 0.1 over ")
     assert result.baselines is None or set(result.baselines) >= {"public"}
 

@@ -140,7 +140,7 @@ def test_a_class_that_is_not_plain_must_be_told_and_may_be_a_number(tmp_path: Pa
     rows = "".join(f"{row % 12},{'ab'[row % 2]},{row % 2}\n" for row in range(40))
     (tmp_path / "p.csv").write_text(f"age,group,died\n{rows}")
     (said,) = refused(tmp_path, 'source = "p.csv"', **{"data.ignore": [], "data.label": "group"})
-    assert said == ("data.positive: p.csv has the classes a, b; say which one is +1: --set data.positive=a.")
+    assert said == ("data.positive: p.csv has the classes a, b; name the one that is +1: --set data.positive=a.")
     chosen, base = spec.read(scenario(tmp_path, 'source = "p.csv"'), overrides=["data.positive=0", "data.ignore=[]"])
     assert dataset.prepare(chosen, base).classes == ("1", "0")
 
@@ -474,7 +474,7 @@ def test_a_draft_and_a_description_count_rows_without_a_label(tmp_path: Path) ->
     assert len(dataset.prepare(*spec.read(tmp_path / "my.toml")).rows.labels) == 37
     found = table_description.describe("p.csv", "died", "random", 2, tmp_path)
     assert (found.rows, sum(int(line[1]) for line in found.sites[1:])) == (40, 35)
-    assert found.warnings[0] == "3 rows have no label; data.unlabeled says what becomes of them."
+    assert found.warnings[0] == "3 rows have no label; data.unlabeled decides about them."
     assert found.warnings[1].startswith("35 of 40 rows are complete")
 
 

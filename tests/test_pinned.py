@@ -80,7 +80,7 @@ def test_a_swapped_key_is_refused_and_the_site_named(swapped: Party) -> None:
 
 def test_an_invented_site_is_refused() -> None:
     invented = Party("west", "", b"w" * 32, b"v" * 32, bytes([1]) * 64)
-    with pytest.raises(OrderRefused, match=r"west is none of the sites whose keys this one was given"):
+    with pytest.raises(OrderRefused, match=r"west is not one of the sites whose keys this one was given"):
         POLICY.check_pins(roster(west=invented), RUN, "east")
 
 

@@ -43,7 +43,7 @@ def write(folder: Path, text: str) -> Path:
         ("[algorithms.naive-bayes]", "the algorithm must be naive-bayes, got pan-svm"),
         ("[sums.ring]", "the sum must be ring, got masked"),
         ("[sums.masked]\nthreshold = { min = 0.8 }", "threshold must be 0.8 or more, got 0.6"),
-        ("[sums.masked]\nmin_sites = 4", "sums must be of 4 sites or more, and the run goes on with 3"),
+        ("[sums.masked]\nmin_sites = 4", "sums must be of 4 sites or more, and the run continues with 3"),
         ("release = false", "the sites alone may keep the model"),
         ("max_epsilon = 1.0", "epsilon must be 1 or less, and the run promises none"),
         ('max_mu = 0.4\nanswers = "a"', r"data\.statistics_privacy must be 0\.4 or less, got 0\.5"),
@@ -314,7 +314,11 @@ def test_a_policy_of_no_site_is_refused() -> None:
 EVERY_SITE = ("--set", "federation.min_sites=3")
 REFUSED = {
     "plain": ("[sums.ring]", ("--set", "protocol.sum=plain", *EVERY_SITE), "the sum must be ring, got plain"),
-    "too few sites": ("[sums.ring]\nmin_sites = 4", (), "sums must be of 4 sites or more, and the run goes on with 3"),
+    "too few sites": (
+        "[sums.ring]\nmin_sites = 4",
+        (),
+        "sums must be of 4 sites or more, and the run continues with 3",
+    ),
     "small clusters": (
         "[algorithms.pan-svm]\nmin_cluster_size = { min = 3 }",
         ("--set", "algorithm.min_cluster_size=1"),

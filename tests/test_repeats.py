@@ -73,5 +73,5 @@ def test_repeats_that_would_tell_rows_are_refused(changes: dict[str, Any], says:
     with pytest.raises(ScenarioError) as caught:
         dataset.prepare(*spec.read("quickstart", changes={**CHANGES, **changes}))
     assert says in caught.value.problems[0]
-    with pytest.raises(ScenarioError, match="repeats are of cross-validation; set folds too"):
+    with pytest.raises(ScenarioError, match="repeats apply to cross-validation; set folds too"):
         spec.read("quickstart", changes={"data.repeats": 2})

@@ -407,7 +407,7 @@ def test_claims_of_this_project_are_marked_and_not_counted_as_the_papers(
     assert judged.surprises == before.surprises + 1, "it is a claim all the same"
     page = Reproduction([judged], full=False, folder=tmp_path)
     page.write()
-    assert (tmp_path / "index.html").read_text().count("This project says so, not the paper.") == 1
+    assert (tmp_path / "index.html").read_text().count("A claim of this project, not of the paper.") == 1
 
 
 WHOLE = """
@@ -527,7 +527,7 @@ def test_one_run_that_failed_is_told_beside_one_that_has_not_been_carried_out(tm
     paper, table = entries(tmp_path)["a-1"]
     first, second, *others = judgment.judge(paper, table, tmp_path, full=False).runs
     invented(second, tmp_path, 0.5)
-    for told, expected in (({"error": "Site 2 is gone."}, "Site 2 is gone."), ({}, "does not say why")):
+    for told, expected in (({"error": "Site 2 is gone."}, "Site 2 is gone."), ({}, "failed without a reason")):
         path = second.folder(tmp_path) / "result.json"
         path.write_text(json.dumps({"schema": SCHEMA, "status": "failed", **told}))
         os.utime(path, (1, len(told)))

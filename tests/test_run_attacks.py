@@ -323,7 +323,7 @@ def test_declared_candidates_are_tried_and_bad_ones_refused(tmp_path: Path) -> N
 
 def test_the_audit_of_single_sums_takes_no_settings(tmp_path: Path) -> None:
     for words, sentence in (
-        (["--set", "seed=1"], "--set: is of a scenario"),
+        (["--set", "seed=1"], "--set: applies to a scenario"),
         (["--sites", "11"], "--sites: must be 10"),
     ):
         done = fedsvm("audit", *words, folder=tmp_path)

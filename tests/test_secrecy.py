@@ -218,7 +218,7 @@ def test_noisy_statistics_limit_what_the_model_file_tells() -> None:
         assert stated(f"algorithm.landmark_method={exact}").endswith("can name training rows if " + LISTED_RECORDS)
     tree, bayes = stated("algorithm.name=decision-tree"), stated("algorithm.name=naive-bayes")
     assert tree.endswith(
-        "by its scale with an AUC of 0.64 at most (mu 0.5), and no noise limits what its other arrays tell"
+        "by its scale with an AUC of 0.64 at most (mu 0.5), and no noise limits what its other arrays reveal"
     )
     assert bayes.endswith("whoever holds the model file can tell a row with an AUC of 0.64 at most (mu 0.5)")
     assert "name training rows" not in bayes

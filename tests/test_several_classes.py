@@ -324,7 +324,7 @@ def test_measures_of_few_rows_and_of_none_of_a_class() -> None:
         (["data.source=wine", "data.classes=[1, 1]"], "data.classes: must name each class once"),
         (
             ["data.source=wine", "algorithm.class_weight={z=2.0}"],
-            "class_weight: 'z' is none of the classes 'class_0', ",
+            "class_weight: 'z' is not one of the classes 'class_0', ",
         ),
     ],
 )
@@ -338,7 +338,7 @@ def test_who_tells_two_apart_refuses_more(tmp_path: Path) -> None:
     path = scenario(tmp_path, "svm-admm")
     done = fedsvm("run", path, "--out", tmp_path / "run", folder=tmp_path)
     assert done.returncode == 2
-    said = "data.positive: wine has 3 classes (class_0, class_1, class_2), and svm-admm tells two apart; say which one "
+    said = "data.positive: wine has 3 classes (class_0, class_1, class_2), and svm-admm supports two classes; "
     assert said in done.stderr
     assert not (tmp_path / "run").exists()
 
@@ -1014,4 +1014,4 @@ def test_a_way_to_choose_columns_of_two_classes_says_so(tmp_path: Path) -> None:
     assert scenario
     done = fedsvm("run", "own.toml", folder=tmp_path)
     assert done.returncode == 2
-    assert 'algorithm.statistic: "welch" is of two classes, and there are 3; set "f", "mi" or "mrmr".' in done.stderr
+    assert 'algorithm.statistic: "welch" needs two classes, got 3; set "f", "mi" or "mrmr".' in done.stderr

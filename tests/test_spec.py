@@ -56,7 +56,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"name": "x"}, "data: is missing; the scenario must say it."),
+        ({"name": "x"}, "data: is missing; add it to the scenario."),
         (with_part("data", sorce="iris"), "data.sorce: unknown key. Did you mean 'source'?"),
         (LEAST | {"faultz": []}, "faultz: unknown key. Did you mean 'faults'?"),
         (with_part("algorithm", C="ten"), "algorithm.C: must be a number from 1e-12 to 1e12, got 'ten'."),
@@ -323,7 +323,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
         ({"federation": {"min_sites": 6}}, "federation: min_sites is 6 and there are 5 sites; lower it."),
         (
             {"faults": [KILL | {"kind": "corrupt"}], "federation": {"encryption": False}},
-            "faults: without encryption nothing can tell that a frame was changed",
+            "faults: without encryption a changed frame is not detected",
         ),
         ({"network": {}, "federation": {"transport": "ipc"}}, "federation.transport: network conditions and faults on"),
         (
@@ -333,7 +333,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
         ({"network": {"latency_ms": 601.0}}, "network.latency_ms: must be 600 or less, got 601.0."),
         ({"network": {"latency_ms": 5.0, "jitter_ms": 9.0}}, "network: jitter_ms is more than latency_ms"),
         ({"network": {"links": [{"from": 1, "to": 9}]}}, "network.links.1: there is no party 9; there are coordinator"),
-        ({"network": {"links": [{"from": 1}]}}, "network.links.1.to: is missing; the scenario must say it."),
+        ({"network": {"links": [{"from": 1}]}}, "network.links.1.to: is missing; add it to the scenario."),
         ({"collusion": {"sites": [1, 2, 3, 4, 5]}}, "collusion.sites: all sites are in the coalition"),
         ({"collusion": {"sites": [1, "site-1"]}}, "collusion.sites: site-1 is listed twice, by number and by name."),
         ({"collusion": {"sites": [1, 9]}}, "collusion.sites: there is no site 9"),

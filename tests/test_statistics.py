@@ -283,7 +283,7 @@ def test_a_scale_that_noise_hides_is_asked_for_again_and_then_required() -> None
     hidden = evidence_of([NUMBERS["positive"]], noise, 400.0)
     windows = [find_window(0, hidden)]
     assert not windows[0].sure
-    with pytest.raises(FederationError, match=r"do not tell the scale of 'age': data.ranges must"):
+    with pytest.raises(FederationError, match=r"do not show the scale of 'age': data.ranges must"):
         scale_search.found_ends(windows, hidden.rows, ["age"])
     again = find_window(0, hidden, evidence_of([NUMBERS["both"], NUMBERS["positive"]], 0.0, 10.0), 1)
     assert again.sure and again.low < 5 < again.high
@@ -361,7 +361,7 @@ def test_a_run_takes_one_set_of_noisy_statistics_for_all_folds(folds: bool, tmp_
 def test_a_run_whose_noise_hides_the_scale_ends_with_a_sentence(tmp_path: Path) -> None:
     ran = finished(tmp_path, "run", "data.statistics_privacy=0.001")
     assert ran.result.status == "failed"
-    assert re.search(r"do not tell the scale of '(age|dose)'.*: data\.ranges must", str(ran.result.error))
+    assert re.search(r"do not show the scale of '(age|dose)'.*: data\.ranges must", str(ran.result.error))
 
 
 def test_a_number_of_rows_that_noise_could_be_finds_no_scale() -> None:

@@ -85,7 +85,7 @@ def test_a_run_that_fails_is_a_row_and_is_run_again(tmp_path: Path) -> None:
     lost = ("--set", kill, "--set", "federation.on_dropout=abort")
     done = fedsvm("sweep", "quickstart", *WORDS, *lost, "--vary", "seed=1", "--out", tmp_path / "s", folder=tmp_path)
     assert done.returncode == 3
-    assert "1 of 1 runs did not complete; sweep.csv says why." in done.stderr
+    assert "1 of 1 runs did not complete; sweep.csv has the reasons." in done.stderr
     rows = list(csv.DictReader((tmp_path / "s" / "sweep.csv").open()))
     assert all(row["status"] == "failed" and "site-1 dropped" in row["error"] for row in rows)
     changes = (*SMALL, kill, "federation.on_dropout=abort")

@@ -149,7 +149,7 @@ def test_an_estimator_takes_both(tmp_path: Path) -> None:
     hinge = np.maximum(0, 1 - signs * svm.decision_function(X))
     best = 0.5 * svm.coef_[0] @ svm.coef_[0] + prices @ hinge
     assert model.result_["model"]["objective"] == pytest.approx(best, rel=1e-5)
-    with pytest.raises(ValueError, match="class_weight: 'sick' is none of the classes 'ill' and 'well'"):
+    with pytest.raises(ValueError, match="class_weight: 'sick' is not one of the classes 'ill' and 'well'"):
         PanSVC(class_weight={"sick": 2}).fit(X, y)
     with pytest.raises(ValueError, match="sample_weight needs solver"):
         PanSVC(solver="cutting-plane").fit(X, y, sample_weight=weights)
@@ -158,7 +158,10 @@ def test_an_estimator_takes_both(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"algorithm.class_weight": {"benin": 2.0}}, "algorithm.class_weight: 'benin' is none of the classes 'benign'"),
+        (
+            {"algorithm.class_weight": {"benin": 2.0}},
+            "algorithm.class_weight: 'benin' is not one of the classes 'benign'",
+        ),
         (
             {"algorithm.class_weight": {"benign": 0.0}},
             'algorithm.class_weight: must be "balanced" or a table with, for',

@@ -47,20 +47,14 @@ NAMED = ("federation", "protocols", "algorithms", "scenarios")
 KEPT_PARTICIPLES = frozenset(
     {
         "agreed",
-        "chosen",
-        "continued",
         "dropped",
-        "encoded",
-        "mapped",
         "masked",
         "opened",
         "posed",
         "received",
         "released",
-        "solved",
         "spent",
         "told",
-        "weighted",
     }
 )
 """Participles that functions are still called by. Shorten it; never extend it."""

@@ -73,7 +73,7 @@ def one_solution(rows: FloatArray, total: FloatArray) -> NDArray[np.bool_]:
     within = _WITHIN * len(rows) ** 0.5
     sums = LinearConstraint(kept @ rows.T, kept @ total - within, kept @ total + within)
 
-    def solved(*others: LinearConstraint) -> tuple[int, NDArray[np.bool_] | None]:
+    def solve_with(*others: LinearConstraint) -> tuple[int, NDArray[np.bool_] | None]:
         """Return the status, 2 of no solution, and a solution."""
         answer = milp(
             np.zeros(len(rows)),
@@ -85,8 +85,8 @@ def one_solution(rows: FloatArray, total: FloatArray) -> NDArray[np.bool_]:
         return answer.status, None if answer.x is None else np.asarray(answer.x > 0.5)
 
     none = np.zeros(len(rows), dtype=np.bool_)
-    _, first = solved()
+    _, first = solve_with()
     if first is None or np.abs(rows[first].sum(axis=0) - total).max(initial=0.0) > within * 10:
         return none
-    status, _ = solved(LinearConstraint(np.where(first, -1.0, 1.0)[None], 1.0 - first.sum(), np.inf))
+    status, _ = solve_with(LinearConstraint(np.where(first, -1.0, 1.0)[None], 1.0 - first.sum(), np.inf))
     return first if status == 2 else none

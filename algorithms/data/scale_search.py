@@ -271,7 +271,7 @@ def found_ends(windows: Sequence[FoundWindow], rows: float, names: Sequence[str]
     """Return (2, c): the ends of windows. Raises FederationError where noise hides some of these columns' scale."""
     if hidden := [repr(name) for name, window in zip(names, windows, strict=True) if not window.sure]:
         raise FederationError(
-            f"The noisy counts of about {rows:.0f} rows do not tell the scale of {', '.join(hidden)}: data.ranges must "
+            f"The noisy counts of about {rows:.0f} rows do not show the scale of {', '.join(hidden)}: data.ranges must "
             "have the lowest and the highest value of each, such as age = [0, 120]; or set data.statistics_privacy = 0 "
             "for exact statistics, which can name rows."
         )

@@ -71,8 +71,8 @@ class VerticalSite(SiteProgram):
         identifiers = self.partition.values["identifiers"]
         if twice := len(identifiers) - len(set(identifiers)):
             raise StepRefused(
-                f"{twice} of its {len(identifiers)} records have the identifier of another; keep one record of each",
-                "some of its records have the identifier of another; keep one record of each",
+                f"{twice} of its {len(identifiers)} records share an identifier; keep one record of each",
+                "some of its records share an identifier; keep one record of each",
             )
         return np.array(float(len(identifiers)))
 
@@ -256,7 +256,7 @@ def hold_out(federation: Federation, fold: int | None, scale: ScaleName, classes
         )
     labels = labels_of(federation, int(training), label_sites, held_out=False, classes=classes)
     if len(np.unique(labels)) < 2:
-        raise FederationError(f"The {training} records to train on are of one class; two are needed.")
+        raise FederationError(f"The {training} training records have one class; two are needed.")
     return Records(labels, int(held_out), label_sites)
 
 

@@ -54,7 +54,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """An estimator that sites in processes of their own train on labeled rows."""
 
     scale: Annotated[ScaleName, doc("The common scale of columns.")] = "standard"
-    sites: Annotated[Count, doc("To how many sites rows or columns are dealt, where nothing says who holds what.")] = 3
+    sites: Annotated[Count, doc("Number of sites to split into, unless groups or columns assign them.")] = 3
     sum: Annotated[str, doc("The secure sum: any that `fedsvm check-sum` knows.")] = "ring"
     sum_options: Annotated[
         Mapping[str, float] | None,
@@ -64,7 +64,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         ),
     ] = None
     round_timeout_s: Annotated[Seconds, doc("Seconds of silence after which a site is taken for dropped.")] = 30.0
-    verbose: Annotated[bool | Natural, doc("Whether `fit` prints a line for each phase and each iteration.")] = False
+    verbose: Annotated[bool | Natural, doc("Print a line for each phase and each iteration of `fit`.")] = False
     random_state: Annotated[
         int | np.random.RandomState | None,
         doc("Of the deal and the experiment's own generators; never of masks, keys or noise."),

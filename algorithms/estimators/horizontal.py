@@ -200,7 +200,7 @@ def _names(groups: Any, rows: int) -> NDArray[np.str_]:
     """Return (n,) the site of each row, as text. Raises ValueError for a row without one."""
     sites = np.asarray(groups)
     if sites.shape != (rows,):
-        raise ValueError(f"groups must say a site for each of {rows} rows, got shape {sites.shape}.")
+        raise ValueError(f"groups must name a site for each of {rows} rows, got shape {sites.shape}.")
     if any(value is None or value != value for value in sites.tolist()):  # noqa: PLR0124 - as NaN is not
         raise ValueError("groups: a row has no site; every row must have one.")
     return sites.astype(str)

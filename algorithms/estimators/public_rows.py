@@ -30,9 +30,9 @@ _CURIOUS_SITES = 1
 class PublicClassifier(RowsEstimator, FederatedClassifier):
     """A classifier whose columns are scaled, and features chosen, by rows that are nobody's secret."""
 
-    public: Annotated[
-        ShareOrCount, doc("How many rows are nobody's secret, as a share or a count, drawn at random.")
-    ] = 0.1
+    public: Annotated[ShareOrCount, doc("Number of rows that are public, as a share or a count, drawn at random.")] = (
+        0.1
+    )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

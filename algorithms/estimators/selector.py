@@ -60,9 +60,7 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
     [7, 22, 27]
     """
 
-    method: Annotated[str, doc("What a scenario calls the algorithm that chooses: filter, rfe, sparse-svm, …")] = (
-        "filter"
-    )
+    method: Annotated[str, doc("Name of the selecting algorithm in scenarios: filter, rfe, sparse-svm, …")] = "filter"
     size: Annotated[
         Literal["significant", "best", "one-se"] | ShareOrCount | None,
         doc("How many columns are chosen, by a rule, a count or a share; None is what the method does by itself."),

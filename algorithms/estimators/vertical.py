@@ -21,7 +21,7 @@ from fedsvm.federation.federation import Federation
 class VerticalClassifier(FederatedClassifier):
     """A classifier whose sites hold columns of the same rows; the first site holds the labels."""
 
-    sites: Annotated[Count, doc("To how many sites columns are dealt, as they come, where `columns` does not say.")] = 2
+    sites: Annotated[Count, doc("Number of sites to split columns into, in order, unless `columns` assigns them.")] = 2
     sum: Annotated[str, doc("The secure sum: any that `fedsvm check-sum` knows.")] = "masked"
     columns: Annotated[
         Sequence[Sequence[int | str]] | None,

@@ -39,7 +39,7 @@ _EXACT = 1e-12
 
 _NEWTON_STEPS = 4
 _RIDGE = 1e-13
-"""The ridge of least squares, relative to their size, so that they have a solution."""
+"""The ridge added to least squares, relative to their size, so that they have a solution."""
 
 _NEGLIGIBLE = 1e-8
 """Kernel values below it say nothing of a distance that rounding has not said."""

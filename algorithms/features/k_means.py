@@ -63,7 +63,7 @@ def cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
     """Return (l, p + 2) per center, for the rows nearest to it: their sum, that of squared distances, their number."""
     if not len(centres):
         return np.zeros((0, rows.shape[1] + 2))
-    return _total([_cluster_sums(rows[block], centres) for block in _blocks(rows, centres)])
+    return _add_up([_cluster_sums(rows[block], centres) for block in _blocks(rows, centres)])
 
 
 def _cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
@@ -132,7 +132,7 @@ def local_centres(
     count, seed = min(quota, len(rows)), int(random.integers(_SEEDS))
     centres = largest * pooled_centres(rows / largest, count, min_cluster_size, seed) if count else rows[:0]
     while len(centres):
-        sums = _total([_member_sums(rows[block], centres) for block in _blocks(rows, centres)])
+        sums = _add_up([_member_sums(rows[block], centres) for block in _blocks(rows, centres)])
         sizes = sums[:, -1]
         if sizes.min() >= max(1, min_cluster_size):
             return sums[:, :-1] / sizes[:, None], sizes.astype(np.int64)
@@ -153,6 +153,6 @@ def _blocks(rows: FloatArray, centres: FloatArray) -> Iterator[slice]:
         yield slice(start, start + length)
 
 
-def _total(parts: Sequence[FloatArray]) -> FloatArray:
+def _add_up(parts: Sequence[FloatArray]) -> FloatArray:
     """Return the sum of the blocks' sums."""
     return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)

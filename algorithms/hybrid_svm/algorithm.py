@@ -123,7 +123,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         if settings.masking == "committee":
             yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
         if settings.solver == "auto":
-            yield 'solver: must be "interior-point" or "cutting-plane" here, since the promise says what they show'
+            yield 'solver: must be "interior-point" or "cutting-plane" here, since the guarantee covers what they show'
         if settings.multiclass == "joint" and settings.solver != "cutting-plane":
             yield f'multiclass: "joint" needs solver = "cutting-plane", {CUTS_SHOW}'
         if settings.multiclass == "joint" and settings.variant == "one-shot":

@@ -200,7 +200,7 @@ class ModelRelease(SitePart):
             return
         settings = HybridSettings(**self._site.terms.settings)
         if settings.mechanism != mechanism or settings.epsilon * self._agreed_models > charged * (1 + _NOISE_ROUNDING):
-            raise OrderRefused("the agreed settings must say the mechanism, and the epsilon that this site charges")
+            raise OrderRefused("the agreed settings must name the mechanism, and the epsilon that this site charges")
         most = max(1, min(len(self._site.channel.sites), self._site.terms.min_sites) - 1)
         if type(shares) is not int or not 1 <= shares <= most:
             raise OrderRefused(f"shares must be from 1 to {most}, so that one site can be lost, got {shares!r}")
@@ -292,7 +292,7 @@ def _protection(settings: HybridSettings, noise: Noise, federation: Federation) 
         yield "the coordinator, and every site but the row's own"
         spared = federation.membership.policy.min_sites - noise.shares
         if noise.shares > 1:
-            several = max(1, min(federation.isolating_sites, spared + 1))
+            several = max(1, min(federation.sum_protocol.isolating(len(federation.sites)), spared + 1))
             who = "another site alone" if several == 1 else f"{several} sites or more together"
             yield f"{who}, which may be left with one site's share of the noise, to {_alone(noise)} only"
 

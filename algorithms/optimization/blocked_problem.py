@@ -61,13 +61,13 @@ class BlockedProblem(Problem):
             sums, moved = some.advance(known, iteration, step, mu, keep=keep, still=still)
             for name in _OF_ROWS:
                 getattr(after, name)[place] = getattr(moved, name)
-            total = _add(total, sums)
+            total = _add_sums(total, sums)
         if total is None:
             return RowSums.of(Problem(self.features, self.labels, self.prices, self.targets, self.lever), after), after
         return replace(total, problem=self, slopes=after.slopes), after
 
 
-def _add(one: RowSums | None, other: RowSums) -> RowSums:
+def _add_sums(one: RowSums | None, other: RowSums) -> RowSums:
     """Return the sums over the rows of two blocks."""
     if one is None:
         return replace(other, known=other.matrix)

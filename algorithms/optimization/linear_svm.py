@@ -48,7 +48,7 @@ SINGLETON_CUTS = (
 
 
 CUTS_THAT_DIFFER = (
-    "features of a single row, by which two cuts of its group differ; with the map that all know they give the row away"
+    "features of a single row, by which two cuts of its group differ; with the public feature map they reveal the row"
 )
 
 
@@ -58,7 +58,7 @@ with 32 groups 15 %."""
 
 CUTS_SHOW = "which shows the coordinator every point and cut"
 
-_ONE_CLASS = "all training rows are of one class; so is the model"
+_ONE_CLASS = "all training rows have one class, so the model predicts it for every row"
 _CONSTANT = "{} of {} problems have rows of one class only, and nothing to learn"
 _HALVED = "halved to {:.3g} when the gap stood still; algorithm.step_noise_floor keeps more of it"
 _STALLED = "stopped training at a gap of {:.2g}; lower algorithm.{} for a smaller gap and less noise"
@@ -289,7 +289,7 @@ def _faster(
         "interior-point" if seconds["interior-point"] <= seconds["cutting-plane"] else "cutting-plane"
     )
     shows = ", which shows the coordinator every point and cut" if solver == "cutting-plane" else ""
-    return replace(settings, solver=solver), Remark("solver", f"{solver}{shows}; predicted were {told}")
+    return replace(settings, solver=solver), Remark("solver", f"{solver}{shows}; predicted: {told}")
 
 
 def _note(federation: Federation, iteration: int, certificates: Sequence[Certificate]) -> None:

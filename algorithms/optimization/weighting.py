@@ -66,7 +66,7 @@ class ClassWeightSettings:
             unknown := [name for name in self.class_weight if name not in classes]
         ):
             listed = f"{', '.join(map(repr, classes[:-1]))} and {classes[-1]!r}"
-            yield f"class_weight: {unknown[0]!r} is none of the classes {listed}"
+            yield f"class_weight: {unknown[0]!r} is not one of the classes {listed}"
 
     def weighting(self, classes: tuple[str, ...], *, by_row: bool) -> Weighting:
         """Return the factors of the rows' losses. by_row: whether rows have weights."""

@@ -275,12 +275,12 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         chosen = self.select(federation, task, settings)
         prepared, selected = chosen.prepared, chosen.columns
 
-        def mapped() -> Any:
+        def map_features() -> Any:
             rows = {site: prepared.site_rows.get(site, 0) for site in federation.sites}
             narrowed = replace(prepared, columns=len(selected), site_rows=rows, selected=selected)
             return map_rows(federation, settings, narrowed, task.seed)
 
-        features = federation.until_stable(mapped)
+        features = federation.until_stable(map_features)
         weighting = settings.weighting_of(task)
         trained = train(federation, settings, features, weighting, len(task.classes), task.conditions)
         inner = with_calibration(federation, task, trained, settings)
@@ -339,7 +339,7 @@ def _report_selection(inner: PanModel, chosen: SelectionOutcome) -> TrainingRepo
     """Return the training report, with the number of columns."""
     training = inner.training
     if training is None:
-        raise AssertionError("a model that was trained says nothing of it")
+        raise AssertionError("a trained model has no report of its training")
     count, of = len(chosen.ranking.selected), len(chosen.ranking.columns)
     figures = {"columns_selected": count, "select_rounds": chosen.rounds, **chosen.choice.figures, **training.figures}
     return replace(

@@ -179,8 +179,8 @@ class InMemoryNetwork:
             if self._failed:
                 raise RoundAborted
             if sender in self._dead:
-                raise PeerDropped(f"{receiver} cannot go on without {sender}: it died")
-        raise PeerLate(f"{receiver} waited {self.timeout_s:g} s in vain for {sender}")
+                raise PeerDropped(f"{receiver} cannot continue without {sender}: it died")
+        raise PeerLate(f"{receiver} waited {self.timeout_s:g} s without a message from {sender}")
 
 
 def _is_consequence(error: BaseException) -> int:

@@ -129,7 +129,7 @@ class SocketChannel(KeyedChannel):
                 self._mailbox.wait(self._deadline, for_answers=self.me != COORDINATOR)
                 self._notice()
         except DeadlineExpired as error:
-            raise PeerLate(f"{self.me} waited {self._deadline.seconds:g} s in vain for {peer}") from error
+            raise PeerLate(f"{self.me} waited {self._deadline.seconds:g} s without a message from {peer}") from error
         return self._open(peer, message, shape, dtype)
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
@@ -189,7 +189,7 @@ class SocketChannel(KeyedChannel):
     def _check_reachable(self) -> None:
         """Raise PeerDropped where what is waited for may never come, long before its time is up."""
         if self.dropped:
-            raise PeerDropped(f"{self.me} cannot go on without {', '.join(sorted(self.dropped))}")
+            raise PeerDropped(f"{self.me} cannot continue without {', '.join(sorted(self.dropped))}")
         interrupted = self._mailbox.endpoint.interrupted
         by_way_of = () if self._mailbox.sealer is None else (COORDINATOR,)
         spoken_to = self.sites if self.me == COORDINATOR else (*self.sent_to, *by_way_of)

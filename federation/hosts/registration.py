@@ -223,7 +223,7 @@ class SiteRegistration:
         self.ready_sites[site] = JoinedSite(party, columns)
         self._deviating.pop(site, None)
         waiting = [name for name in self._names if name not in self.ready_sites]
-        self._tell(f"{site} is ready; {'waiting for ' + list_names(waiting) if waiting else 'all are there'}")
+        self._tell(f"{site} is ready; {'waiting for ' + list_names(waiting) if waiting else 'all have joined'}")
         first = next(iter(self.ready_sites.values()))
         if waiting and set(columns) != set(first.columns) and (sites := list(self._differences())):
             self._tell(f"columns of {list_names(sites)} differ so far; decided when all are there")
@@ -430,7 +430,7 @@ class SiteRegistration:
         site = call.peer
         why = self._reason_against(call)
         if not why and (site not in self._sites or not (self._is_resuming or site in self.terms.restartable)):
-            why = "the run goes on without it; wait for the next one."
+            why = "the run continues without it; wait for the next one."
         if why:
             self._endpoint.turn_away(call, why)
             self._tell(f"{site} was turned away: {why}")

@@ -106,7 +106,7 @@ class StoredEndpoint:
     def reply(self, peer: str, message: Message) -> None:
         """Store a message for `peer`. Raises PeerDropped for a party that there is none of."""
         if peer not in self._roster:
-            raise PeerDropped(f"{self.name} cannot reach {peer}, of which it was told nothing.")
+            raise PeerDropped(f"{self.name} cannot reach {peer}, which is not in its roster.")
         self._count(peer, message, sent=True)
         self._store(peer, message)
 

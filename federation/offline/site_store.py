@@ -145,7 +145,7 @@ class SiteStore:
                 message = wire.decode(value)
             except (Malformed, TypeError) as error:
                 raise FederationError(
-                    f"{self._path} was written by another version of fedsvm; go on with that of the earlier visits."
+                    f"{self._path} was written by another version of fedsvm; use the version of the earlier visits."
                 ) from error
             (self.received if what == _IN else self.said).append(message)
 

@@ -374,8 +374,12 @@ class SumProtocol(Protocol):
         """True if sites open public sums too, and compare them with the coordinator's."""
 
     @property
+    def group_size(self) -> Callable[[int], int]:
+        """The number of sites that share the secrets of one, by the number of all."""
+
+    @property
     def min_remaining(self) -> Callable[[int], int]:
-        """Of the sites that a run begins with, how many must remain, by their number."""
+        """The number of sites that must remain, by the number with which a run begins."""
 
     def isolating(self, sites: int) -> int:
         """Return the minimum number of sites that, with the coordinator, may learn another site's input."""

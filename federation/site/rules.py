@@ -181,7 +181,7 @@ class SiteRules:
         yield from _find_unlisted("sum", self.sums, terms.sum_name, {**terms.sum_options, MIN_SITES: None})
         if terms.min_sites < (least := self._min_sites(terms.sum_name)):
             yield (
-                f"sums must be of {least} sites or more, and the run goes on with {terms.min_sites}; raise "
+                f"sums must be of {least} sites or more, and the run continues with {terms.min_sites}; raise "
                 "federation.min_sites"
             )
         if self.gathers is not None and (shown := [step for step in terms.gathers if step not in self.gathers]):

@@ -176,8 +176,8 @@ class SitePolicy:
                 continue  # the site has both keys from its operator, and `check_roster` compares them
             if (pin := self.pins.get(party.name)) is None:
                 raise OrderRefused(
-                    f"{party.name} is none of the sites whose keys this one was given; if it belongs to the run, add "
-                    f"{party.name}.key to the folder of --sites"
+                    f"{party.name} is not one of the sites whose keys this one was given; if it belongs to the run, "
+                    f"add {party.name}.key to the folder of --sites"
                 )
             content = voucher_content(run, party, self.terms.content)
             if party.voucher is None or not is_signed(pin, party.voucher, PARTY, content):

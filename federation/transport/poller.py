@@ -32,7 +32,7 @@ _EVENT = struct.Struct("=Hi")
 """A monitor's first frame (zmq_socket_monitor): the event and its value."""
 
 _send = zmq.backend.Socket.send
-"""The method of the class below `zmq.Socket`, without arguments of sockets that nobody uses here."""
+"""The method of the class below `zmq.Socket`, without the arguments that are unused here."""
 
 Reader = Callable[[], object]
 """Takes in at least one of the messages that wait on a socket."""

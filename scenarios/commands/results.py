@@ -127,7 +127,7 @@ def predict(
     ] = None,
     unknown: Annotated[
         _Unknown,
-        typer.Option(metavar="missing|refuse", help="What to do with categories that the model does not know."),
+        typer.Option(metavar="missing|refuse", help="Treatment of categories that the model does not know."),
     ] = _Unknown.MISSING,
     report: Annotated[
         bool,
@@ -171,7 +171,7 @@ def export(
     from fedsvm.scenarios import export
 
     if to is _Library.ONNX and form is not None:
-        raise ScenarioError(["--format: is of scikit-learn pipelines; remove it, or export --to sklearn."])
+        raise ScenarioError(["--format: applies to scikit-learn pipelines; remove it, or export --to sklearn."])
     written: export.Format = "onnx" if to is _Library.ONNX else (form or _Format.SKOPS).value
     path = target or Path(f"model.{written}")
     if path.exists():

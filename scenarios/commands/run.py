@@ -211,7 +211,7 @@ def audit(
     """
     if scenario is not None and second is not None:
         if sites is not None or changes or unset or folder is not None:
-            raise ScenarioError(["Of two runs nothing can be changed; remove the options but --json."])
+            raise ScenarioError(["Two finished runs cannot be changed; remove all options except --json."])
         _audit_pair(Path(scenario), second, as_json=as_json)
     elif scenario is not None:
         show = _show_audit_json if as_json else _show_audit
@@ -219,7 +219,7 @@ def audit(
         chosen, base = _read(scenario, changes, unset, shown, sites=sites)
         _run(chosen, base, folder, shown, audit=True)
     elif changes or unset:
-        raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
+        raise ScenarioError(["--set: applies to a scenario; name one, or remove the option."])
     elif sites is not None and sites > MAX_AUDITED_SITES:
         raise ScenarioError([f"--sites: must be {MAX_AUDITED_SITES} at most, since there are 2^n coalitions."])
     else:

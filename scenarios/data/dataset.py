@@ -191,7 +191,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         shuffled = np.random.default_rng([scenario.seed, 10]).permutation(data.labels)
         data = replace(data, labels=shuffled)
     if scenario.data.public_source is not None:
-        raise ScenarioError(["data.public_source: is of runs across hosts; set rows apart by data.public."])
+        raise ScenarioError(["data.public_source: applies to runs across hosts; set rows apart by data.public."])
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
     if settings.positive == ABOVE_MEDIAN:
@@ -327,13 +327,20 @@ def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
     count = scenario.data.public
     if count >= data.rows:
         raise ScenarioError([f"data.public: {data.name} has {data.rows} rows, and some must be private; lower it."])
+    if len(data.elsewhere) and not 0 < count <= data.elsewhere.sum():
+        most = int(data.elsewhere.sum())
+        raise ScenarioError([f"data.public: must be from 1 to {most} rows of {data.name}, got {count}."])
     shuffled = np.random.default_rng([scenario.seed, 5]).permutation(data.rows)
     if len(data.tested):  # rows that are tested on are nobody's, but not public
         shuffled = shuffled[np.argsort(data.tested[shuffled], kind="stable")]
+    private = shuffled[count:]
+    if len(data.elsewhere):  # public rows are of another population than private ones
+        shuffled = shuffled[np.argsort(~data.elsewhere[shuffled], kind="stable")]
+        private = np.flatnonzero(~data.elsewhere)
     public = np.sort(shuffled[:count])
     if count and len(np.unique(data.labels[public])) < 2:
         raise ScenarioError([f"data.public: the {count} public rows are of one class; set more apart."])
-    return public, np.sort(shuffled[count:])
+    return public, np.sort(private)
 
 
 def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[IntArray, tuple[IntArray, ...]]:
@@ -397,7 +404,7 @@ def _require_untold(settings: DataSpec, rows: int) -> None:
         raise ScenarioError(
             [
                 f"data.repeats: sums over {settings.models} folds are {told} independent ones over {rows} rows, and "
-                "tell what each of them adds; use fewer repeats or folds."
+                "reveal what each of them adds; use fewer repeats or folds."
             ]
         )
 
@@ -498,7 +505,7 @@ def _median_label(data: Dataset, choosing: Dataset, settings: DataSpec) -> float
         )
     if words := [name for name in data.classes if not is_number(name)]:
         raise ScenarioError(
-            [f'data.positive: "{ABOVE_MEDIAN}" is of labels that are numbers, and {data.name} has {words[0]!r}.']
+            [f'data.positive: "{ABOVE_MEDIAN}" applies to labels that are numbers, and {data.name} has {words[0]!r}.']
         )
     numbers = choosing.labels.astype(np.float64)
     middle = float(np.median(numbers)) if len(numbers) else math.inf
@@ -551,7 +558,7 @@ def declared_classes(settings: DataSpec) -> tuple[str, ...]:
 def require_declared(data: Dataset, declared: Sequence[str]) -> None:
     """Raise ScenarioError for labels that are not declared, if any are declared."""
     if others := [name for name in data.classes if declared and name not in declared]:
-        said = f"data.classes: {data.name} has {quote_names(others)} too; add it, or leave the rows out."
+        said = f"data.classes: {data.name} has {quote_names(others)} too; add it, or remove the rows."
         raise ScenarioError([QuotingProblem(said, "data.classes: a label is none of the declared classes")])
 
 
@@ -574,12 +581,12 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
         alike = [(name, each) for name, each in ALGORITHMS.loadable() if each.partition == algorithm.partition]
         able = " or ".join(name for name, each in alike if each.multiclass)
         problems.append(
-            f"data.positive: {has}, and {algorithm.name} tells two apart; say which one is +1, or set algorithm.name "
-            f"to {able}."
+            f"data.positive: {has}, and {algorithm.name} supports two classes; name the one that is +1, or set "
+            f"algorithm.name to {able}."
         )
     if scenario.data.calibration and getattr(scenario.algorithm.settings, "threshold", "zero") != "zero":
         problems.append(
-            f"algorithm.threshold: {has}, and a threshold is of two; remove it, or say which one is +1 by "
+            f"algorithm.threshold: {has}, and a threshold needs two; remove it, or name the one that is +1 by "
             "data.positive."
         )
     if problems:
@@ -599,7 +606,7 @@ def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     if chosen is None:
         raise ScenarioError(
             [
-                f"data.positive: {data.name} has the classes {classes}; say which one is +1: --set "
+                f"data.positive: {data.name} has the classes {classes}; name the one that is +1: --set "
                 f"data.positive={found[0]}."
             ]
         )

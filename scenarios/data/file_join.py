@@ -157,7 +157,7 @@ def require_sites(table: Table, column: str, key: str) -> None:
         raise ScenarioError(
             [
                 f"{key}: column {column!r} of {table.name} has no value in {list_names(places)}; "
-                "every row must be of a site: fill these in, leave the rows out, or rename the column if it names no "
+                "every row must belong to a site: fill these in, remove the rows, or rename the column if it names no "
                 "sites."
             ]
         )

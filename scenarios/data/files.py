@@ -83,7 +83,7 @@ def read(
     except UnicodeDecodeError as error:
         told = form.encoding if form is not None else None
         tried = told or ("UTF-8" if error.encoding == _CODEC_OF_PAGES else error.encoding)
-        said = f"is not {tried} text; save the file as UTF-8, or say what it is by data.encoding"
+        said = f"is not {tried} text; save the file as UTF-8, or set data.encoding"
         raise ScenarioError([f"data.source: {path} {said}."]) from error
     except MemoryError as error:
         raise ScenarioError([f"data.source: {path} does not fit into memory with a number in every cell."]) from error
@@ -348,7 +348,7 @@ def _values(name: str, column: Any, is_text: bool, memory_bytes: int) -> NDArray
     if longest * len(values) * _LETTER_BYTES > memory_bytes:
         raise _UnusableError(
             f"column {name!r} has a value of {longest} letters, and with as much for each of {len(values)} rows does "
-            "not fit into memory; shorten it, or leave the column out"
+            "not fit into memory; shorten it, or remove the column"
         )
     return np.array(values, dtype=np.str_)
 

@@ -79,7 +79,7 @@ def _fetch(number: int, source: str) -> Any:
         ) from error
     except ValueError as error:  # scikit-learn's own errors among them: no such number, a checksum that is wrong
         if "as_frame" in str(error):
-            reason = "has columns of free text; export it, leave these out, and name the file"
+            reason = "has columns of free text; export it, remove these, and name the file"
             raise ScenarioError([f"data.source: {source} {reason}."]) from error
         raise ScenarioError([f"data.source: {source} cannot be had: {str(error).rstrip('.')}."]) from error
 

@@ -279,4 +279,4 @@ def revealing(parts: Parts) -> str:
     ]
     if not found or len(having) == 1:
         return ""
-    return f"has one value at {quote_names(found)} that no other site has, and so tells which site a row is of"
+    return f"has one value at {quote_names(found)} that no other site has, and so reveals the site of a row"

@@ -122,18 +122,18 @@ def _notes(data: Dataset, label: str, site: str | None, obstacles: Sequence[str]
     spelling = sources.spelling_problem(data, label)
     yield from (f"To be refused: {problem}" for problem in [*obstacles, *([spelling] if spelling else [])])
     if data.unlabeled:
-        yield f"{data.unlabeled} rows have no label; data.unlabeled says what becomes of them."
+        yield f"{data.unlabeled} rows have no label; data.unlabeled decides about them."
     if obstacles:
         yield f"Classes and sites are counted over the {data.rows} rows that have a class, complete or not."
     elif data.dropped:
         yield (
             f"{data.rows} of {data.rows + data.dropped + data.unlabeled} rows are complete, and classes and sites are "
-            "counted over these alone; data.missing says what becomes of the others."
+            "counted over these alone; data.missing decides about the others."
         )
     if len(data.classes) == 2:
         chosen = obvious_positive(data.classes)
-        plain = f"Class {chosen!r} is +1, unless data.positive says otherwise."
-        yield plain if chosen is not None else "Which class is +1, data.positive must say."
+        plain = f"Class {chosen!r} is +1, unless data.positive names another."
+        yield plain if chosen is not None else "data.positive must name the class that is +1."
     yield from _notes_on_columns(data if data.table is None else _classify(data.table, label, site), label, site)
 
 

@@ -168,7 +168,7 @@ def go_on(
             registration.call_off(why, heard, resumable=False)
             raise FederationError(why)
         end_rounds(endpoint, waited, met["run"], heard)
-        tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
+        tell(f"{', '.join(met['tickets'])} are back; the run continues after {journal.last_round} rounds")
         here = list(registration.ready_sites.values())
         come = _met_now(this.scenario, meeting, endpoint, registration, journal, here, met["run"], restartable, tell)
         _conduct(this, this.dataset, come, journal, tell, on_progress)

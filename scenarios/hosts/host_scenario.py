@@ -70,9 +70,8 @@ def in_words_of_hosts(problem: str, admitted: Sequence[str]) -> str:
     if problem.startswith("data.sources:"):
         return f"federation.names: must be the sites whose keys are admitted ({', '.join(admitted)}), or left out."
     if problem.startswith("data.tested_by:"):
-        return (
-            f"data.test_fraction: must be 0; {problem.partition(': ')[2].partition(';')[0]}, and nobody else has any."
-        )
+        reason = problem.partition(": ")[2].partition(";")[0]
+        return f"data.test_fraction: must be 0; {reason}, and only the sites have rows."
     return problem
 
 
@@ -95,8 +94,8 @@ def _problems(scenario: Scenario) -> Iterator[str]:
         yield "data.folds: no noise covers what sites would find of their test rows; remove it."
     if data.positive is None and not data.classes and data.partition == "horizontal":
         yield (
-            "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name all "
-            "that there are by data.classes."
+            "data.positive: is missing; nobody sees all labels, so the scenario must name the one that is +1, or all "
+            "of them by data.classes."
         )
     if data.positive == ABOVE_MEDIAN:
         yield "data.positive: nobody sees all labels, and there is no median of them; name the label that is +1."
@@ -129,4 +128,4 @@ def _problems_of_columns(data: DataSpec) -> Iterator[str]:
     if data.split != EVEN:
         yield "data.split: across hosts each site brings columns of its own; remove it."
     if data.overlap < 1:
-        yield "data.overlap: across hosts the files say which records each site has; remove it."
+        yield "data.overlap: across hosts each site's own file has its records; remove it."

@@ -38,7 +38,9 @@ def read(scenario: Scenario) -> SiteData | None:
     problems = list(table.implementation.problems(table.settings, Outline(held.rows, scenario.data.models)))
     labels = _labels(held.partition([column.name for column in held.columns]))
     if len(np.unique(labels)) < 2:
-        problems.append(f"data.public_source: the {held.rows} rows of {Path(file).name} are of one class; have all")
+        problems.append(
+            f"data.public_source: the {held.rows} rows of {Path(file).name} have one class only; add the others"
+        )
     if problems:
         raise ScenarioError(
             [f"algorithm.{problem}." if "data." not in problem else f"{problem}." for problem in problems]

@@ -59,7 +59,7 @@ def hold(name: str, file: str, terms: Terms, corrections: Corrections | None = N
         raise StepRefused(" ".join(error.problems), f"{shared}; {SEE_SITE}") from error
     except ValidationError as error:
         keys = sorted({".".join(map(str, each["loc"])) or "data" for each in error.errors()})
-        raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
+        raise StepRefused(f"the terms have impossible values of {', '.join(keys)}") from error
 
 
 def _hold_columns(settings: DataSpec, table: Table, name: str, seed: int) -> SiteData:

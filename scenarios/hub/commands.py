@@ -44,7 +44,7 @@ def hub(
         with failing():
             require_health(url or f"http://{listen}")
         return
-    with failing(), interrupted_as("Interrupted; participants can go on when the hub is started again."):
+    with failing(), interrupted_as("Interrupted; participants can continue when the hub is started again."):
         serve(folder, listen, url, smtp, sender, database, every, demo=demo)
 
 

@@ -109,6 +109,7 @@ class Hub:
         self.keys, signing = certificate.keys, certificate.signing
         if signing is None:
             raise FederationError(f"{secret} has no key for signatures; move it away, and start the hub again.")
+        self.signing_key = signing.public
         self.settings = settings
         self.carrier = carrier
         self.closing = asyncio.Event()
@@ -140,7 +141,7 @@ class Hub:
                 await run_in_threadpool(self.database.hold)
                 await what()
             except Exception:
-                _LOGGER.exception("what is due could not be done; it is tried again")
+                _LOGGER.exception("pending work failed and will be tried again")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.closing.wait(), self.settings.every_s)
 

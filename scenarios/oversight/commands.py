@@ -51,7 +51,7 @@ def receipt(
         Path | None, typer.Option(help="Folder with public keys (NAME.key) that signatures must be of.")
     ] = None,
     target: Annotated[Path | None, typer.Option("--html", help="Write the page as HTML to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what the receipts say as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the receipts as JSON.")] = False,
 ) -> None:
     """Show what left a site in a run, to whom and in what form; compare the receipts of two sites.
 

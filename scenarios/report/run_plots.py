@@ -99,7 +99,7 @@ def gap_curves(
             continue
         iteration = event.get("iteration", len(points) + 1)
         if points and iteration < points[-1][0]:
-            curves[f"begun anew {len(curves) + 1}"], points = points, []
+            curves[f"restarted {len(curves) + 1}"], points = points, []
         if not (points and points[-1] == (iteration, event["gap"])):
             points.append((iteration, event["gap"]))
         if "fold" in event:

@@ -41,7 +41,7 @@ def reproduce(
     if listed:
         print_table(chosen.table())
         return
-    with interrupted_as(f"Interrupted; the same command does what is missing in {folder}."):
+    with interrupted_as(f"Interrupted; run the same command again to complete {folder}."):
         is_worse = chosen.reproduce(jobs)
     if is_worse:
         raise typer.Exit(FAILED)

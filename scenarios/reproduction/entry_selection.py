@@ -124,7 +124,7 @@ class EntrySelection:
         surprises = [each for each in own if each.surprises]
         if surprises:
             names = ", ".join(each.entry.id for each in surprises)
-            complain(f"Worse than the papers' files say: {names}; the page says where and by how much.")
+            complain(f"Worse than expected in the papers' files: {names}; the page says where and by how much.")
         impossible = [
             each.entry.id
             for each in own

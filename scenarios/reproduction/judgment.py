@@ -172,7 +172,7 @@ def _failure(run: PlannedRun, out: Path) -> str:
     result = plan.result_of(run, out)
     if result.get("status") != "failed":
         return ""
-    return str(result.get("error") or f"The run failed and does not say why; {run.command} repeats it.")
+    return str(result.get("error") or f"The run failed without a reason; {run.command} repeats it.")
 
 
 def _measured_cell(cell: EntryCell, out: Path) -> JudgedCell:

@@ -214,7 +214,7 @@ def _notes(judged: JudgedEntry) -> Iterator[str]:
 def _describe_declaration(judged: JudgedClaim) -> str:
     """Return what the file says of a claim that unexpectedly holds."""
     is_declared = judged.verdict == "same" and judged.claim.differs
-    return f"Its file says that it does not hold: {judged.claim.differs}" if is_declared else ""
+    return f"According to its file it does not hold: {judged.claim.differs}" if is_declared else ""
 
 
 def _claim(judged: JudgedClaim) -> dict[str, str]:
@@ -224,7 +224,7 @@ def _claim(judged: JudgedClaim) -> dict[str, str]:
         "class": judged.verdict,
         "answer": f"{symbol} {answer}",
         "text": judged.claim.text,
-        "by": "This project says so, not the paper." if judged.claim.ours else "",
+        "by": "A claim of this project, not of the paper." if judged.claim.ours else "",
         "test": judged.claim.test,
         "reason": judged.reason or _describe_declaration(judged),
         "lacking": f"Told without {judged.lacking} of its values, which are not there." if judged.lacking else "",

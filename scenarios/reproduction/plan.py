@@ -256,7 +256,7 @@ def carry_out(
                 said = done.result()
                 if not is_done(run, out):
                     told = said or result_of(run, out).get("error")
-                    failures[run.name] = told or f"The run left no result; see what {run.command} says."
+                    failures[run.name] = told or f"The run left no result; repeat it with {run.command}."
                 on_done(run, failures.get(run.name, ""))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)

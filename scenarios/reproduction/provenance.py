@@ -32,7 +32,7 @@ class InputDigests:
         except FileNotFoundError:
             return cls({}, ())
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
-            told = "cannot be read, and nobody can tell what the runs there were made with; name another folder"
+            told = "cannot be read, and it is unknown which versions made the runs there; name another folder"
             raise ScenarioError([f"--out: {folder / NAME} {told}."]) from None
 
     def extend(self, folder: Path, files: Iterable[Path], *, runs: bool) -> InputDigests:

@@ -214,14 +214,14 @@ class SimulatedRows(RowSource):
         if (columns := self._columns) is None:
             raise AssertionError("nothing was trained")
 
-        def encoded(rows: Rows) -> LabeledRows:
+        def encode_rows(rows: Rows) -> LabeledRows:
             return LabeledRows(columns.encode(rows.numeric, rows.categorical), rows.labels)
 
         dataset = self.dataset
         held = zip(dataset.names, dataset.shards, strict=True)
-        candidates = encoded(dataset.candidates) if dataset.candidates is not None else None
-        rows = {name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}
-        return GroundTruth(rows, {}, candidates, len(dataset.classes), encoded(dataset.rows))
+        candidates = encode_rows(dataset.candidates) if dataset.candidates is not None else None
+        rows = {name: encode_rows(dataset.rows.take(shard.rows)) for name, shard in held}
+        return GroundTruth(rows, {}, candidates, len(dataset.classes), encode_rows(dataset.rows))
 
     def _scale(self, indices: IntArray, columns: Columns) -> LabeledRows:
         """Return rows (n, p) on the common scale, and their labels (n,)."""

@@ -216,8 +216,8 @@ def conditions(network: NetworkSpec, names: list[str]) -> dict[tuple[str, str], 
 
 
 def _own_conditions(link: LinkSpec, network: NetworkSpec) -> LinkEffect:
-    def chosen(name: str) -> Any:
+    def choose_value(name: str) -> Any:
         own = getattr(link, name)
         return own if own is not None else getattr(network, name)
 
-    return LinkEffect(chosen("latency_ms"), chosen("jitter_ms"), chosen("bandwidth_mbit"))
+    return LinkEffect(choose_value("latency_ms"), choose_value("jitter_ms"), choose_value("bandwidth_mbit"))

@@ -9,7 +9,7 @@ from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics, class_table
 from fedsvm.scenarios.schema.spec import Scenario
 
 _NOISE = (
-    " Noise drowns what so few private rows say at this epsilon: use more rows, allow a larger epsilon, or learn "
+    " At this epsilon, noise hides the signal of so few private rows: use more rows, allow a larger epsilon, or learn "
     "fewer weights."
 )
 

@@ -215,7 +215,7 @@ def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec)
     if relayed and federation.sites > MAX_RELAYED_SITES:
         yield f"federation.sites: network conditions and faults on links need {MAX_RELAYED_SITES} sites or fewer."
     if any(fault.needs_encryption for fault in faults) and not federation.encryption:
-        yield "faults: without encryption nothing can tell that a frame was changed; set federation.encryption = true."
+        yield "faults: without encryption a changed frame is not detected; set federation.encryption = true."
     if tables.network is not None:
         yield from tables.network.problems(names)
     if tables.collusion is not None:

@@ -141,7 +141,7 @@ class DataSpec(Corrections):
     @classmethod
     def _check_source(cls, source: str | None, info: ValidationInfo) -> str | None:
         if source is None and not info.data.get("sources"):
-            raise ValueError("is missing; the scenario must say it")
+            raise ValueError("is missing; add it to the scenario")
         if source is not None and info.data.get("sources"):
             raise ValueError("and data.sources exclude each other; keep one of them")
         return source
@@ -270,23 +270,23 @@ class DataSpec(Corrections):
         if self.decimal == "," and self.separator == ",":
             raise ValueError('decimal = "," needs another separator than ","')
         if self.site is not None and self.sources:
-            raise ValueError("site and sources exclude each other: either a column says whose a row is, or its file")
-        if self.by_site and self.site is None and not self.sources:
-            raise ValueError("by_site needs files or a column that say which site a row is of; set sources or site")
-        if self.site is not None and (renaming := [site for site, own in self.by_site.items() if own.rename]):
-            raise ValueError(f"by_site.{renaming[0]}.rename is of files, and all sites share one; use data.rename")
-        if (self.site is not None or self.sources) and self.split != RANDOM:
             raise ValueError(
-                "split deals rows that are nobody's yet; remove it, since site or sources say whose they are"
+                "site and sources exclude each other: the site of a row follows from a column or from its file"
             )
+        if self.by_site and self.site is None and not self.sources:
+            raise ValueError("by_site needs one file for each site or a column of sites; set sources or site")
+        if self.site is not None and (renaming := [site for site, own in self.by_site.items() if own.rename]):
+            raise ValueError(f"by_site.{renaming[0]}.rename applies to files, and all sites share one; use data.rename")
+        if (self.site is not None or self.sources) and self.split != RANDOM:
+            raise ValueError("split deals rows without a site; remove it, since site or sources assign rows to sites")
         if self.tested_by == "sites" and (self.test_source is not None or self.calibration):
             raise ValueError('tested_by = "sites" excludes test_source and calibration; remove them')
         if self.rows is not None and (self.calibration or self.tested_by == "sites"):
-            raise ValueError('rows are drawn by the runner; leave out calibration and tested_by = "sites", or rows')
+            raise ValueError('rows are drawn by the runner; remove calibration and tested_by = "sites", or rows')
         if self.public and self.public_source is not None:
             raise ValueError("public sets rows apart and public_source is a file of them; leave one of them out")
         if self.repeats > 1 and self.folds is None:
-            raise ValueError("repeats are of cross-validation; set folds too")
+            raise ValueError("repeats apply to cross-validation; set folds too")
         if self.models > MAX_FOLDS:
             raise ValueError(f"folds times repeats must be {MAX_FOLDS} or less, got {self.models}")
         if self.missing == "mean" and self.partition != "horizontal":

@@ -224,5 +224,5 @@ def _leakage(algorithm: str) -> str:
     chosen = made.Settings()
     said = f"These rules limit what a run may ask for, and not what its sums show together: {whole_run(made, chosen)}."
     if made.is_private(chosen):
-        said += " Differential privacy covers who gets the model; the result of a run lists who else it covers."
+        said += " Differential privacy covers who gets the model; the result of a run lists who is also covered."
     return textwrap.fill(said, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)

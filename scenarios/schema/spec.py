@@ -514,7 +514,7 @@ def _sentence(problem: Any, model: type[Scenario]) -> str:
     if kind == "extra_forbidden":
         return f"{key}: unknown key.{_known_instead(path, model)}"
     if kind == "missing":
-        return f"{key}: is missing; the scenario must say it."
+        return f"{key}: is missing; add it to the scenario."
     if kind == "value_error":
         return f"{key}: {context['error']}."
     if kind == "literal_error":

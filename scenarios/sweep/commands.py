@@ -44,7 +44,7 @@ def sweep(
     chosen.check()
     drawn = [grid.read_plot(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()
-    with interrupted_as(f"Interrupted; the same command does what is missing in {chosen.folder}."):
+    with interrupted_as(f"Interrupted; run the same command again to complete {chosen.folder}."):
         left = TimeLeft(len(chosen.missing()))
         chosen.run(
             jobs,
@@ -62,7 +62,7 @@ def sweep(
         _print_table(listed, [axis.key for axis in axes])
         print(chosen.folder)
     if chosen.missing():
-        complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv says why.")
+        complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv has the reasons.")
         raise typer.Exit(FAILED)
 
 

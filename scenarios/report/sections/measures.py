@@ -21,7 +21,7 @@ _TEMPLATE = """<div class="charts">
 <figcaption>Rows: actual class. Columns: predicted class. Test rows{{ summed }}.{{ counted }}</figcaption>
 </figure>{% endif %}
 <figure class="worded"><h3>Measures</h3>
-{{ grid(["measure", "value", "95 % interval", "over folds" if several else ""], measures) }}
+{{ grid(["measure", "value", "95 % interval", "over folds" if several else "meaning"], measures) }}
 {% if dealt %}<figcaption>{{ averaged }}</figcaption>{% endif %}
 </figure></div>"""
 
