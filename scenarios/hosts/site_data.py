@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,11 +50,18 @@ def hold(name: str, file: str, terms: Terms, corrections: Corrections | None = N
     """
     is_vertical = terms.reading.get("partition") == "vertical"
     own = {"source": file} if is_vertical else {"sources": {name: file}}
-    try:
+    with reading_explained():
         said = {key: value for key, value in terms.reading.items() if key != "compare_sites"}
         settings = DataSpec.model_validate({**said, **own})
         table = file_join.read_table(settings, Path(), corrections)
         return (_columns_held if is_vertical else _hold_columns)(settings, table, name, terms.seed)
+
+
+@contextmanager
+def reading_explained() -> Iterator[None]:
+    """Turn errors of a file, or of terms about it, into StepRefused, which quotes nothing to others."""
+    try:
+        yield
     except ScenarioError as error:
         shared = "; ".join(dict.fromkeys(map(shared_problem, error.problems)))
         raise StepRefused(" ".join(error.problems), f"{shared}; {SEE_SITE}") from error
