@@ -15,7 +15,8 @@ svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regress
               comparison methods
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper
               methods that select columns and train PAN-SVM on them
-dpp_selection selects columns where sites hold columns, and trains DPP-SVM
+dpp_selection  selects columns where sites hold columns, and trains DPP-SVM
+pooled        the rows that only a simulation has in one place, and results of methods on them
 baselines     methods on pooled rows that a scenario may name
 
 data          makes partitions comparable: columns, categories, scale, public rows

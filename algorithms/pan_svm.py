@@ -66,6 +66,7 @@ from fedsvm.algorithms.optimization.linear_svm import (
     RowsTold,
     pooled_prices,
     pooled_solution,
+    resolve_solver,
     train_linear,
     training,
 )
@@ -116,8 +117,8 @@ class PanSite(MappedSite):
         """Raise OrderRefused for other weights than this site opened, in a run whose released sums the sites verify."""
         if not self.terms.sum_options.get("verify") or model.w is None or model.b is None:
             return
-        told = np.column_stack([np.atleast_2d(model.w), np.atleast_1d(model.b), np.ones(np.size(model.b))])
-        if not np.array_equal(getattr(self, "opened", None), told):  # type: ignore[arg-type]
+        claimed = np.column_stack([np.atleast_2d(model.w), np.atleast_1d(model.b), np.ones(np.size(model.b))])
+        if not np.array_equal(getattr(self, "opened", None), claimed):  # type: ignore[arg-type]
             raise OrderRefused("the model must have the weights that the sites opened, and has others")
 
     def _check_problem(self, prior: FloatArray, price: float) -> None:
@@ -170,7 +171,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         return settings.release == "everyone"
 
     def class_problems(self, settings: PanSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """Yield weights of unknown classes."""
+        """Yield settings that do not fit the classes."""
         yield from super().class_problems(settings, classes)
         if settings.multiclass == "joint" and len(classes) == 2:
             yield 'multiclass: "joint" applies to more than two classes; remove it'
@@ -191,13 +192,14 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
 
     def whole_run(self, settings: PanSettings) -> WholeRunLeakage:
-        """Return what sums of the features of all rows give away; masks keep them from the coordinator alone."""
+        """Return the most that an attack recovers from the training sums. With masks the coordinator needs a site."""
         # No attack inverts random frequencies, so without a list nothing follows from sums of these features.
         found = Recovery("every row", LISTED, None if settings.features == "fourier" else "some rows")
         copies = settings.landmark_rows(with_site=False)
         named = copies is not None  # clusters of rows: their means have few subsets
         by_a_site = Recovery("every row" if settings.step_noise == 0 else "some rows", LISTED, copies)
-        if settings.solver != "interior-point" or settings.masking == "none":
+        solver = resolve_solver(settings.solver, settings.release, weighted=settings.class_weight is not None)
+        if solver != "interior-point" or settings.masking == "none":
             return WholeRunLeakage(found, found, by_a_site, named)
         alone = Recovery(copies) if copies else None
         if settings.masking == "committee":

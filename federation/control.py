@@ -178,7 +178,7 @@ class Order:
     sites : tuple of str
         Who takes part, in ring order.
     timeout_s : float
-        How long a site waits for a peer.
+        How long after this order a site waits for a peer, except in `collect`, which counts from its own start.
     after : int, default 0
         The last round before this one that is complete; 0 for none. See `site.chain`.
     everyone : bool, default False
@@ -202,6 +202,11 @@ class Order:
     after: int = 0
     everyone: bool = False
     signature: bytes = b""
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All arguments of the step."""
+        return {**self.parameters, **self.arrays}
 
     @property
     def verb(self) -> str:

@@ -83,7 +83,7 @@ class Disclosures:
 
         By subtraction they show the sum over the sites that are in one of the two only.
         """
-        earlier = self._summed[terms.receiver, order.step, _digest({**order.parameters, **order.arrays})]
+        earlier = self._summed[terms.receiver, order.step, _digest(order.arguments)]
         for others in earlier if contributed not in earlier else ():
             named = ", ".join(site for site in all_sites if site in others ^ contributed)
             detail = f"the difference of two sums, which is that of {named}"

@@ -268,9 +268,8 @@ class RoundRunner:
             receiver, contributed = order.terms.receiver, frozenset(attempt.contributed)
             self._disclosures.record_difference_leakage(order, order.terms, contributed, self._membership.all_sites)
         number, opened = attempt.record.round, value if order.reveals else None
-        parameters = {**order.parameters, **order.arrays}
         self._observer.round_completed(
-            DisclosedRound(number, order.step, order.verb, receiver, attempt.contributed, parameters, opened)
+            DisclosedRound(number, order.step, order.verb, receiver, attempt.contributed, order.arguments, opened)
         )
 
     def _apply_change(self, change: MembershipRecord) -> None:

@@ -6,7 +6,7 @@ run       a run from start to end: pipelines, faults, audit, metrics, result
 report    live view, summary, report page
 sweep     grids of runs, with table and plots
 hosts     runs over sites on other hosts
-oversight pages for the people who are responsible for a site's data
+oversight  pages for the people who are responsible for a site's data
 hub       an application: the task service
 reproduction  an application: measures the claims of papers again, with verdicts; `papers` has their files
 predict   predictions of a run's model for new rows
@@ -24,6 +24,7 @@ figures   numbers as text: percent, bytes
 interrupts  Ctrl-C, SIGTERM and SIGHUP
 drift         new rows beside the training rows of a model
 export        models of runs as scikit-learn pipelines
+onnx_graph    exported pipelines as ONNX graphs
 two_runs      audit of two runs
 catalogue built-in scenarios
 """

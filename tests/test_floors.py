@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -97,6 +98,20 @@ def test_the_check_sees_every_floor_and_what_is_inside() -> None:
 def test_every_package_is_installed(package: Path) -> None:
     """A folder without an `__init__` is found by no packager, and would be missing from the wheel silently."""
     assert (package / "__init__.py").is_file()
+
+
+MAPPED = sorted({path.parent for path in FILES} - {ROOT / "fedsvm", *(ROOT / "scenarios/hub").glob("migrations/**/")})
+
+
+@pytest.mark.parametrize("package", MAPPED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_map_of_a_package_names_its_modules_and_no_others(package: Path) -> None:
+    """An entry of the docstring of `__init__` begins a line: "name  text", "- `name`: text", or several names."""
+    text = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
+    entries = re.findall(r"^(?:- )?(`?\w+`?(?:, `?\w+`?)*)(?::|  +|$)", text, re.MULTILINE)
+    modules = {path.stem for path in package.glob("*.py")} | {
+        path.parent.name for path in package.glob("*/__init__.py")
+    }
+    assert set(re.findall(r"\w+", " ".join(entries))) == modules - {"__init__"}
 
 
 def test_no_two_public_classes_have_one_name() -> None:

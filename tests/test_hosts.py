@@ -168,8 +168,8 @@ def test_a_site_under_anothers_name_is_turned_away(eventful: Eventful) -> None:
 
 def test_a_copied_certificate_in_use_twice_is_turned_away(eventful: Eventful) -> None:
     assert eventful.copy.process.returncode == 3
-    assert "north is there already, by another process with the same key" in eventful.copy.said
-    assert "north was turned away: north is there already" in eventful.coordinator.said
+    assert "north is connected already, by another process with the same key" in eventful.copy.said
+    assert "north was turned away: north is connected already" in eventful.coordinator.said
 
 
 def test_who_is_not_let_in_is_told_nothing_of_the_run(eventful: Eventful) -> None:
@@ -207,7 +207,10 @@ def test_a_site_that_says_no_address_of_a_host_is_turned_away_before_others_hear
             )
             while (received := spoke.received()) is None:
                 spoke.wait(deadline)
-        assert "others reach it at 'ipc:///run/of-another.sock'; it must be as tcp://" in str(received.message.fields)
+        assert (
+            "its address for other sites must be like tcp://north.example:7101, got 'ipc:///run/of-another.sock'"
+            in str(received.message.fields)
+        )
 
 
 def test_site_of_another_protocol_is_turned_away_and_one_of_another_version_is_not(tmp_path: Path) -> None:
@@ -223,7 +226,7 @@ def test_site_of_another_protocol_is_turned_away_and_one_of_another_version_is_n
                     spoke.wait(deadline)
                 answers[protocol] = received.message
         refused, offered = answers.values()
-        assert "it has fedsvm 9.9.9, which speaks protocol 2, and the coordinator" in str(refused.fields)
+        assert "it has fedsvm 9.9.9, which uses protocol 2, and the coordinator" in str(refused.fields)
         assert offered.kind == "offer"
 
 

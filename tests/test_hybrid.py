@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import clarabel
@@ -16,12 +17,13 @@ from sklearn.svm import LinearSVC
 from fedsvm.algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
 from fedsvm.algorithms.hybrid_svm.algorithm import HybridSite, HybridSvm
 from fedsvm.algorithms.hybrid_svm.minimizer import minimize, public_weights
+from fedsvm.algorithms.hybrid_svm.release import ModelRelease
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import train
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.errors import FederationError
+from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.conftest import drill, long_but_for
@@ -33,6 +35,18 @@ SMALL = ["data.public=30", "algorithm.features=20", "compare.baselines=false"]
 
 
 # Features.
+
+
+def test_new_frequencies_forget_the_models_of_the_last_ones() -> None:
+    site = SimpleNamespace(check_agreed=lambda **agreed: None, channel=SimpleNamespace(sites=("a",)), site="a")
+    release = ModelRelease(site, SimpleNamespace())  # type: ignore[arg-type]
+    release.take(np.ones(3))
+    release.take_whole(np.ones(3))
+    assert release.own_part(joint=False).size == release.own_part(joint=True).size == 3
+    release.begin(b"key")
+    assert release.own_part(joint=False).size == 0
+    with pytest.raises(StepRefused):
+        release.own_part(joint=True)
 
 
 def test_the_gradients_of_equation_6_are_right() -> None:

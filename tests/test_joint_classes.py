@@ -19,7 +19,7 @@ from fedsvm.algorithms.attacks.joint_blocks import JointCuts
 from fedsvm.algorithms.attacks.plain_cuts import lone_joint_rows
 from fedsvm.algorithms.data.classes import above_others, log_odds
 from fedsvm.algorithms.dp_erm import joint_erm_sums
-from fedsvm.algorithms.hybrid_svm.minimizer import minimised_jointly
+from fedsvm.algorithms.hybrid_svm.minimizer import minimize_jointly
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.optimization import cutting_plane
 from fedsvm.algorithms.optimization.joint_hinge import JointSums, as_cuts
@@ -366,7 +366,7 @@ def swapped() -> tuple[FloatArray, FloatArray]:
     point, prior = np.array([[1.0]]), np.zeros((KINDS, 1))
     prior[:2] = 1.0
     one, other = (
-        minimised_jointly(point, np.eye(KINDS)[[label]].T, prior, PRICE, StoppingRule(1e-12, 100)).w for label in (0, 1)
+        minimize_jointly(point, np.eye(KINDS)[[label]].T, prior, PRICE, StoppingRule(1e-12, 100)).w for label in (0, 1)
     )
     return one, other
 
@@ -383,7 +383,7 @@ def test_one_row_moves_the_joint_minimiser_by_what_noise_is_for() -> None:
         changed, others = rows.copy(), classes.copy()
         changed[0], others[:, 0] = -rows[0], np.roll(classes[:, 0], 1)
         prior = np.zeros((KINDS, 3))
-        pair = [minimised_jointly(*each, prior, 0.5 / 6, stopping).w for each in ((rows, classes), (changed, others))]
+        pair = [minimize_jointly(*each, prior, 0.5 / 6, stopping).w for each in ((rows, classes), (changed, others))]
         assert np.linalg.norm(pair[0] - pair[1]) <= 2 * math.sqrt(2) * 0.5 / 6 * (1 + 1e-6)
 
 

@@ -20,7 +20,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, mark_of, step
-from fedsvm.federation.site.site import Site
+from fedsvm.federation.site.site import Site, may_be_opened
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
@@ -159,6 +159,22 @@ POLICY = SitePolicy(SITES, AGREED)
 SUMMED, GATHERED = StepMark(), StepMark("value")
 TERMS = SumTerms((2,), 1e3, {"segments": 3}, COORDINATOR)
 ORDER = Order("cuts", "k-secure", TERMS, sites=SITES)
+
+
+@pytest.mark.parametrize(
+    ("order", "mark", "may_be"),
+    [
+        (ORDER, SUMMED, True),
+        (replace(ORDER, terms=replace(TERMS, receiver="a")), SUMMED, False),
+        (replace(ORDER, terms=None), StepMark("value"), False),
+        (replace(ORDER, terms=None), StepMark("value", shown="kernel"), True),
+    ],
+)
+def test_coordinator_may_open_sums_sent_to_it_and_values_that_a_step_shows(
+    order: Order, mark: StepMark, may_be: bool
+) -> None:
+    assert may_be_opened(mark, order) == may_be
+
 
 subsets = st.sets(st.sampled_from(SITES)).map(lambda chosen: tuple(site for site in SITES if site in chosen))
 

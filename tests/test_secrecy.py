@@ -187,6 +187,8 @@ def test_statements_follow_from_the_settings() -> None:
     assert "; any one site alone can recover some rows if the possible records can be listed" in stated()
     for change in ("algorithm.solver=cutting-plane", "algorithm.solver=auto", "algorithm.masking=none"):
         assert stated(change).startswith("the coordinator, alone or with any one site, can recover every row")
+    for change in ("algorithm.release=sites", "algorithm.class_weight=balanced"):
+        assert stated(change, "algorithm.solver=auto") == stated(change, "algorithm.solver=interior-point")
     members, with_site, *_ = stated("algorithm.masking=committee").split("; ")
     assert members.startswith("the coordinator and two of the three committee members can recover every row")
     assert with_site.startswith("the coordinator and any one site together can recover some rows if")

@@ -22,22 +22,24 @@ from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import FederationError, ProtocolError, SiteFailed
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
-from tests.conftest import OPTIONS, drill, long_but_for
-from tests.lying_coordinator import telling
+from tests.conftest import OPTIONS, drill, long_but_for, sum_protocol
+from tests.lying_coordinator import Opened, opening, telling
+from tests.test_additive_shares import CHI_SQUARE, WIDTH, chi_square
 from tests.test_dropouts import total, total_of
 from tests.test_offline_sites import SITES as VISITORS
 from tests.test_offline_sites import Store, made
 
 BOUND, UNBOUND = "tests.site_process", "tests.unbound_site_process"
 SECURE = ("ring", "k-secure", "changing-neighbours", "masked")
+NOISE = "additive-shares"
+"""The sum in which sites send each other nothing, so that none finds the difference."""
 VICTIM = "site-3"
-WIDTH, BYTES = 4096, 256
-CHI_SQUARE = 390.25
-"""The quantile of chi-square with 255 degrees of freedom that noise exceeds once in ten million times."""
+SITES = tuple(f"site-{number}" for number in range(1, 6))
 
 
 def zero_but_of_the_victim(site: str, order: Order) -> Order:
@@ -48,22 +50,31 @@ def zero_but_of_the_victim(site: str, order: Order) -> Order:
 
 
 @pytest.mark.parametrize("via_coordinator", [False, True], ids=["direct", "relayed"])
-@pytest.mark.parametrize("protocol", long_but_for(SECURE, "ring", "masked"))
+@pytest.mark.parametrize("protocol", long_but_for((*SECURE, NOISE), "ring", "masked", NOISE))
 def test_another_order_to_one_site_opens_its_value_only_without_the_chain(
     protocol: str, *, via_coordinator: bool
 ) -> None:
-    with (
-        drill(5, protocol=protocol, module=UNBOUND, via_coordinator=via_coordinator) as federation,
-        telling(zero_but_of_the_victim),
-    ):
-        assert np.allclose(total(federation), total_of([VICTIM]), rtol=0, atol=1e-9)
-    with (
-        drill(5, protocol=protocol, via_coordinator=via_coordinator) as federation,
-        telling(zero_but_of_the_victim),
-        pytest.raises(SiteFailed) as caught,
-    ):
-        total(federation)
-    named = {site for site in federation.sites if site in str(caught.value)}
+    values = np.random.default_rng(3).normal(size=(5, WIDTH))
+    held = [Partition({"rows": row[None]}) for row in values]
+
+    def opened(module: str) -> Residues:
+        with (
+            drill(5, protocol=protocol, module=module, partitions=held, via_coordinator=via_coordinator) as federation,
+            telling(zero_but_of_the_victim),
+            opening(),
+            pytest.raises(Opened) as caught,
+        ):
+            federation.sum("total", shape=(WIDTH,), bound=1e3, factor=1.0)
+        return caught.value.residues
+
+    of_the_victim = sum_protocol(protocol).decode(opened(UNBOUND), (WIDTH,), 1e3, 5)
+    assert np.allclose(of_the_victim, values[2], rtol=0, atol=1e-9)
+    if protocol == NOISE:
+        assert chi_square(opened(BOUND)) < CHI_SQUARE
+        return
+    with pytest.raises(SiteFailed) as failed:
+        opened(BOUND)
+    named = {site for site in SITES if site in str(failed.value)}
     assert VICTIM in named
     assert len(named) == 2
 
@@ -157,15 +168,12 @@ def peeled(protocol: SecureSum, vectors: dict[str, Residues], links: dict[str, b
 
 
 def test_a_masked_sum_of_unequal_orders_is_noise_even_without_the_own_masks() -> None:
-    sites = tuple(f"site-{number}" for number in range(1, 6))
-    vectors = {site: np.full((1, WIDTH), number, dtype=np.uint64) for number, site in enumerate(sites)}
+    vectors = {site: np.full((1, WIDTH), number, dtype=np.uint64) for number, site in enumerate(SITES)}
     protocol = SUMS["masked"](**OPTIONS.get("masked", {}))
-    equal = peeled(protocol, vectors, dict.fromkeys(sites, b"one order"))
+    equal = peeled(protocol, vectors, dict.fromkeys(SITES, b"one order"))
     assert (equal == 10).all()
-    unequal = peeled(protocol, vectors, {**dict.fromkeys(sites, b"one order"), VICTIM: b"another"})
-    counts = np.bincount(np.frombuffer(unequal.tobytes(), dtype=np.uint8), minlength=BYTES)
-    expected = counts.sum() / BYTES
-    assert ((counts - expected) ** 2 / expected).sum() < CHI_SQUARE
+    unequal = peeled(protocol, vectors, {**dict.fromkeys(SITES, b"one order"), VICTIM: b"another"})
+    assert chi_square(unequal) < CHI_SQUARE
 
 
 # By visits, where a hub stores the messages.

@@ -7,7 +7,8 @@ Reading order:
 - `row_counts`: combines several sums over the same rows
 - `landmark_copies`: landmarks that copy a single row
 - `model_file`: the view of somebody who holds a model file
-- `landmark_means`: listed rows whose mean is a landmark, by `subset_sums`
+- `subset_sums`: subsets of listed rows with a given mean, by meet in the middle
+- `landmark_means`: listed rows whose mean is a landmark
 - `fold_differences`: rows by which landmarks of two folds differ
 - `scale_digits`: listed rows that match the digits of the scale
 - `class_means`: listed rows that match exact means and variances of classes

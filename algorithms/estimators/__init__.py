@@ -3,10 +3,9 @@
 base        the common base; a class combines the settings of its algorithm and the parameters of its family
 frames      input: arrays, and data frames with text columns
 horizontal  sites hold rows and agree by secure sums: PanSVC
-public_rows sites hold private rows, and public ones set scale and features: HybridSVC, PrivateErmClassifier
+public_rows  sites hold private rows, and public ones set scale and features: HybridSVC, PrivateErmClassifier
 vertical    sites hold columns: DppSVC
 selector    column selection for pipelines: FederatedSelector
-narration   the output of `verbose`
 progress    output of an estimator with `verbose` during training
 
 Every algorithm has an estimator, also those of other packages: `classifier("pan-svm")`, or the name of its class.

@@ -1,8 +1,8 @@
-"""Drawn landmarks at the sites: each draws them itself, and the explained shares of a few numbers of them are summed.
+"""Landmarks that every site draws itself, and secure sums of the shares of its rows that they explain.
 
-Sites are told the noisy description of all rows once. From it, the public seed and the settings of the terms follow the
-landmarks, and how many of them are tried; no order has anything else to say. A site answers once in a run: the same
-landmarks get the same noise.
+The coordinator sends the sites a noisy description of all rows, and another one only when the sites change. The
+landmarks and their numbers follow from it, the public seed and the agreed settings. A site gives the same answer, with
+the same noise, to the same question.
 """
 
 from __future__ import annotations
@@ -33,35 +33,38 @@ from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.site.terms import Terms
 
 _TOLERANCE = 1e-6
-"""The most by which a site's own draws may differ from the coordinator's, where the linear algebra is another."""
+"""Maximum difference of a site's draws from the coordinator's, since their linear algebra may differ."""
+
+_VERSION = 1
+"""The version of the computation; an answer of another version is not given again."""
 
 _KERNEL = ("kernel", "gamma", "degree", "coef0")
 
 
 def draws(terms: Terms) -> bool:
-    """Return whether landmarks are made by noisy statistics, which auto does where there are some."""
+    """Return whether landmarks are drawn from noisy statistics, as "auto" does if statistics are noisy."""
     return StatisticsPlan.of(terms).mu > 0 and terms.settings.get("landmark_method") in ("auto", "drawn")
 
 
 def tried_counts(settings: Mapping[str, Any], rows: float) -> tuple[int, ...]:
-    """Return the numbers of landmarks whose explained shares are opened: of `drawn` the one that is asked for."""
+    """Return the numbers of landmarks whose explained shares are opened: with "drawn" only the agreed one."""
     counts = landmark_counts(settings["landmarks"], rows, settings["max_landmarks"])
     return counts if settings["landmark_method"] == "auto" else counts[:1]
 
 
 class DrawnLandmarks(SitePart):
-    """A site's own copy of the landmarks, and how well they reach its rows.
+    """A site's own copy of the landmarks, and the shares of its rows that they explain.
 
     Attributes
     ----------
     replaced : bool
-        True once means of clusters took their place.
+        True once means of clusters have replaced them.
     """
 
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
         self._described: RowDescription | None = None
-        self._told: tuple[Any, ...] = ()
+        self._first: tuple[Any, ...] = ()
         self.replaced = False
 
     @property
@@ -72,7 +75,7 @@ class DrawnLandmarks(SitePart):
     @property
     def deviation(self) -> float:
         """The public deviation of a column on the common scale."""
-        return self._rows.mean_deviation(self._site.scale)
+        return self._description.mean_deviation(self._site.scale)
 
     @step(
         remembered=True,
@@ -84,7 +87,7 @@ class DrawnLandmarks(SitePart):
         },
     )
     def describe_rows(self, frequencies: list[list[float]], rows: float, **arrays: FloatArray) -> None:
-        """Take the noisy description of all rows; see `RowDescription`.
+        """Store the noisy description of all rows; see `RowDescription`.
 
         Raises OrderRefused for one of other columns, and for a second one that differs while the same sites take part.
         """
@@ -94,22 +97,23 @@ class DrawnLandmarks(SitePart):
         if described.shape != (columns, held):
             raise OrderRefused(f"the description must be of the {held} columns, {columns} of them numeric")
         named = sorted((name, each.shape, each.tobytes()) for name, each in arrays.items())
-        told = (self._site.channel.sites, rows, frequencies, named)
-        if self._told and self._told != told and self._told[0] == told[0]:
+        asked = (self._site.channel.sites, rows, frequencies, named)
+        if self._first and self._first != asked and self._first[0] == asked[0]:
             raise OrderRefused("the description of all rows must stay the same while the same sites take part")
-        self._described, self._told = described, told
+        self._described, self._first = described, asked
 
     @step(bound=math.inf)
     def explained_shares(self) -> FloatArray:
         """Return (c,) the noisy sum over all rows of the explained shares with each number of landmarks."""
         site, settings = self._site, self._site.terms.settings
-        counts = tried_counts(settings, self._rows.rows)
+        counts = tried_counts(settings, self._description.rows)
         points = self.points(counts[-1])
         budget = StatisticsPlan.of(site.terms).budget(site.partition.values["numeric"])
         block = NoisyBlock("explained", len(counts), 1.0, budget.explained)
         source = drawn_generator(site.channel)  # drawn each time: a step that is carried out again draws as often
         question = {
             "step": "explained_shares",
+            "version": _VERSION,
             "points": points.tolist(),
             "scale": [each.tolist() for each in vars(site.scale).values() if each is not None],
             "sites": site.channel.sites,
@@ -126,12 +130,12 @@ class DrawnLandmarks(SitePart):
 
     @step(remembered=True)
     def use_means(self) -> None:
-        """Take it that means of clusters with noise replace drawn landmarks, which do not reach the rows."""
+        """Record that noisy means of clusters replace the drawn landmarks, which explain too little of the rows."""
         self.replaced = True
 
     def points(self, count: int) -> FloatArray:
         """Return the first landmarks (count, p) on the common scale, in the columns that rows have."""
-        drawn = drawn_landmarks(self._rows, count, self._site.terms.seed)
+        drawn = drawn_landmarks(self._description, count, self._site.terms.seed)
         return np.asarray(self._site.scale(drawn)[:, self._site.columns])
 
     def require_drawn(self, landmarks: FloatArray) -> None:
@@ -141,7 +145,7 @@ class DrawnLandmarks(SitePart):
             raise OrderRefused("landmarks must be those that the agreed seed draws from noisy statistics, and are not")
 
     @property
-    def _rows(self) -> RowDescription:
+    def _description(self) -> RowDescription:
         """The description of all rows. Raises StepRefused without one."""
         if self._described is None:
             raise StepRefused("this site has no description of all rows yet, from which landmarks are drawn")
@@ -152,7 +156,7 @@ class DrawnLandmarks(SitePart):
 
 
 def describe_rows(federation: Federation, prepared: PreparedRows, statistics: NoisyStatistics) -> RowDescription:
-    """Tell the sites the noisy description of all rows, and return it."""
+    """Send the sites the noisy description of all rows, and return it."""
     described = RowDescription.of(statistics, prepared.indicated)
     fields = {**vars(described), "frequencies": [each.tolist() for each in described.frequencies]}
     federation.run("describe_rows", remember=True, **fields)

@@ -14,7 +14,7 @@ from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, e
 from fedsvm.algorithms.features.fourier import choose_frequencies, paired_features
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
-from fedsvm.algorithms.hybrid_svm.minimizer import pooled_minimiser
+from fedsvm.algorithms.hybrid_svm.minimizer import pooled_minimizer
 from fedsvm.algorithms.hybrid_svm.model import HybridModel, scores_of
 from fedsvm.algorithms.hybrid_svm.noise import noise_for_settings, noise_of
 from fedsvm.algorithms.hybrid_svm.release import ModelRelease, release_script
@@ -134,7 +134,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
     def train_pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
         """Return the minimizer on all private rows together, in the same features and without noise, and the exact
         kernel."""
-        weights, objective = pooled_minimiser(model.rho, model.prior, settings, rows.train)
+        weights, objective = pooled_minimizer(model.rho, model.prior, settings, rows.train)
         sigma, classes = settings.sigma_of(model.rho.shape[1]), len(rows.classes)
         return Pooled(
             scores=scores_of(model.features(rows.test.rows) @ weights.T, jointly=model.jointly),
@@ -143,7 +143,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         )
 
     def class_problems(self, settings: HybridSettings, classes: tuple[str, ...]) -> Iterator[str]:
-        """Yield an error for cutting planes with several problems."""
+        """Yield settings that do not fit the number of classes."""
         if len(classes) > 2 and settings.solver == "cutting-plane" and settings.multiclass == "ovr":
             yield (
                 f'solver: must be "interior-point" for {len(classes)} classes; cutting planes train two here, or all '
@@ -188,8 +188,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         sigma = settings.sigma_of(model.rho.shape[1])
         random = np.random.default_rng([seed, 6])
         frequencies = choose_frequencies(public.rows, settings.features, sigma, "random", random)
-        exact, _ = pooled_minimiser(frequencies.rho, np.zeros_like(model.prior), settings, train)
-        own, _ = pooled_minimiser(model.rho, model.prior, settings, train)
+        exact, _ = pooled_minimizer(frequencies.rho, np.zeros_like(model.prior), settings, train)
+        own, _ = pooled_minimizer(model.rho, model.prior, settings, train)
         found = [
             alone,
             Baseline("no_noise", "no noise", scores_of(model.features(test) @ own.T, jointly=model.jointly)),

@@ -41,7 +41,7 @@ def minimize(features: FloatArray, labels: FloatArray, prior: FloatArray, C: flo
     return solution
 
 
-def minimised_jointly(
+def minimize_jointly(
     features: FloatArray, classes: FloatArray, prior: FloatArray, C: float, stopping: StoppingRule
 ) -> Solution:
     """Return the minimum for the joint hinge of K classes, over V (K m,), by cutting planes on local rows.
@@ -80,7 +80,7 @@ class ShiftedOracle:
         return self.oracle.line(problems, replace(line, w=line.w + self.prior))
 
 
-def pooled_minimiser(
+def pooled_minimizer(
     rho: FloatArray, prior: FloatArray, settings: HybridSettings, train: LabeledRows
 ) -> tuple[FloatArray, float]:
     """Return weights, of the prior's shape, and objective on all rows together, summed over several problems."""
@@ -91,7 +91,7 @@ def pooled_minimiser(
         return prior + solution.w, solution.objective
     against_rest = one_against_rest(labels, len(prior))
     if settings.is_joint(len(prior)):
-        solution = minimised_jointly(features, members(against_rest), prior, C, stopping)
+        solution = minimize_jointly(features, members(against_rest), prior, C, stopping)
         return prior + solution.w.reshape(prior.shape), solution.objective
     problems = zip(against_rest, prior, strict=True)
     found = [minimize(features, signs, of_class, C, stopping) for signs, of_class in problems]

@@ -50,10 +50,7 @@ class ModelRelease(SitePart):
 
     def __init__(self, site: HorizontalSite, rows: FeatureRows) -> None:
         self._site, self._rows = site, rows
-        self._part: FloatArray = np.zeros(0)  # of a model that is a sum over sites
-        self._whole: FloatArray | None = None  # the model that all sites trained together
-        self._priors: FloatArray = np.zeros((0, 0))  # (K, m) of the last model, and the number of all rows
-        self._rows_of_all = 0
+        self._forget()
         self._noise_key: bytes | None = None  # the shares of noise follow from it
         self._models = 0  # number trained with this key; only the last one counts
         self._summed: frozenset[str] = frozenset()  # what was put into sums with noise of this key
@@ -61,7 +58,14 @@ class ModelRelease(SitePart):
 
     def begin(self, noise_key: bytes) -> None:
         """Forget the models of other features, and draw noise from this key."""
+        self._forget()
         self._noise_key, self._models, self._summed = noise_key, 0, frozenset()
+
+    def _forget(self) -> None:
+        self._part: FloatArray = np.zeros(0)  # of a model that is a sum over sites
+        self._whole: FloatArray | None = None  # the model that all sites trained together
+        self._priors: FloatArray = np.zeros((0, 0))  # (K, m) of the last model, and the number of all rows
+        self._rows_of_all = 0
 
     def take(self, part: FloatArray) -> None:
         """Take this site's part of the next model."""
@@ -202,7 +206,7 @@ class ModelRelease(SitePart):
             raise OrderRefused("the agreed settings must say the mechanism, and the epsilon that this site charges")
         most = max(1, min(len(self._site.channel.sites), self._site.terms.min_sites) - 1)
         if type(shares) is not int or not 1 <= shares <= most:
-            raise OrderRefused(f"shares must be from 1 to {most}, one less than min_sites, got {shares!r}")
+            raise OrderRefused(f"shares must be from 1 to {most}, so that one site can be lost, got {shares!r}")
         if self._rows_of_all < max(1, len(self._rows.features)):
             raise OrderRefused(
                 f"rows must be those of all sites, and {len(self._rows.features)} or more, as many as here"

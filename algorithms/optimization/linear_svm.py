@@ -168,13 +168,15 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
 
 
+def resolve_solver(solver: str, release: str, *, weighted: bool) -> str:
+    """Return the solver of some settings; "auto" only if more than one solver supports the release and the weights."""
+    return "interior-point" if solver == "auto" and (release == "sites" or weighted) else solver
+
+
 def _solver_of(terms: Terms) -> str:
-    """Return the solver that the terms leave: kept models and weighted rows are for one of them only."""
     settings = terms.settings
-    weighted = settings.get("class_weight") is not None or terms.reading.get("weight")
-    if settings.get("solver") == "auto" and (settings.get("release") == "sites" or weighted):
-        return "interior-point"
-    return str(settings.get("solver"))
+    weighted = settings.get("class_weight") is not None or bool(terms.reading.get("weight"))
+    return resolve_solver(str(settings.get("solver")), str(settings.get("release")), weighted=weighted)
 
 
 def training(terms: Terms) -> Script:

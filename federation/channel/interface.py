@@ -183,5 +183,6 @@ class KeyedChannel(abc.ABC):
                 contents.append(unseal(own, sealed[peer], by_lower=peer < self.me))
         except InvalidTag:
             sender = list(sealed)[len(contents)]
-            raise ProtocolError(sender, self.me, f"what it sealed for {self.me}", "bytes that it did not") from None
+            expected = f"what it sealed for {self.me} after the same orders"
+            raise ProtocolError(sender, self.me, expected, "bytes that it did not") from None
         return contents

@@ -124,7 +124,7 @@ def end_rounds(endpoint: ListeningEndpoint, sites: Iterable[str], run: bytes, he
 def open_remote_federation(
     endpoint: ListeningEndpoint,
     sites: RemoteSites,
-    guests: Sequence[JoinedSite],
+    joined: Sequence[JoinedSite],
     run: bytes,
     sum_protocol: SumProtocol,
     round_timeout_s: float,
@@ -145,7 +145,7 @@ def open_remote_federation(
         The endpoint to which they are connected.
     sites : RemoteSites
         Watches them; closed with the context.
-    guests : sequence of JoinedSite
+    joined : sequence of JoinedSite
         The sites, in ring order.
     run, restart, signer
         See `SiteLinks`.
@@ -158,7 +158,7 @@ def open_remote_federation(
         Too few sites answer.
     """
     me = Party(COORDINATOR, endpoint.address, endpoint.roster[COORDINATOR].public_key)
-    roster = Roster([me, *(guest.party for guest in guests)])
+    roster = Roster([me, *(site.party for site in joined)])
     links = SiteLinks(endpoint, roster, run, sites, restart, signer=signer)
     try:
         with running_federation(links, sum_protocol, policy, round_timeout_s, observer, journal) as federation:

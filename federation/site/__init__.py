@@ -4,6 +4,7 @@
 - `terms`: the terms of a run, sent to every site before anything is computed
 - `script`: the steps that may be ordered, their order and their number
 - `chain`: the digest of each order and of all before it; masks depend on it
+- `answers`: noisy answers that a site keeps, so that no question is answered twice
 - `rules`: the rules of the site's operator
 - `site_policy`: terms and rules of a site in one run
 - `site_journal`: records what a restarted site needs to continue

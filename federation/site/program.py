@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, overload
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 
@@ -265,6 +266,22 @@ class SiteProgram:
         self.min_cell = 0
 
     @classmethod
+    def under_terms(
+        cls,
+        site: str,
+        partition: Partition,
+        settings: Mapping[str, Any],
+        terms: Terms,
+        rules: SiteRules,
+        charge_again: Callable[[], None],
+    ) -> Self:
+        """Return the program of a site process, under the agreed terms and the rules of the site's operator."""
+        program = cls(site, partition, settings)
+        program.terms, program.charge_again = terms, charge_again
+        program.answers, program.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
+        return program
+
+    @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return what a run on these terms may order, in which order and how often; here all steps in any order.
 
@@ -285,6 +302,15 @@ class SiteProgram:
         if undeclared := sorted(arguments.keys() - mark.told.keys()):
             raise OrderRefused(f"step {step!r} declares no argument {undeclared[0]!r}")
         self.check_agreed(**{name: value for name, value in arguments.items() if mark.told[name] is AGREED})
+
+    def run_step(self, name: str, channel: Channel, arguments: Mapping[str, Any]) -> Any:
+        """Return what a step returns. channel: the round's."""
+        self.channel = channel
+        return self.find_step(name)(**arguments)
+
+    def take_opened(self, total: FloatArray) -> None:
+        """Keep a sum that this site received, for later steps."""
+        self.opened = total
 
     def data_summary(self) -> tuple[int, Sequence[str]]:
         """Return the number of rows and the names of the columns for the site's own policy; by default unknown."""

@@ -44,13 +44,12 @@ from fedsvm.federation.errors import (
     StepRefused,
     Transient,
 )
-from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
-from fedsvm.federation.site.program import Installation, SiteProgram, exact_steps, mark_of, script_of
+from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, exact_steps, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.resources import resources
 from fedsvm.federation.site.script import END, Script, ScriptPosition
@@ -327,26 +326,24 @@ class Site:
         self._check_sum()
         self._policy.agree(self._assignment.run, exact_steps(type(program), self._script), program.noisy_settings)
         self._note_charge()
-        self._program = program
         if self._journal is not None:
             self._replay(program, self._journal)
-        program.charge_again = self._charge_again
+        self._program = program
 
     def _read_program(self) -> SiteProgram:
         """Return the program of the agreed terms over the partition of this site, and derive its script."""
-        program_type, rules = self._installation.programs[self._assignment.program], self._policy.rules
-        if self._policy.script is None:  # otherwise whoever derived it has checked them
-            self._policy.check_settings(self._installation.setting_names(self._assignment.program))
-        program = program_type(self._assignment.name, self._taken_partition(), self._assignment.settings)
-        program.terms = self._policy.terms
-        program.answers, program.min_cell = AnswerRecord(rules.answers, rules.max_mu), rules.min_cell
-        self._script = self._policy.script or script_of(program_type, self._policy.terms)
-        self._place = ScriptPosition(self._script, rules.max_repeats)
-        return program
+        program_type, policy = self._installation.programs[self._assignment.program], self._policy
+        if policy.script is None:  # otherwise whoever derived it has checked them
+            policy.check_settings(self._installation.setting_names(self._assignment.program))
+        name, settings, partition = self._assignment.name, self._assignment.settings, self._taken_partition()
+        self._script = policy.script or script_of(program_type, policy.terms)
+        self._place = ScriptPosition(self._script, policy.rules.max_repeats)
+        return program_type.under_terms(name, partition, settings, policy.terms, policy.rules, self._charge_again)
 
     def _charge_again(self) -> None:
-        self._policy.charge(self._assignment.run)
-        self._note_charge()
+        if self._program is not None:  # otherwise the journal is replayed, and what it releases is charged already
+            self._policy.charge(self._assignment.run)
+            self._note_charge()
 
     def _note_charge(self) -> None:
         if self._policy.terms.epsilon is not None:
@@ -392,16 +389,16 @@ class Site:
             order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
                 self._retrace(order, number)
-                program.channel = ReplayChannel(self._assignment.name, order.sites, len(self._policy.sites), record)
+                channel = ReplayChannel(self._assignment.name, order.sites, len(self._policy.sites), record)
                 try:
-                    program.find_step(order.step)(**order.parameters, **order.arrays)
+                    program.run_step(order.step, channel, order.arguments)
                 except EndOfRecordError as error:  # it was aborted there
                     if number == needed:
                         raise StepRefused(_LOST) from error
-                if isinstance(order.terms, SumTerms):
+                if may_be_opened(mark_of(program.find_step(order.step)), order):
                     self._place.note_opened()
                 if record.opened is not None:
-                    program.opened = record.opened
+                    program.take_opened(record.opened)
                 elif number == needed and isinstance(order.terms, SumTerms) and order.terms.receiver == program.site:
                     raise StepRefused(_LOST)
             self._mailbox.enter(number)
@@ -454,17 +451,16 @@ class Site:
             raise StepRefused("an order came before the roster")
         self._check_signature(order, number)
         self._policy.check_step(order.step, self._script)
-        step = program.find_step(order.step)
-        self._policy.check_order(order, self._endpoint.name, mark_of(step))
-        program.check_told(order.step, mark_of(step), {**order.parameters, **order.arrays})
-        link = self._admit(order, number)
-        program.channel = channel = self._open_channel(order, number, link)
-        value = step(**order.parameters, **order.arrays)
+        mark = mark_of(program.find_step(order.step))
+        self._policy.check_order(order, self._endpoint.name, mark)
+        program.check_told(order.step, mark, order.arguments)
+        channel = self._open_channel(order, number, self._admit(order, number))
+        value = program.run_step(order.step, channel, order.arguments)
         self._receipt.record_answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()
         terms = order.terms
-        if mark_of(step).shown:
+        if mark.shown:
             self._place.note_opened()
         if isinstance(terms, GatherTerms):
             channel.send(COORDINATOR, _shape(value, terms.shape, order.step))
@@ -480,12 +476,13 @@ class Site:
             total = protocol.contribute(channel, residues, terms.receiver)
             if terms.receiver == COORDINATOR:
                 self._place.note_opened()
-                if mark_of(step).public:
+                if mark.public:
                     total = protocol.verify(channel, residues)
             if total is not None:
-                program.opened = protocol.decode(total, terms.shape, terms.bound, sites)
+                opened = protocol.decode(total, terms.shape, terms.bound, sites)
+                program.take_opened(opened)
                 if self._journal is not None:
-                    self._journal.record_opened(program.opened)
+                    self._journal.record_opened(opened)
             return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
         return NO_VALUE
 
@@ -586,8 +583,14 @@ def _own_receipt(assignment: Assignment) -> Receipt:
     return Receipt(assignment.receipt_path, assignment.version, key=key, coordinator_key=coordinator_key)
 
 
+def may_be_opened(mark: StepMark, order: Order) -> bool:
+    """Return whether the coordinator may have opened a part of this site in a complete round of an order."""
+    terms = order.terms
+    return bool(mark.shown) or (isinstance(terms, SumTerms) and terms.receiver == COORDINATOR)
+
+
 def _shape(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
-    """Return `value` as float64 of the announced shape. Nothing else leaves the site."""
+    """Return the value of a step as float64 of the announced shape. It leaves the site in no other form."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
         raise BoundExceeded(f"step {step!r} computed a value of another shape than {shape}, which was announced")

@@ -3,7 +3,8 @@
 Reading order:
 
 - `secure_sum`: the interface of every sum, and its encoding.
-- `plain`: no secrecy, for comparison. `ring`: the simplest secure sum.
+- `plain`: no secrecy, for comparison.
+- `ring`: the simplest secure sum.
 - `k_secure`, `changing_neighbours`: rings that withstand more colluders.
 - `masked`, `additive_shares`: survive dropouts.
 - `registry`: the names in scenarios and orders; sums of other packages too.

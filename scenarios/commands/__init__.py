@@ -1,6 +1,5 @@
 """Commands of `fedsvm`, and their shared parts. Packages above this one have a `commands` module of their own.
 
-exits         exit statuses, and errors that end a command with one
 options       arguments and options of several commands
 outputs       checks that an output does not exist yet
 presentation  the output of a run

@@ -2,14 +2,11 @@
 
 sources   built-in data sets and files, as columns
 files     reads files
-text_form detects separators, decimal marks and encodings
-joining   joins several files to one table: one for each site, and the test rows
-located   scenarios whose sites are named by a column
+text_form  detects separators, decimal marks and encodings
 categories  values of text columns, and values that look wrong
 openml    data sets of openml.org, through scikit-learn and its cache
 splits    rows and columns of each site, test rows, folds
 dataset   the data of one scenario
-describe  describes a data set to a person
 corrections  files of different sites in one form
 derived_labels  tables that are a file's with labels that papers tell apart and the file does not
 downloads   places where the public data sets that scenarios name can be downloaded

@@ -33,7 +33,7 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 @dataclass(frozen=True)
 class JoinAddress:
-    """The address at which a coordinator waits for its sites, and for how long.
+    """The address at which a coordinator waits for its sites, and the limits of its wait.
 
     Parameters
     ----------
@@ -44,18 +44,18 @@ class JoinAddress:
     admitted : dict of str to bytes
         The public keys of the sites, by name, in ring order.
     wait_s : float
-        How long it waits until all have joined.
-    how_long : str
+        Maximum time until all sites have joined.
+    wait_text : str
         The same, as its user wrote it.
     rejoin_s : float, default 0.0
-        How long a run waits for a site that ended or is silent; 0: it goes on without.
+        Maximum time that a run waits for a site that ended or is silent; with 0 it continues without.
     """
 
     certificate: KeyCertificate
     listen: str
     admitted: dict[str, bytes]
     wait_s: float
-    how_long: str
+    wait_text: str
     rejoin_s: float = 0.0
 
 
@@ -98,16 +98,16 @@ def coordinate(
         began = time.monotonic()
         run = secrets.token_bytes(RUN_ID_BYTES)
         restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
-        terms, alike = terms_of(scenario, restartable=restartable), isinstance(dataset, RowsAtHosts)
-        lobby = SiteRegistration(endpoint, run, terms, version, tell, alike=alike)
+        terms, same_columns = terms_of(scenario, restartable=restartable), isinstance(dataset, RowsAtHosts)
+        registration = SiteRegistration(endpoint, run, terms, version, tell, same_columns=same_columns)
         sum_needs = scenario.protocol.min_sites(len(meeting.admitted))
         quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
-        guests = lobby.wait(Deadline(meeting.wait_s), quorum, meeting.how_long)
+        joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text)
         this.outcome.timing["launch_s"] = time.monotonic() - began
         with resume.begin_journal(
-            folder, scenario, Path(), **_state_for_takeover(meeting, endpoint, run, guests, restartable)
+            folder, scenario, Path(), **_state_for_takeover(meeting, endpoint, run, joined, restartable)
         ) as journal:
-            met = _met_now(scenario, meeting, endpoint, lobby, journal, guests, run, restartable, tell)
+            met = _met_now(scenario, meeting, endpoint, registration, journal, joined, run, restartable, tell)
             _conduct(this, dataset, met, journal, tell, on_progress)
 
     return run_and_record(this, carry_out)
@@ -119,7 +119,7 @@ class _CoordinatedSites:
 
     endpoint: ListeningEndpoint
     sites: RemoteSites
-    guests: Sequence[JoinedSite]
+    joined: Sequence[JoinedSite]
     run: bytes
     policy: DropoutPolicy
     restart: Callable[[str], Party | None]
@@ -142,48 +142,45 @@ def go_on(
     Never raises for what goes wrong within the run.
     """
     met = journal.header
-    guests = [
-        JoinedSite(Party(*party), tuple(HeldColumn(*column) for column in columns)) for party, columns in met["guests"]
+    joined = [
+        JoinedSite(Party(*party), tuple(HeldColumn(*column) for column in columns)) for party, columns in met["joined"]
     ]
-    guests = [replace(guest, party=_party_now(guest.party, journal)) for guest in guests]
+    joined = [replace(site, party=_party_now(site.party, journal)) for site in joined]
 
     def carry_out() -> None:
         if not isinstance(this.dataset, SourceAtHosts):
             raise TypeError("the data of a run across hosts are with its sites")
         restartable: tuple[str, ...] = tuple(met["restartable"])
-        terms, alike = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RowsAtHosts)
-        lobby = SiteRegistration(endpoint, met["run"], terms, version, tell, alike=alike)
+        terms, same_columns = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RowsAtHosts)
+        registration = SiteRegistration(endpoint, met["run"], terms, version, tell, same_columns=same_columns)
         endpoint.expect(met["tickets"] | {site: ticket for site, (ticket, _) in journal.returned.items()})
         journal.skip_rounds(SKIPPED_ROUNDS)
         heard = journal.skipped_to - 1
-        if missing := lobby.resume(guests, Deadline(meeting.wait_s)):
-            why = (
-                f"After {meeting.how_long} {', '.join(missing)} had not come back, and the run cannot go on without; "
-                "see whether fedsvm site still runs there, or start it again, and resume again (--wait)."
-            )
-            lobby.call_off(why, heard, resumable=True)
+        if missing := registration.resume(joined, Deadline(meeting.wait_s)):
+            why = registration.explain_missing(missing, meeting.wait_text)
+            registration.call_off(why, heard, resumable=True)
             raise FederationError(why)
-        restarted = lobby.take_back_restarted()
+        restarted = registration.take_back_restarted()
         for site, party in restarted.items():
             _expect_return(journal, endpoint, site, party)
-        waited = [guest.party.name for guest in guests if guest.party.name not in restarted]
-        if why := _why_keys_are_refused(guests, restarted, waited, restartable):
-            lobby.call_off(why, heard, resumable=False)
+        waited = [site.party.name for site in joined if site.party.name not in restarted]
+        if why := _why_keys_are_refused(joined, restarted, waited, restartable):
+            registration.call_off(why, heard, resumable=False)
             raise FederationError(why)
         end_rounds(endpoint, waited, met["run"], heard)
         tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
-        here = list(lobby.guests.values())
-        come = _met_now(this.scenario, meeting, endpoint, lobby, journal, here, met["run"], restartable, tell)
+        here = list(registration.ready_sites.values())
+        come = _met_now(this.scenario, meeting, endpoint, registration, journal, here, met["run"], restartable, tell)
         _conduct(this, this.dataset, come, journal, tell, on_progress)
 
     return run_and_record(this, carry_out)
 
 
 def _why_keys_are_refused(
-    guests: Sequence[JoinedSite], restarted: Mapping[str, Party], waited: Sequence[str], restartable: Sequence[str]
+    joined: Sequence[JoinedSite], restarted: Mapping[str, Party], waited: Sequence[str], restartable: Sequence[str]
 ) -> str:
     """Return why sites that waited would refuse the new keys of others, in a sentence; "" if they would not."""
-    known = {guest.party.name: guest.party.agreement_key for guest in guests}
+    known = {site.party.name: site.party.agreement_key for site in joined}
     new = [site for site, party in restarted.items() if party.agreement_key != known[site] and site not in restartable]
     if not (new and waited):
         return ""
@@ -207,19 +204,19 @@ def _met_now(
     scenario: Scenario,
     meeting: JoinAddress,
     endpoint: ListeningEndpoint,
-    lobby: SiteRegistration,
+    registration: SiteRegistration,
     journal: Journal,
-    guests: Sequence[JoinedSite],
+    joined: Sequence[JoinedSite],
     run: bytes,
     restartable: tuple[str, ...],
     tell: Callable[[str], None],
 ) -> _CoordinatedSites:
     """Return the sites that are there now, and how the run waits for those that it loses."""
-    sites = RemoteSites(endpoint, [guest.party.name for guest in guests])
-    lobby.on_restarted = sites.note_restarted
+    sites = RemoteSites(endpoint, [site.party.name for site in joined])
+    registration.on_restarted = sites.note_restarted
 
     def restart(site: str) -> Party | None:
-        party = lobby.wait_for(site, Deadline(meeting.rejoin_s))
+        party = registration.wait_for(site, Deadline(meeting.rejoin_s))
         if party is not None:
             _expect_return(journal, endpoint, site, party)
         return party
@@ -233,16 +230,16 @@ def _met_now(
             f"{', '.join(silent)} did not answer; the run waits, at most {meeting.rejoin_s:g} s"
         ),
     )
-    signing, names = meeting.certificate.signing, tuple(guest.party.name for guest in guests)
-    signer = None if signing is None else OrderSigner(signing, run, names, lobby.terms)
-    return _CoordinatedSites(endpoint, sites, guests, run, policy, restart, signer)
+    signing, names = meeting.certificate.signing, tuple(site.party.name for site in joined)
+    signer = None if signing is None else OrderSigner(signing, run, names, registration.terms)
+    return _CoordinatedSites(endpoint, sites, joined, run, policy, restart, signer)
 
 
 def _state_for_takeover(
     meeting: JoinAddress,
     endpoint: ListeningEndpoint,
     run: bytes,
-    guests: Sequence[JoinedSite],
+    joined: Sequence[JoinedSite],
     restartable: Sequence[str],
 ) -> dict[str, Any]:
     """Return what another process must know about the registered sites to take this one's place."""
@@ -250,9 +247,9 @@ def _state_for_takeover(
         "run": run,
         "restartable": list(restartable),
         "admitted": meeting.admitted,
-        "tickets": {guest.party.name: endpoint.tickets[guest.party.name] for guest in guests},
-        "guests": [
-            [list(guest.party), [[column.name, column.categorical] for column in guest.columns]] for guest in guests
+        "tickets": {site.party.name: endpoint.tickets[site.party.name] for site in joined},
+        "joined": [
+            [list(site.party), [[column.name, column.categorical] for column in site.columns]] for site in joined
         ],
     }
 
@@ -267,7 +264,7 @@ def _conduct(
 ) -> None:
     """Train over the sites that have come, and take down what happens."""
     scenario = this.scenario
-    dataset.describe(met.guests)
+    dataset.describe(met.joined)
 
     class Follower(RunObserver):
         def progress_made(self, federation: Federation) -> None:
@@ -279,7 +276,7 @@ def _conduct(
         open_remote_federation(
             met.endpoint,
             met.sites,
-            met.guests,
+            met.joined,
             met.run,
             scenario.protocol.secure_sum,
             scenario.federation.round_timeout_s,

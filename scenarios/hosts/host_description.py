@@ -51,9 +51,9 @@ def describe(
     """
     rows, run = RowsAtHosts(scenario), secrets.token_bytes(RUN_ID_BYTES)
     terms = description.terms_to_describe(scenario)
-    registration = SiteRegistration(endpoint, run, terms, version, tell, alike=True)
+    registration = SiteRegistration(endpoint, run, terms, version, tell, same_columns=True)
     quorum = Quorum(scenario.min_sites, scenario.protocol.min_sites(len(meeting.admitted)), min_sites_chosen)
-    joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.how_long)
+    joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text)
     rows.describe(joined)
     sites = RemoteSites(endpoint, [each.party.name for each in joined])
     policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)

@@ -46,9 +46,9 @@ class RowsAtHosts(RowSource):
         """Return the numbers of training rows and columns of a site."""
         return SiteSize(self.site_rows.get(site, 0), self._width)
 
-    def describe(self, guests: Sequence[JoinedSite]) -> None:
-        """Take in the columns that the sites declare, which are all alike."""
-        data, columns = self.scenario.data, guests[0].columns
+    def describe(self, sites: Sequence[JoinedSite]) -> None:
+        """Record the columns that the sites declare; all sites have the same ones."""
+        data, columns = self.scenario.data, sites[0].columns
         numeric = tuple(each.name for each in columns if not each.categorical)
         categorical = tuple(each.name for each in columns if each.categorical)
         self.schema = Schema(numeric, categorical, data.categories)
@@ -88,9 +88,9 @@ class ColumnsAtHosts(ColumnSource):
         """Return the numbers of records and columns of a site."""
         return SiteSize(self.records, len(self.columns.get(site, ())))
 
-    def describe(self, guests: Sequence[JoinedSite]) -> None:
-        """Take in the columns that the sites declare."""
-        self.columns = {guest.party.name: tuple(column.name for column in guest.columns) for guest in guests}
+    def describe(self, sites: Sequence[JoinedSite]) -> None:
+        """Record the columns that the sites declare."""
+        self.columns = {site.party.name: tuple(column.name for column in site.columns) for site in sites}
 
 
 SourceAtHosts = RowsAtHosts | ColumnsAtHosts

@@ -4,7 +4,8 @@ A task is a scenario over offline sites (`fedsvm.federation.offline`). It uses t
 run; a database keeps its messages until a participant fetches them. Reading order:
 
 - `task_form`: makes a task's scenario from its form
-- `database`: the tables, created by `migrations`
+- `database`: the tables, which `migrations` creates
+- `migrations`: the migrations of these tables
 - `stored_messages`: stores the messages between participants and coordinators
 - `task_runner`: runs the coordinators of tasks
 - `mails`: writes each mail once, and sends it

@@ -161,7 +161,7 @@ class TaskRunner:
         folder = self.folder_of(task_id)
         (folder / JOURNAL).mkdir(mode=0o700, parents=True, exist_ok=True)
         source = dataset_of(scenario)
-        source.describe([_guest(each) for each in sites])
+        source.describe([_joined_site(each) for each in sites])
         this = Run(scenario, source, folder, shlex.join(["fedsvm", "hub"]))
         with suppress(NothingDue), Journal(folder / JOURNAL / _COORDINATORS) as journal:
             if not journal.header:
@@ -264,7 +264,7 @@ def _else_later(conducted: _TaskThread) -> Iterator[None]:
         raise NothingDue from error
 
 
-def _guest(who: Participant) -> JoinedSite:
+def _joined_site(who: Participant) -> JoinedSite:
     """Return a participant as a coordinator across hosts represents one."""
     party = Party(who.site, "", who.public_key, who.agreement_key)
     return JoinedSite(party, tuple(HeldColumn(str(name), bool(categorical)) for name, categorical in who.columns or ()))

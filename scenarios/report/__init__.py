@@ -4,12 +4,11 @@ live        a panel on a terminal, plain lines elsewhere
 summary     the end of a run in a few lines
 chart       plots as vector graphics
 run_plots   the plots of one run
-exchange    a map of the parties, and the messages of a round
 template    self-contained pages; style page.css, script page.js
 page        the report of a run
 comparison  several runs on one page
 heat_map    the audit of all sums, as a table and a page
 cards       cards of a run
-message_flow  message flow, from a run's ledger
+message_flow  a map of the parties and the messages of a round, from a run's ledger
 whole_run   result of attacks on a whole run, as a line of the summary and as a table
 """

@@ -4,12 +4,10 @@ entries     the files in scenarios/papers: printed values, and the runs that mea
 claims      evaluates claims about measured values
 measures    values of a result
 plan        the runs of all entries, each once, in a folder named by its content
-judge       compares measured and printed values: same, better, differs, or a reason for none
 provenance  the data files and versions of the code of a folder's runs
 pictures    figures of measured values
 page        the page, JSON and tables of values
-chosen      lists, runs and judges selected entries
 commands    `fedsvm reproduce`, the only module used from outside
-entry_selection  the chosen entries
-judgment    measured figures against printed ones
+entry_selection  lists, runs and judges selected entries
+judgment    compares measured and printed values: same, better, differs, or a reason for none
 """

@@ -10,7 +10,6 @@ evaluation  compares a model with pooled training, in simulations
 metrics     measures of decision values
 curves      curves of decision values
 selection   the selected columns, and three estimates of their accuracy
-cautions    reasons to doubt trained models
 shortfalls  comparisons in which a result is worse
 secrecy     the coalitions that learn an input, and the limits of noise
 audit       the rows that colluding parties recover

@@ -1,2 +1,7 @@
-"""Grids of runs: `grid` has axes, points, table and page, `charts` the plots, `worker` the processes that run,
-`commands` the commands."""
+"""Grids of runs.
+
+grid      axes, points, table and page
+charts    the plots
+worker    the processes that run the points
+commands  `fedsvm sweep`
+"""
