@@ -29,6 +29,7 @@ from tests.commands import fedsvm
 from tests.hosts import NAMES, Hosts, Started, hosts
 from tests.test_hosts import write_columns
 
+pytestmark = pytest.mark.timeout(300)
 NEW = 25
 """New patients, of whom each hospital has most."""
 
