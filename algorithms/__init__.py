@@ -5,6 +5,7 @@ ranking       ordered columns, as a result shows them
 algorithm     the interface of an algorithm
 mapped_site   the site half and the settings of algorithms in features that all sites share
 linear_model  the model that PAN-SVM, its comparison methods and selection share
+losses        losses of private empirical risk minimization, also those of other packages
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      the algorithms by their names in scenarios
 column_description

@@ -2,18 +2,19 @@
 
     J(f) = (1/n) sum_i l(y_i f.x_i) + lambda/2 |f|^2,   |x_i| <= 1,   no intercept,
 
-for logistic loss (c = 1/4) or Huber's hinge of half-width h (c = 1/(2h)), where c bounds the loss's second derivative.
-The sites' gradients and Hessians are summed, and the coordinator takes Newton's steps.
+for logistic loss (c = 1/4), Huber's hinge of half-width h (c = 1/(2h)) or any other convex loss (`losses`), where k
+bounds the loss's first derivative, which is 1 for these two, and c its second. The sites' gradients and Hessians are
+summed, and the coordinator takes Newton's steps.
 
-output     f + b, b of density exp(-epsilon |b| n lambda / 2): one row moves the minimiser by 2/(n lambda) at most.
+output     f + b, b of density exp(-epsilon |b| n lambda / 2k): one row moves the minimiser by 2k/(n lambda) at most.
 objective  the minimiser of J(f) + b.f/n + Delta/2 |f|^2, with epsilon' = epsilon - 2 log(1 + c/(n lambda)), or half of
-           epsilon where nothing is left of that, and Delta to make up for it; b of density exp(-epsilon' |b| / 2).
+           epsilon where nothing is left of that, and Delta to make up for it; b of density exp(-epsilon' |b| / 2k).
 
 Both hold for exact minimisers. Training goes on until the gradient is so small that the rest is far below the noise,
 and for output perturbation that rest is in the sensitivity. The proof of objective perturbation has no room for it, and
 its b is no point of a lattice: what it releases is what floating point makes of it.
 
-Of K classes each is told from the others, all in the same rounds. One row moves each of K minimisers by 2/(n lambda),
+Of K classes each is told from the others, all in the same rounds. One row moves each of K minimisers by 2k/(n lambda),
 and all together by sqrt(K) times as much: output perturbation has noise for one vector of them. Objective perturbation
 has each of the K models of epsilon / K, which add up. With multiclass = "joint" the K weight vectors are of one
 problem, multinomial logistic regression: its loss log sum_k exp((w_k - w_y).x) has a slope of sqrt(2) in all of them,
@@ -43,11 +44,12 @@ from fedsvm.algorithms.data.horizontal import count_rows
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
+from fedsvm.algorithms.losses import LOSSES, Loss, loss_named
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.privacy.accountant import Once, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
-from fedsvm.algorithms.settings import Natural, Positive, doc
+from fedsvm.algorithms.settings import Natural, Positive, doc, shorten_value
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, linear_step, sampler
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
@@ -57,7 +59,6 @@ from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
-LossName = Literal["logistic", "huber"]
 Perturbation = Literal["objective", "output", "none"]
 
 GRADIENT_TOLERANCE = 1e-10
@@ -68,33 +69,12 @@ IN_FLOATING_POINT = (
     f"exact minimisers, while training stops at a gradient of {GRADIENT_TOLERANCE:g}; epsilon is that of real numbers."
 )
 
+EXCESS = 0.1
+"""The mean loss above that of weights of length 1 for which a result says how many rows suffice."""
+
 _MAX_STEPS = 100
 _MIN_LENGTH = 2.0**-30
 _LENGTH_ROUNDING = 1e-12
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A loss of margins z = y f.x, convex, with a slope of at most 1. half_width: of Huber's."""
-
-    name: LossName
-    half_width: float = 0.5
-
-    @property
-    def curvature(self) -> float:
-        """c: the second derivative is at most this."""
-        return 0.25 if self.name == "logistic" else 1 / (2 * self.half_width)
-
-    def __call__(self, margins: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return values, first and second derivatives, (n,) each."""
-        if self.name == "logistic":
-            probability = 1 / (1 + np.exp(np.clip(margins, -500, 500)))
-            return np.logaddexp(0.0, -margins), -probability, probability * (1 - probability)
-        h, short = self.half_width, 1.0 - margins
-        near, below = np.abs(short) <= h, short > h
-        value = np.where(near, (short + h) ** 2 / (4 * h), np.where(below, short, 0.0))
-        slope = np.where(near, -(short + h) / (2 * h), np.where(below, -1.0, 0.0))
-        return value, slope, np.where(near, 1 / (2 * h), 0.0)
 
 
 @dataclass
@@ -105,7 +85,9 @@ class ErmSettings(BudgetSettings, FourierSettings):
         Positive, doc("lambda of (1/n) sum of losses + lambda/2 |f|^2, without an intercept.")
     ] = 0.01
     _: KW_ONLY
-    loss: Annotated[LossName, doc("Logistic regression, or Huber's SVM.")] = "logistic"
+    loss: Annotated[
+        str, doc("Logistic regression (logistic), Huber's SVM (huber), or a loss of another package by its name.")
+    ] = "logistic"
     half_width: Annotated[Positive, doc("For huber: half the width over which the hinge is rounded.")] = 0.5
     perturbation: Annotated[
         Perturbation,
@@ -132,7 +114,7 @@ class ErmSettings(BudgetSettings, FourierSettings):
     @property
     def loss_function(self) -> Loss:
         """The loss with its width."""
-        return Loss(self.loss, self.half_width)
+        return loss_named(self.loss, self.half_width)
 
     @property
     def is_private(self) -> bool:
@@ -243,12 +225,12 @@ class ErmSite(PubliclyScaledSite):
             "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
         }
     )
-    def erm_sums(self, f: FloatArray, loss: LossName, half_width: float, problems: Sequence[int] = (0,)) -> FloatArray:
+    def erm_sums(self, f: FloatArray, loss: str, half_width: float, problems: Sequence[int] = (0,)) -> FloatArray:
         """Return the (k, 1 + d + d^2) this site's part of the sum of losses, its gradient and its Hessian at f (k, d).
 
         problems: whose points these are, each a class against the others.
         """
-        kind = Loss(loss, half_width)
+        kind = loss_named(loss, half_width)
         return np.stack([erm_sums(self.points, self.labels[k], at, kind) for k, at in zip(problems, f, strict=True)])
 
     @step(
@@ -263,12 +245,16 @@ class ErmSite(PubliclyScaledSite):
 
 
 class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
-    """Logistic regression or Huber's SVM by output or objective perturbation (Chaudhuri and others 2011)."""
+    """A model of logistic, Huber's or another loss by output or objective perturbation (Chaudhuri and others 2011)."""
 
     name = "dp-erm"
     estimator = "PrivateErmClassifier"
     Settings, Site, Model = ErmSettings, ErmSite, ErmModel
-    figures = {"rank": "weights of the model"}
+    figures = {
+        "rank": "weights of the model",
+        "rows_by_objective": "sufficient by theorem 4, up to a constant, for a loss 0.1 above that of unit weights",
+        "rows_by_output": "the same of output perturbation, by theorem 5",
+    }
     multiclass = True
 
     def fit(self, federation: Federation, task: PublicTask, settings: ErmSettings) -> ErmModel:
@@ -282,7 +268,9 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         return settings.is_private
 
     def problems(self, settings: ErmSettings, outline: Outline) -> Iterator[str]:
-        """Yield what the public rows and the budget do not allow."""
+        """Yield what the public rows and the budget do not allow, and an unknown loss."""
+        if settings.loss not in LOSSES:
+            yield f"loss: must be one of {', '.join(LOSSES)}, got {shorten_value(settings.loss)}"
         if settings.multiclass == "joint" and settings.loss != "logistic":
             yield 'multiclass: "joint" needs loss = "logistic"'
         if settings.multiclass == "joint" and settings.perturbation == "objective":
@@ -296,15 +284,15 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
             yield 'multiclass: "joint" applies to more than two classes; remove it'
 
     def foreseen(self, settings: ErmSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
-        """Yield a warning if noise exceeds the length of f: lambda/2 |f|^2 <= J(0), lambda |f| <= 1; for each class.
+        """Yield a warning if noise exceeds the length of f: lambda/2 |f|^2 <= J(0), lambda |f| <= k; for each class.
 
         Of a joint problem J(0) = log K, and its loss has a slope of sqrt(2).
         """
         size, problems = 2 * settings.features or columns, 1 if classes == 2 else classes
         noise, (lam, scale) = _output_noise(settings, size, rows, problems), _objective_terms(settings, rows, problems)
         moved = noise.length if noise is not None else math.sqrt(problems) * size * (scale or 0.0) / (rows * lam)
-        at_zero = float(settings.loss_function(np.zeros(1))[0][0])
-        longest = math.sqrt(problems) * min(math.sqrt(2 * at_zero / lam), 1 / lam)
+        loss = settings.loss_function
+        longest = math.sqrt(problems) * min(math.sqrt(2 * loss.at_zero / lam), loss.slope / lam)
         if settings.is_joint(problems):
             longest = min(math.sqrt(2 * math.log(classes) / lam), math.sqrt(2) / lam)
         if settings.is_private and moved > longest:
@@ -481,7 +469,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
                 perturb_objective(settings, feature_map.size, count, task.problems, draw=federation.journaled_random)
                 for _ in range(task.problems)
             ]
-            total = functools.partial(_sum_at_points, federation, settings.loss_function, count, task.problems)
+            total = functools.partial(_sum_at_points, federation, settings, count, task.problems)
         before = federation.progress.round
         found = np.stack(minimised_together(total, plans, count))
         return count, plans, found.reshape(task.problems, -1)
@@ -497,8 +485,25 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     of_classes = f", {len(f)} problems, each class against the others" if len(f) > 1 else ""
     of_classes = f", 1 joint problem of {len(f)} classes" if jointly else of_classes
     description = f"{feature_map.size} features{of_classes}"
-    training = TrainingReport(federation.sites, description, iterations=rounds, figures={"rank": size})
+    figures = {"rank": size, **sufficient_rows(settings, size, task.classes)}
+    training = TrainingReport(federation.sites, description, iterations=rounds, figures=figures)
     return ErmModel(feature_map, weights, noise, training, jointly)
+
+
+def sufficient_rows(settings: ErmSettings, size: int, classes: int) -> dict[str, float]:
+    """Return numbers of rows that suffice for a mean loss `EXCESS` above that of any weights of length 1.
+
+    Monteleoni's slides, theorems 4 (objective perturbation) and 5 (output): of logistic regression of two classes, up
+    to a factor C that the slides do not give and that is 1 here.
+    """
+    if not settings.is_private or settings.loss != "logistic" or classes > 2:
+        return {}
+    without_noise, with_noise = EXCESS**-2, size / (settings.epsilon * EXCESS)
+    by_objective = max(without_noise, with_noise)
+    return {
+        "rows_by_objective": math.ceil(by_objective),
+        "rows_by_output": math.ceil(max(by_objective, with_noise / math.sqrt(EXCESS))),
+    }
 
 
 @dataclass(frozen=True)
@@ -537,7 +542,7 @@ def _objective_terms(settings: ErmSettings, rows: int, problems: int) -> tuple[f
     if left <= 0:
         extra = c / (rows * math.expm1(epsilon / 4)) - lam
         left = epsilon / 2
-    return lam + extra, 2 / left
+    return lam + extra, 2 * settings.loss_function.slope / left
 
 
 Total = Callable[[list[int], FloatArray], FloatArray]
@@ -600,12 +605,14 @@ def _objective(total: FloatArray, plan: Plan, rows: int, f: FloatArray) -> tuple
 
 
 def _sum_at_points(
-    federation: Federation, loss: Loss, rows: int, problems: int, active: list[int], f: FloatArray
+    federation: Federation, settings: ErmSettings, rows: int, problems: int, active: list[int], f: FloatArray
 ) -> FloatArray:
     """Run one secure sum over all sites' rows, at points (k, d) of the unsolved problems."""
+    loss = settings.loss_function
     size, told = f.shape[1], {"problems": active} if problems > 1 else {}
-    bound = rows * (2.0 + max(float(np.linalg.norm(each)) for each in f) + loss.curvature)
-    kind: dict[str, Any] = {"loss": loss.name, "half_width": loss.half_width, **told}
+    length = max(float(np.linalg.norm(each)) for each in f)
+    bound = rows * (max(2.0, abs(loss.at_zero) + loss.slope) + loss.slope * length + loss.curvature)
+    kind: dict[str, Any] = {"loss": settings.loss, "half_width": settings.half_width, **told}
     return np.asarray(federation.sum("erm_sums", shape=(len(f), 1 + size + size**2), bound=bound, f=f, **kind))
 
 
@@ -621,7 +628,8 @@ def _output_noise(settings: ErmSettings, size: int, rows: int, problems: int = 1
     one."""
     if settings.perturbation != "output":
         return None
-    moved = 2 / (rows * settings.regularisation) + 2 * GRADIENT_TOLERANCE / settings.regularisation
+    slope = settings.loss_function.slope
+    moved = 2 * slope / (rows * settings.regularisation) + 2 * GRADIENT_TOLERANCE / settings.regularisation
     together = math.sqrt(problems) * moved
     if settings.is_joint(problems):  # by its slope of sqrt(2), and the rest of the gradient is of all together
         together = (2 * math.sqrt(2) / rows + 2 * GRADIENT_TOLERANCE) / settings.regularisation

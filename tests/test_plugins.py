@@ -193,3 +193,55 @@ def test_a_model_that_reports_what_its_algorithm_does_not_announce_fails_the_run
     assert (
         "A model of raises must not report smallest_class: `figures` of the algorithm does not name it." in done.stderr
     )
+
+
+LOSSES = """
+import numpy as np
+from fedsvm.algorithms.losses import Loss
+
+
+def squared_root(margins):
+    root = np.sqrt(1 + (1 - margins) ** 2)
+    return root - 1, (margins - 1) / root, root**-3
+
+
+PSEUDO_HUBER = Loss("pseudo-huber", squared_root, slope=1.0, curvature=1.0)
+TOO_FLAT = Loss("too-flat", squared_root, slope=0.5, curvature=1.0)
+"""
+
+
+@pytest.fixture
+def with_losses(installed: Path) -> Path:
+    """A folder with a package that offers a loss, and one whose bound is wrong."""
+    (installed / "broken.py").write_text(LOSSES)
+    (installed / "broken-1.0.dist-info" / "entry_points.txt").write_text(
+        "[fedsvm.losses]\npseudo-huber = broken:PSEUDO_HUBER\ntoo-flat = broken:TOO_FLAT\n"
+    )
+    return installed
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("too-flat", "The loss 'too-flat' of broken:TOO_FLAT cannot be loaded: ValueError: its first derivative must"),
+        ("hinge", "algorithm.loss: must be one of logistic, huber, pseudo-huber, too-flat, got 'hinge'."),
+    ],
+)
+def test_a_loss_that_is_wrong_or_unknown_is_refused_before_anything_starts(
+    with_losses: Path, name: str, sentence: str
+) -> None:
+    done = fedsvm(with_losses, "run", "dp-logistic", "--set", f"algorithm.loss={name}")
+    assert sentence in done.stderr
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long
+def test_a_loss_of_another_package_trains(with_losses: Path) -> None:
+    changes = ["algorithm.loss=pseudo-huber", "algorithm.perturbation=none", "federation.sites=3"]
+    words = [word for each in changes for word in ("--set", each)]
+    done = fedsvm(with_losses, "run", "dp-logistic", "--unset", "algorithm.budget", *words, "--out", "run")
+    assert done.returncode == 0, done.stderr
+    result = json.loads((with_losses / "run" / "result.json").read_text())
+    assert result["metrics"]["accuracy"] > 0.85
+    assert result["centralised"]["max_decision_difference"] < 1e-5

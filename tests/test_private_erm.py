@@ -22,15 +22,16 @@ from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.dp_erm import (
     ErmModel,
     ErmSettings,
-    Loss,
     Perturbation,
     Plan,
     at_most_one,
     erm_sums,
     minimize_one,
     perturb_objective,
+    sufficient_rows,
     train,
 )
+from fedsvm.algorithms.losses import LOGISTIC, LOSSES, Loss, huber, require_sound
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
@@ -39,21 +40,77 @@ from tests.conftest import drill
 from tests.tasks import partitions, public_task, table
 from tests.test_runs import run
 
-LOGISTIC, HUBER = Loss("logistic"), Loss("huber", 0.5)
+HUBER = huber(0.5)
 PUBLIC = LabeledRows(np.array([[4.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]), np.array([1.0, -1.0]))
 """Rows are divided by the length of the longer one."""
 
 
-@pytest.mark.parametrize("loss", [LOGISTIC, HUBER, Loss("huber", 0.1)], ids=["logistic", "huber", "sharp huber"])
+@pytest.mark.parametrize("loss", [LOGISTIC, HUBER, huber(0.1)], ids=["logistic", "huber", "sharp huber"])
 def test_losses_have_the_derivatives_that_the_proofs_need(loss: Loss) -> None:
-    margins = np.linspace(-30, 30, 60_001)
-    values, slopes, curvatures = loss(margins)
-    np.testing.assert_allclose(np.gradient(values, margins)[1:-1], slopes[1:-1], atol=3e-3)
-    assert slopes.min() >= -1.0
-    assert slopes.max() <= 0.0
-    assert 0.0 <= curvatures.min() <= curvatures.max() <= loss.curvature
-    assert (np.diff(slopes) >= -1e-12).all(), "convex"
+    require_sound(loss)
     assert np.isfinite(np.concatenate(loss(np.array([-1e6, 1e6])))).all()
+
+
+def squared_root(margins: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return sqrt(1 + (1 - z)^2) - 1, a pseudo-Huber loss, with a slope and a curvature of 1 at most."""
+    root = np.sqrt(1 + (1 - margins) ** 2)
+    return root - 1, (margins - 1) / root, root**-3
+
+
+PSEUDO_HUBER = Loss("pseudo-huber", squared_root, 1.0, 1.0)
+
+
+def part(place: int, change: Callable[[FloatArray], FloatArray]) -> Any:
+    """Return the pseudo-Huber loss with one of its three arrays changed."""
+
+    def changed(margins: FloatArray) -> Any:
+        arrays = list(squared_root(margins))
+        arrays[place] = change(arrays[place])
+        return arrays
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "slope", "curvature", "sentence"),
+    [
+        (squared_root, 0.9, 1.0, "first derivative must be 0.9 at most"),
+        (squared_root, 1.0, 0.9, "second derivative must be 0.9 at most, got 1"),
+        (squared_root, 1.0, np.inf, "finite numbers above 0"),
+        (part(0, np.negative), 1.0, 1.0, "must be convex"),
+        (part(1, lambda slopes: 1.001 * slopes), 1.1, 1.0, "must be convex"),
+        (part(2, lambda curvatures: 0.9 * curvatures), 1.0, 1.0, "must be that of its values"),
+        (part(2, lambda curvatures: curvatures[:-1]), 1.0, 1.0, "three arrays with a number for each margin"),
+        (part(0, lambda values: np.where(values > 5000, np.inf, values)), 1.0, 1.0, "must be finite"),
+        (part(0, lambda values: values - values.mean()), 1.0, 1.0, "each margin by itself"),
+    ],
+)
+def test_a_loss_whose_parts_or_bounds_disagree_is_refused(
+    evaluate: Any, slope: float, curvature: float, sentence: str
+) -> None:
+    require_sound(PSEUDO_HUBER)
+    with pytest.raises(ValueError, match=sentence):
+        require_sound(Loss("wrong", evaluate, slope, curvature))
+
+
+def test_noise_grows_with_the_slope_of_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    def thrice(margins: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        value, slope, curvature = squared_root(margins)
+        return 3 * value, 3 * slope, 3 * curvature
+
+    steep = Loss("steep", thrice, 3.0, 3.0)
+    require_sound(steep)
+    settings = ErmSettings(0.1, loss="steep", perturbation="objective", epsilon=1.0)
+    monkeypatch.setitem(LOSSES._own, "steep", lambda: lambda half_width: steep)
+    left = 1.0 - 2 * math.log(1 + 3.0 / (1000 * 0.1))
+    assert perturb_objective(settings, 3, 1000).scale == pytest.approx(2 * 3.0 / left)
+
+
+def test_sufficient_rows_are_those_of_theorems_4_and_5() -> None:
+    settings = ErmSettings(0.1, epsilon=0.5)
+    assert sufficient_rows(settings, 40, 2) == {"rows_by_objective": 800, "rows_by_output": 2530}
+    assert sufficient_rows(ErmSettings(0.1, epsilon=100.0), 3, 2) == {"rows_by_objective": 100, "rows_by_output": 100}
+    assert sufficient_rows(ErmSettings(0.1, perturbation="none"), 40, 2) == {}
 
 
 def federated(settings: ErmSettings, private: LabeledRows, accountant: PrivacyAccountant | None = None) -> ErmModel:
