@@ -53,9 +53,9 @@ class PredictionSite(VerticalSite):
     def script(cls, terms: Terms) -> Script:
         """Return the script: records are aligned, scored, and kept by name."""
         if terms.settings["kernel"] == "linear":
-            scores = seq("partial_scores", maybe("take_opened"))
+            scores = seq("partial_scores", maybe("score_opened"))
         else:
-            scores = repeat(seq("kernel_to_support", maybe("take_opened"), maybe("scores_of_opened")))
+            scores = repeat(seq("kernel_to_support", maybe("score_opened"), maybe("scores_of_opened")))
         return alignment_script(terms, "longest", scores, "keep_answer")
 
     @property
@@ -98,7 +98,7 @@ class PredictionSite(VerticalSite):
             "opener": free("a site of the run", "nothing; only the opener has the sum"),
         }
     )
-    def take_opened(self, opener: str) -> None:
+    def score_opened(self, opener: str) -> None:
         """Keep the decision values of the sum that this site opened, if it did."""
         if self.site == opener:
             found = self._expansion
@@ -263,5 +263,5 @@ def _sum(
         opened: FloatArray = federation.sum(name, shape=shape, bound=bound, **terms)
         return opened
     federation.sum(name, receiver=opener, shape=shape, bound=bound, **terms)
-    federation.run("take_opened", opener=opener)
+    federation.run("score_opened", opener=opener)
     return None

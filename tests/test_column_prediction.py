@@ -15,7 +15,7 @@ import pytest
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.column_prediction import NAME, PredictionSite, Request, ask, prediction_partition
 from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
-from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.kernels import Kernel, KernelName
 from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.site.terms import Terms
@@ -217,7 +217,7 @@ def test_more_records_than_agreed_are_refused_by_the_site() -> None:
     ("kernel", "classes", "receiver"), [("linear", 2, "coordinator"), ("poly", 3, "coordinator"), ("linear", 3, "b")]
 )
 def test_any_kernel_and_number_of_classes_is_as_pooled(
-    kernel: str, classes: int, receiver: str, tmp_path: Path
+    kernel: KernelName, classes: int, receiver: str, tmp_path: Path
 ) -> None:
     random = np.random.default_rng(5)
     rows, reference = random.normal(size=(7, 6)), random.normal(size=(4, 6))

@@ -59,9 +59,9 @@ def predict(
         A site did not join, failed or refused, or they have no record in common.
     """
     run, terms = secrets.token_bytes(RUN_ID_BYTES), model.terms(request)
-    registration = SiteRegistration(endpoint, run, terms, version, tell, alike=False)
+    registration = SiteRegistration(endpoint, run, terms, version, tell, same_columns=False)
     needed, secure_sum = len(model.sites), model.scenario.protocol.secure_sum
-    joined = registration.wait(Deadline(meeting.wait_s), Quorum(needed, needed, is_chosen=True), meeting.how_long)
+    joined = registration.wait(Deadline(meeting.wait_s), Quorum(needed, needed, is_chosen=True), meeting.wait_text)
     names = tuple(each.party.name for each in joined)
     signing = meeting.certificate.signing
     with open_remote_federation(
