@@ -31,6 +31,7 @@ Reading order; each module imports only from those above it:
 - `startup`: simulations, whose sites run on this machine
 - `hosts`: sites on other hosts
 - `offline`: sites that are never online together
+- `faults`: kinds of faults, for experiments
 - `relays`: delays and faults on links, for experiments
 - `text`: text of others, such as names in files and what sites say, made fit to be shown
 

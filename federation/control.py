@@ -31,6 +31,7 @@ other module spells the name of a field.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -289,12 +290,18 @@ class Order:
             raise Malformed(f"an order to {verb} must not be opened by {fields['opened_by']}")
         return order
 
-    @property
+    @functools.cached_property
     def digest(self) -> bytes:
         """A digest of the step, its arguments, the verb, the terms and the protocol."""
+        terms = _terms_to_fields(self.terms)
+        plain = msgpack.packb((self.step, self.protocol, self.verb, terms, self.arguments_digest))
+        return hashlib.blake2b(plain, digest_size=32).digest()
+
+    @functools.cached_property
+    def arguments_digest(self) -> bytes:
+        """A digest of the step's arguments."""
         arrays = [(name, array.dtype.str, array.shape) for name, array in self.arrays.items()]
-        plain = self.step, self.protocol, self.verb, _terms_to_fields(self.terms), self.parameters, arrays
-        found = hashlib.blake2b(msgpack.packb(plain), digest_size=32)
+        found = hashlib.blake2b(msgpack.packb((self.parameters, arrays)), digest_size=32)
         for array in self.arrays.values():
             found.update(np.ascontiguousarray(array).data)
         return found.digest()

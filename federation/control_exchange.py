@@ -83,7 +83,8 @@ class Dispatcher:
             if self.membership.how_ended(site):
                 raise PeerDropped(f"{self.mailbox.endpoint.name} cannot reach {site}: its process ended.")
 
-        check_process()
+        if site in self.membership.ended:
+            check_process()
         self.mailbox.endpoint.send(site, message, deadline, check_process)
 
     def tell(self, sites: Iterable[str], message: Abort | RunOver) -> set[str]:

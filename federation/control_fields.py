@@ -45,9 +45,9 @@ def check_text(kind: str, name: str, text: str, most: int) -> None:
 
 def check_ledger(rows: LedgerRows) -> None:
     for row in rows:
-        if not isinstance(row, list) or len(row) != len(_ROW):
-            raise Malformed(f"a row of a ledger must have {len(_ROW)} values, got {row!r:.80}")
-        if tuple(map(type, row)) not in _ROWS:
+        if type(row) is not list or tuple(map(type, row)) not in _ROWS:
+            if not isinstance(row, list) or len(row) != len(_ROW):
+                raise Malformed(f"a row of a ledger must have {len(_ROW)} values, got {row!r:.80}")
             value, allowed = next(pair for pair in zip(row, _ROW, strict=True) if type(pair[0]) not in pair[1])
             raise Malformed(f"a value of a ledger must be {_type_names(allowed)}, got {value!r:.80}")
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import numpy as np
+from typing import Literal
 
 from fedsvm.federation.control import Order, SumTerms
 
@@ -83,18 +80,9 @@ class Disclosures:
 
         By subtraction they show the sum over the sites that are in one of the two only.
         """
-        earlier = self._summed[terms.receiver, order.step, _digest(order.arguments)]
+        earlier = self._summed[terms.receiver, order.step, order.arguments_digest]
         for others in earlier if contributed not in earlier else ():
             named = ", ".join(site for site in all_sites if site in others ^ contributed)
             detail = f"the difference of two sums, which is that of {named}"
             self.add(terms.receiver, order.step, "difference", terms.shape, detail=detail)
         earlier.add(contributed)
-
-
-def _digest(params: Mapping[str, Any]) -> bytes:
-    """Return a digest that distinguishes the parameters of rounds."""
-    digest = hashlib.sha256()
-    for name, value in sorted(params.items()):
-        content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
-        digest.update(f"{name} {len(content)} ".encode() + content)
-    return digest.digest()

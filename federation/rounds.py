@@ -162,7 +162,8 @@ class RoundRunner:
         self._disclosures.record_parameters(order)
         if event.complete:
             everyone = event.sites == self._membership.all_sites
-            self._note_completed(record.round, replace(order, sites=event.sites, everyone=everyone))
+            after = self._admission.last_completed
+            self._note_completed(record.round, replace(order, sites=event.sites, everyone=everyone, after=after))
             self._show(order, event, value)
         self._record.add_attempt(event)
         self._record.on_change()
@@ -224,7 +225,7 @@ class RoundRunner:
         self._dispatcher.begin(record)
         self._observer.round_begins(phase, phase_round)
         self._disclosures.record_parameters(order)
-        whole = replace(
+        unsigned = replace(
             order,
             timeout_s=self.timeout_s(work_s),
             phase=phase,
@@ -233,8 +234,7 @@ class RoundRunner:
             after=self._admission.last_completed,
             everyone=sites == self._membership.all_sites,
         )
-        if self._signer is not None:
-            whole = self._signer.sign_order(whole, number)
+        whole = unsigned if self._signer is None else self._signer.sign_order(unsigned, number)
         round_ = Round(
             self._dispatcher,
             whole,
@@ -246,7 +246,7 @@ class RoundRunner:
         contributed = tuple(site for site in sites if site not in record.missing)
         tried = AttemptRecord(record, sites, attempt.complete, contributed)
         if attempt.complete:
-            self._note_completed(number, whole)
+            self._note_completed(number, unsigned)
             self._show(order, tried, attempt.value)
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
@@ -256,10 +256,10 @@ class RoundRunner:
         return attempt, round_
 
     def _note_completed(self, number: int, order: Order) -> None:
-        following = replace(order, after=self._admission.last_completed, signature=b"")  # sites compare the rest
+        """Record a complete round by its order without the signature, which sites that missed it do not compare."""
         if self._signer is not None:
-            self._signer.add_complete(number, following)
-        self._admission.note_completed(number, following)
+            self._signer.add_complete(number, order)
+        self._admission.note_completed(number, order)
 
     def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:
         """Record what a complete round showed."""

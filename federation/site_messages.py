@@ -175,7 +175,8 @@ def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:
     return None if kind is None else kind.from_message(message)
 
 
-_OF_STANDING: Mapping[str, tuple[type, ...]] = {"hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
+_WITHOUT: Mapping[str, tuple[type, ...]] = {"ledger": (list,)}
+_WITH_STANDING = {**_WITHOUT, "hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
 
 
 def _answer_fields(answer: Outcome) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _answer_fields(answer: Outcome) -> dict[str, Any]:
 def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], RoundProgress | None]:
     """Return the fields of an answer, and its standing if it has one."""
     stands = "hop" in message.fields
-    fields = read_fields(message, ledger=(list,), **own, **(_OF_STANDING if stands else {}))
+    fields = read_fields(message, **own, **(_WITH_STANDING if stands else _WITHOUT))
     check_ledger(fields["ledger"])
     standing = RoundProgress(fields["hop"], fields["waiting"], fields["sent_to_coordinator"]) if stands else None
     return fields, standing

@@ -107,6 +107,8 @@ def run(
         Where the scenario or its data are wrong; nothing was started.
     OSError
         Where the folder cannot be made.
+    TypeError
+        Where `progress` is no function.
 
     Examples
     --------
@@ -115,6 +117,8 @@ def run(
     >>> result.status
     'completed'
     """
+    if progress is not None and not callable(progress):
+        raise TypeError(f"progress must be a function that takes a RunProgress, such as print, got {progress!r}.")
     began = time.monotonic()
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
 

@@ -16,7 +16,7 @@ from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
 from fedsvm.federation.text import quote_names, visible
 from fedsvm.scenarios.data import categories, file_join, sources
 from fedsvm.scenarios.data.dataset import obvious_positive
-from fedsvm.scenarios.data.file_join import require_sites, site_names
+from fedsvm.scenarios.data.file_join import require_sites, site_names, without_summary_rows
 from fedsvm.scenarios.data.harmonization import HarmonizedTables, harmonize, notes
 from fedsvm.scenarios.data.rough_ranges import rough_ranges
 from fedsvm.scenarios.data.sources import Dataset, Table, gaps
@@ -71,7 +71,8 @@ def draft(
     first = next(iter(tables.values()))
     by = site or _site_column(first, label, ignore) if not places else None
     if by is not None:
-        require_sites(first, by, "--site")
+        tables = {place: without_summary_rows(each, by, label) for place, each in tables.items()}
+        require_sites(tables[next(iter(tables))], by, "--site")
     found = harmonize(tables, label, by, ignore)
     table, apart = found.table, dict(found.apart)
     if places and (column := _site_column(table, label, [*found.unmeasured, *apart])):
@@ -111,7 +112,17 @@ def draft(
     asks = [*lost, *found.asks, *_asks(data, label, chosen)]
     doubts = (f"{name}: {form.doubt}" for name, form in table.forms.items() if form.doubt)
     not_used = (f"Column {name!r} is left out: {why}." for name, why in apart.items())
-    return Draft("\n".join([*lines, ""]), (*asks, *not_used, *doubts, *notes(found), *categories.warnings(data)))
+    cut = _cut(first, table.rows) if by is not None else []
+    return Draft("\n".join([*lines, ""]), (*asks, *cut, *not_used, *doubts, *notes(found), *categories.warnings(data)))
+
+
+def _cut(read: Table, rows: int) -> list[str]:
+    """Return a sentence about rows at the end that were removed, so that a number of rows is left."""
+    if read.rows == rows:
+        return []
+    said = "row has" if read.rows - rows == 1 else f"{read.rows - rows} rows have"
+    verb = "is" if read.rows - rows == 1 else "are"
+    return [f"{read.name}: the last {said} neither a site nor a label and {verb} left out."]
 
 
 def _require_names(path: Path, places: Mapping[str, str], site: str | None) -> str:
@@ -220,7 +231,8 @@ def _data(
         yield f"# {of}read as {form}; separator, decimal and encoding would say otherwise"
         if form.doubt:
             yield f"# to be looked at: {of}{form.doubt}"
-    if any(form.thousands for form in table.forms.values()):
+    forms = table.forms.values()
+    if any(form.thousands for form in forms) and all(form.decimal == "," for form in forms):
         yield 'decimal = ","              # points stand between thousands, also where no comma shows it'
     yield from _classes(data, label, positive)
     if by is not None:

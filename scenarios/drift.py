@@ -1,6 +1,7 @@
 """New rows beside the training rows of a model: values outside their range, missing and unknown ones, shifted means.
 
-No training row and no extreme value is needed. A column's range is the declared one (`data.ranges`), or follows from
+No training row and no extreme value is needed. A column's range is the declared one (`data.ranges`). Otherwise it is
+the window of the noisy statistics, whose ends are noisy quantiles of the training rows. Without these it follows from
 the common scale of the model's file: of "minmax" the values from -1 to 1, of "standard" 5 standard deviations around
 the mean. By Chebyshev's inequality at most 1 of 25 training rows is outside the latter, and at most 1 of 400 beyond 20
 standard deviations.
@@ -24,7 +25,10 @@ _MOST_OUTSIDE = 1 / DEVIATIONS**2
 _FAR = 20.0
 _LISTED = 5
 
-HEAD = ("column", "range", "outside", "missing", "unknown", "shift")
+NOISY = "noisy quantiles"
+"""The source of a range from noisy statistics, outside which are some of the training rows too."""
+
+HEAD = ("column", "range", "range from", "outside", "missing", "unknown", "shift")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class ColumnDrift:
         Mean of a numeric column, less that of the training rows, in their standard deviations.
     values : tuple of str
         The unknown categories.
+    origin : str
+        The source of the range: "declared", "noisy quantiles", "minmax" or "mean and 5 SD"; "" without a range.
     is_plain : bool
         Whether so many values outside the range are to be expected of training rows too.
     """
@@ -57,6 +63,7 @@ class ColumnDrift:
     within: tuple[float, float] | None = None
     shift: float | None = None
     values: tuple[str, ...] = ()
+    origin: str = ""
     is_plain: bool = True
 
     def cells(self) -> tuple[str, ...]:
@@ -64,14 +71,15 @@ class ColumnDrift:
         counts = (self.outside, self.missing, self.unknown)
         within = "" if self.within is None else f"{self.within[0]:.4g} to {self.within[1]:.4g}"
         shares = (percent(count / max(1, self.rows), 1) if count else "" for count in counts)
-        return (self.column, within, *shares, "" if self.shift is None else f"{self.shift:+.2f}")
+        return (self.column, within, self.origin, *shares, "" if self.shift is None else f"{self.shift:+.2f}")
 
     def warnings(self) -> Iterator[str]:
         """Yield a sentence for values outside the range, and for unknown categories."""
         if not self.is_plain and self.within is not None:
             low, high = self.within
+            kind = "noisy quantiles" if self.origin == NOISY else "training range"
             yield (
-                f"{_rows(self.outside)} outside the training range of column {self.column!r}, {low:.4g} to {high:.4g}: "
+                f"{_rows(self.outside)} outside the {kind} of column {self.column!r}, {low:.4g} to {high:.4g}: "
                 "the model says little about such rows."
             )
         if self.unknown:
@@ -86,31 +94,50 @@ def _rows(count: int) -> str:
 
 
 def numeric_drift(
-    column: str, values: FloatArray, offset: float, scale: float, kind: str, declared: Sequence[float] | None
+    column: str,
+    values: FloatArray,
+    offset: float,
+    scale: float,
+    kind: str,
+    declared: Sequence[float] | None,
+    window: Sequence[float] | None = None,
 ) -> ColumnDrift:
-    """Return how numbers (n,), NaN where missing, differ from training rows on a scale of a kind."""
+    """Return how numbers (n,), NaN where missing, differ from training rows on a scale of a kind.
+
+    window: the ends of noisy statistics, if the scale has some.
+    """
     present = values[~np.isnan(values)]
-    within, plain_share = None, 0.0
+    moments = (offset - DEVIATIONS * scale, offset + DEVIATIONS * scale)
+    within, origin = None, ""
     if declared is not None:
-        within = (float(declared[0]), float(declared[1]))
+        within, origin = (float(declared[0]), float(declared[1])), "declared"
+    elif window is not None:
+        within, origin = (float(window[0]), float(window[1])), NOISY
     elif kind == "minmax":
-        within = (offset - scale, offset + scale)
+        within, origin = (offset - scale, offset + scale), "minmax"
     elif kind == "standard":
-        within, plain_share = (offset - DEVIATIONS * scale, offset + DEVIATIONS * scale), _MOST_OUTSIDE
+        within, origin = moments, f"mean and {DEVIATIONS:.0f} SD"
     if within is None or not len(present):
         return ColumnDrift(column, len(values), int(np.isnan(values).sum()))
-    slack = 1e-9 * (within[1] - within[0])
-    outside = int(((present < within[0] - slack) | (present > within[1] + slack)).sum())
+    plain_share = 0.0 if origin in ("declared", "minmax") else _MOST_OUTSIDE
+    unlikely = (min(within[0], moments[0]), max(within[1], moments[1])) if origin == NOISY else within
     is_far = kind == "standard" and bool((np.abs(present - offset) > _FAR * scale).any())
     return ColumnDrift(
         column,
         len(values),
         int(np.isnan(values).sum()),
-        outside,
+        _count_outside(present, within),
         within=within,
         shift=float((present.mean() - offset) / scale) if kind == "standard" else None,
-        is_plain=outside <= plain_share * len(present) and not is_far,
+        origin=origin,
+        is_plain=_count_outside(present, unlikely) <= plain_share * len(present) and not is_far,
     )
+
+
+def _count_outside(values: FloatArray, within: tuple[float, float]) -> int:
+    """Return how many values are outside a range, by more than rounding."""
+    slack = 1e-9 * (within[1] - within[0])
+    return int(((values < within[0] - slack) | (values > within[1] + slack)).sum())
 
 
 def category_drift(column: str, values: NDArray[np.str_], known: Iterable[str]) -> ColumnDrift:
@@ -172,5 +199,6 @@ def drift(
         elif name in columns:
             at = columns.index(name)
             offset, width = float(scale.offset[at]), float(scale.scale[at])
-            found.append(numeric_drift(name, values.astype(np.float64), offset, width, kind, ranges.get(name)))
+            window = None if scale.window is None else scale.window[:, at].tolist()
+            found.append(numeric_drift(name, values.astype(np.float64), offset, width, kind, ranges.get(name), window))
     return tuple(found)

@@ -27,8 +27,8 @@ from fedsvm.federation.traffic_ledger import CONTROL
 from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.site_column import resolve_site_names
-from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.log import read_log
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 

@@ -211,14 +211,14 @@ def predict(
     unknown : {"missing", "refuse"}
         The treatment of a category that the model does not know.
     judge : bool
-        True to measure the predictions against the labels of the rows.
+        True to measure the predictions against the labels of the rows that have one.
     decide : callable, optional
         Returns the decision values of scaled rows. Without it the model does.
 
     Raises
     ------
     ScenarioError
-        The folder has no model, the rows do not have the model's columns, or they have no labels to judge by.
+        The folder has no model, the rows do not have the model's columns, or a label is not one of the run's.
     """
     saved = read_model(folder)
     form = _form(saved.result)
@@ -249,35 +249,53 @@ def predict(
     names = tuple(classes.tolist())
     measured = None
     if judge:
-        labels = _labels(source, read, saved.result.scenario["data"]["label"], names)
-        measured = metrics.mean_metrics(
-            [metrics.evaluate(decisions, labels, threshold=threshold, probabilities=chances)]
-        )
+        labels = _labels(source, read, data["label"], names)
+        if unlabeled := int(np.isnan(labels).sum()):
+            doubts += (_unmeasured(unlabeled, len(labels), data["label"]),)
+        if unlabeled < len(labels):
+            measured = _measure(decisions, labels, threshold, chances)
     return Predictions(
         decisions, predicted, called, chances, names, doubts, threshold, drifted, measured, saved.version
     )
 
 
+def _measure(decisions: FloatArray, labels: FloatArray, threshold: float, chances: FloatArray | None) -> Metrics | None:
+    """Return the measures of the rows that have a label."""
+    known = ~np.isnan(labels)
+    probabilities = None if chances is None else chances[known]
+    return metrics.mean_metrics(
+        [metrics.evaluate(decisions[known], labels[known], threshold=threshold, probabilities=probabilities)]
+    )
+
+
+def _unmeasured(unlabeled: int, rows: int, label: str) -> str:
+    """Return a sentence about rows without a label."""
+    if unlabeled == rows:
+        return f"no row has a label in column {label!r}, so there are no measures."
+    of_rows = "1 row has" if unlabeled == 1 else f"{unlabeled} rows have"
+    return f"{of_rows} no label in column {label!r}; the measures are those of the other {rows - unlabeled}."
+
+
 def _labels(source: str, table: Mapping[str, NDArray[Any]], label: str, classes: tuple[str, ...]) -> FloatArray:
-    """Return the labels of rows: +1 and -1, or numbers of more classes. Raises ScenarioError if they have none."""
+    """Return the labels of rows: +1 and -1, or numbers of more classes, and NaN for rows without one."""
     if label not in table:
-        raise ScenarioError([f"--report: {source} has no column {label!r}, which holds the labels; add it."])
+        return np.full(len(next(iter(table.values()))), np.nan)
     values = table[label]
+    missing = values == "" if values.dtype.kind == "U" else np.isnan(values)
     if values.dtype.kind != "U":
         values = np.array([f"{value:g}" for value in values.tolist()])
         named = {f"{float(name):g}": place for place, name in enumerate(classes) if _is_number(name)}
     else:
         named = {name: place for place, name in enumerate(classes)}
-    unknown = sorted(set(values.tolist()) - named.keys())
-    if unknown:
-        row = int(np.flatnonzero(~np.isin(values, list(named)))[0]) + 1
+    unknown = np.flatnonzero(~missing & ~np.isin(values, list(named)))
+    if len(unknown):
         raise ScenarioError(
             [
                 f"--report: column {label!r} of {source} must hold one of {quote_names(classes)}, "
-                f"got another in row {row}."
+                f"got another in row {unknown[0] + 1}."
             ]
         )
-    places = np.array([named[value] for value in values.tolist()], dtype=np.float64)
+    places = np.array([named.get(value, np.nan) for value in values.tolist()], dtype=np.float64)
     return places if len(classes) > 2 else 2 * places - 1
 
 

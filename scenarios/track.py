@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsvm.scenarios.report.comparison import MEASURES, figure
-from fedsvm.scenarios.report.page import read_log
+from fedsvm.scenarios.run.log import read_log
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema.errors import ScenarioError
 

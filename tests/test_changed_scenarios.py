@@ -133,7 +133,10 @@ def test_an_audit_says_how_long_it_still_takes() -> None:
     assert ahead.seconds_left(12.0) is None
     ahead.note_audit(20.0, 2, 10)
     assert ahead.seconds_left(20.0) == pytest.approx(40.0)
-    assert ahead.seconds_left(30.0) == pytest.approx(30.0)
+    assert ahead.seconds_left(23.0) == pytest.approx(37.0)
+    assert ahead.seconds_left(30.0) == pytest.approx(70.0)  # the current coalition is slower than the first two
+    ahead.note_audit(60.0, 9, 10)
+    assert ahead.seconds_left(90.0) is None
 
 
 def test_an_entry_of_which_nothing_can_be_had_names_the_origin_of_its_files_and_fails(

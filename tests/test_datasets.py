@@ -174,7 +174,7 @@ def test_a_file_that_is_not_what_its_ending_says_is_refused(name: str, tmp_path:
         ("age,label\n50,1\n60,1\n", r"one class only \(1\); two are needed"),
         ("age,labels\n50,1\n60,0\n", r"no column 'label'. Did you mean 'labels'\? It has: age, labels"),
         ("label\n1\n0\n", "no column besides the label"),
-        ("age,age,label\n1,2,1\n3,4,0\n", "'age' appears more than once"),
+        ("age,age,label\n1,2,1\n3,4,0\n", "columns 1, 2 have the same name 'age'; rename all but one"),
         ("age,label\n", "has no rows"),
         ("", "cannot be read: Empty CSV file. It must be separated text"),
         ("age,label\n4,5\n1,2,3\n6,7\n", r"line 3 has 3 values for 2 columns \(1 in all\), read as .*; complete it"),

@@ -31,6 +31,17 @@ def test_declared_ranges_and_those_of_minmax_allow_no_row_outside() -> None:
         assert len(list(found.warnings())) == 1
 
 
+def test_noisy_quantiles_of_the_release_come_before_the_moments() -> None:
+    values = np.array([0.0] * 95 + [3.5] * 5)
+    found = numeric_drift("age", values, 0.0, 1.0, "standard", None, (-3.0, 3.0))
+    assert found.cells() == ("age", "-3 to 3", "noisy quantiles", "5.0 %", "", "", "+0.17")
+    assert not list(found.warnings()), "noise decides how many training rows are outside"
+    (warning,) = numeric_drift("age", 2 * values, 0.0, 1.0, "standard", None, (-3.0, 3.0)).warnings()
+    assert warning.startswith("5 rows are outside the noisy quantiles of column 'age', -3 to 3")
+    declared = numeric_drift("age", values, 0.0, 1.0, "standard", (-4.0, 4.0), (-3.0, 3.0))
+    assert (declared.origin, declared.outside) == ("declared", 0)
+
+
 def test_a_column_without_a_known_range_or_without_a_value_has_no_warning() -> None:
     assert list(numeric_drift("age", np.array([1e9]), 0.0, 1.0, "none", None).warnings()) == []
     empty = numeric_drift("age", np.array([NAN, NAN]), 0.0, 1.0, "standard", None)
@@ -39,13 +50,13 @@ def test_a_column_without_a_known_range_or_without_a_value_has_no_warning() -> N
 
 def test_the_shift_of_the_mean_is_in_standard_deviations() -> None:
     found = numeric_drift("age", np.array([12.0, 14.0, NAN]), 10.0, 2.0, "standard", None)
-    assert found.cells() == ("age", "0 to 20", "", "33.3 %", "", "+1.50")
+    assert found.cells() == ("age", "0 to 20", "mean and 5 SD", "", "33.3 %", "", "+1.50")
 
 
 def test_unknown_categories_are_counted_and_named() -> None:
     found = category_drift("sex", np.array(["f", "", "x", "x"]), ["f", "m"])
     assert (found.unknown, found.missing, found.values) == (2, 1, ("x",))
-    assert found.cells() == ("sex", "", "", "25.0 %", "50.0 %", "")
+    assert found.cells() == ("sex", "", "", "", "25.0 %", "50.0 %", "")
 
 
 def test_rows_that_lack_more_than_half_of_their_values_are_named() -> None:

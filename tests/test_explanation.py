@@ -99,6 +99,12 @@ def test_the_policies_of_the_guide_allow_its_runs(
     assert f"{policy} allows" in done.output and "rows and columns were not checked" in done.output
 
 
+def test_a_policy_given_without_its_option_is_answered_with_the_usage_that_works() -> None:
+    for words in (["policy.toml", "study.toml"], ["study.toml"]):
+        done = CliRunner().invoke(application("policy"), ["policy", "check", *words])
+        assert "write fedsvm policy check SCENARIO --policy FILE" in str(done.exception)
+
+
 def test_a_check_lists_all_that_a_policy_refuses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide(tmp_path)
     monkeypatch.chdir(tmp_path)

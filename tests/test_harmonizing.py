@@ -227,3 +227,52 @@ def test_a_description_notes_codes_and_spellings_and_columns_that_tell_the_site(
     notes = table_description.describe("p.csv", "died", "random", 2, tmp_path, "clinic").warnings
     for said in ("Column 'age' has 999 (1 rows)", "'Male' for 'M'", "Column 'town' has one value at 'n', 's' that no"):
         assert any(said in note for note in notes), said
+
+
+def test_files_with_different_decimal_marks_units_and_words_are_noted_and_run_as_written(tmp_path: Path) -> None:
+    """No decimal mark is written for all files, since it would make numbers of some of them text."""
+    rows = range(60)
+    berlin = [f"{age % 50},5;{1 + age % 9}.{100 + age};{age % 40} %;{'mw'[age % 2]};{age % 2}" for age in rows]
+    leeds = [f'{age % 50}.5,"{1 + age % 9},{100 + age}",{age % 40 / 100},{"mf"[age % 2]},{age % 2}' for age in rows]
+    for name, head, lines in (
+        ("berlin", "hb;cost;ef;sex;died;", [f"{line};" for line in [*berlin, ";;;;"]]),
+        ("leeds", "hb,cost,ef,sex,died", leeds),
+    ):
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *lines, ""]))
+    files = {site: str(tmp_path / f"{site}.csv") for site in ("berlin", "leeds")}
+    written = draft(tmp_path / "study.toml", files, "died")
+    assert "decimal =" not in written.text
+    said = "\n".join(written.asks)
+    assert "Column 'sex': only one of 2 sites uses 'f', 'w'; if they are other spellings" in said
+    assert "Column 'ef': most values lie between " in said and "its unit may be another one" in said
+    (tmp_path / "study.toml").write_text(written.text)
+    found = dataset.prepare(*spec.read(tmp_path / "study.toml"))
+    assert [found.rows.numeric[row].tolist()[:2] for row in (0, 60)] == [[0.5, 1100.0], [0.5, 1100.0]]
+
+
+def test_a_unit_is_doubted_only_where_sizes_differ_much() -> None:
+    random = np.random.default_rng(1)
+    percents = random.uniform(20, 70, 50)
+    assert "between 0.2" in proposals.other_unit({"a": percents, "b": percents / 100, "c": percents + 1})
+    assert proposals.other_unit({"a": percents, "b": percents * 1.5}) == ""
+    assert proposals.other_unit({"a": percents, "b": percents[:5] / 100}) == ""
+    assert proposals.other_unit({"a": percents}) == ""
+
+
+def test_a_table_with_totals_unknown_values_and_spellings_of_hospitals_needs_no_edit(tmp_path: Path) -> None:
+    places, grades = ["North", " north", "NORTH", "South", "North"], ["I", "II", "III"]
+    rows = [
+        f"{row:04d},{places[row % 5]},{'unknown' if row % 20 == 3 else 30 + row % 50},{grades[row % 3]},"
+        f"€{row}.50,{'' if row % 30 == 7 else 'yn'[row % 2]}"
+        for row in range(120)
+    ]
+    (tmp_path / "all.csv").write_text("\n".join(["id,hospital,age,grade,cost,died", *rows, "Total,,6600,,,"]))
+    written = draft(tmp_path / "study.toml", str(tmp_path / "all.csv"), "died", positive="y", ignore=["cost"])
+    assert 'names = ["North", "South"]' in written.text and '" north" = "North"' in written.text
+    assert 'age = ["unknown"]' in written.text and "recode.grade" not in written.text
+    assert written.asks[0] == "all.csv: the last row has neither a site nor a label and is left out."
+    (tmp_path / "study.toml").write_text(written.text)
+    found = dataset.prepare(*spec.read(tmp_path / "study.toml"))
+    assert sorted(found.names) == ["North", "South"]
+    asked = draft(tmp_path / "study.toml", str(tmp_path / "all.csv"), "died", positive="y").asks
+    assert any("'€0.50' in row 1, '€1.50' in row 2 and 114 more (currency sign)" in each for each in asked)

@@ -249,7 +249,7 @@ def test_the_last_words_of_a_site_that_left_are_taken_in(tmp_path: Path) -> None
             spoke.say(FinalReport([], 1.0, None, {}).to_message(bytes(8), 3), deadline)
         monitor = hub._poller._monitors[hub._router]
         assert monitor.poll(20_000)
-        hub._poller._selector.get_key(monitor.FD).data()
+        hub._poller._readers[monitor]()
         assert not hub.is_connected("north")
         received = hub.received()
         assert received is not None and received.message.kind == FinalReport.kind

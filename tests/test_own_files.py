@@ -669,6 +669,58 @@ def test_a_point_that_may_be_of_thousands_is_told_with_its_cell(tmp_path: Path) 
     assert not doubt_of(tmp_path / "q.csv")  # nor is it where commas separate
 
 
+@pytest.mark.parametrize(
+    ("cells", "numbers", "read"),
+    [
+        (
+            ['"1,234"', '"3,500,000.5"', "17", "n/a"],
+            [1234, 3500000.5, 17, np.nan],
+            "'1,234' in row 1, column 'a', is read as 1234",
+        ),
+        (["45 %", "-", "3.5%"], [45, np.nan, 3.5], "'45 %' in row 1, column 'a', is read as 45"),
+    ],
+)
+def test_commas_between_thousands_and_percents_are_read_and_told(
+    cells: list[str], numbers: list[float], read: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n" + "".join(f"{cell},x\n" for cell in cells))
+    columns, _ = files.read(tmp_path / "a.csv")
+    np.testing.assert_array_equal(columns["a"], numbers)
+    assert doubt_of(tmp_path / "a.csv").startswith(read)
+
+
+# Files of spreadsheets.
+
+
+def test_a_file_of_a_spreadsheet_is_read_without_its_trimmings(tmp_path: Path) -> None:
+    lines = ["sep=;", " age ;note;died;;", '40;"said;', 'no";1;;', "41;;0;;", ";;;;", ";;;;"]
+    (tmp_path / "a.csv").write_bytes("\r\n".join(lines).encode("utf-16"))
+    columns, form = files.read(tmp_path / "a.csv")
+    assert {name: values.tolist() for name, values in columns.items()} == {
+        "age": [40, 41],
+        "note": ["said;\r\nno", ""],
+        "died": [1, 0],
+    }
+    assert form is not None and (form.separator, form.encoding) == (";", "utf-16")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('a,b\n1,x\n2,"y\n3,z\n4,w\n', "the quotation mark in row 2, column 'b', is not closed before the next rows"),
+        ('a,b,c\n1,"x,3\n4,y,6\n7,z,9\n8,"w,9\n', "the quotation mark in row 1, column 'b', is not closed"),
+        ("a,b,a\n1,2,3\n", "columns 1, 3 have the same name 'a'; rename all but one"),
+        ("a,,\n1,2,3\n", "columns 2, 3 have values and no name; name or remove them"),
+        ("Report\na,b\n1,2\n", "if line 1 is a title, remove it"),
+    ],
+)
+def test_a_file_that_would_be_read_wrongly_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(ScenarioError) as caught:
+        files.read(tmp_path / "a.csv")
+    assert said in str(caught.value)
+
+
 def doubt_of(path: Path) -> str:
     _, form = files.read(path)
     return form.doubt if form is not None else ""

@@ -141,9 +141,22 @@ def test_a_report_has_measures_with_intervals_and_drift(trained: Path, tmp_path:
     assert "intervals  95 %: accuracy " in done.stdout and "'ill' from a decision value of 0 on" in done.stdout
     assert [line.split()[0] for line in done.stdout.splitlines()[-4:]] == ["column", "age", "stage", "sex"]
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 91
+
+
+def test_a_report_of_rows_without_labels_has_drift_alone(trained: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("age,sex,stage\n50,f,1\n")
-    refused = fedsvm("predict", trained, "new.csv", "--report", folder=tmp_path)
-    assert (refused.returncode, "has no column 'label', which holds the labels" in refused.stderr) == (2, True)
+    found = predict.predict(trained, str(tmp_path / "new.csv"), judge=True)
+    assert found.measured is None
+    assert found.doubts == ("no row has a label in column 'label', so there are no measures.",)
+    assert [(each.column, each.origin) for each in found.drift] == [
+        ("age", "mean and 5 SD"),
+        ("stage", "mean and 5 SD"),
+        ("sex", ""),
+    ]
+    (tmp_path / "some.csv").write_text("age,sex,stage,label\n50,f,1,ill\n60,m,2,\n40,m,1,well\n")
+    some = predict.predict(trained, str(tmp_path / "some.csv"), judge=True)
+    assert some.measured is not None
+    assert some.doubts == ("1 row has no label in column 'label'; the measures are those of the other 2.",)
 
 
 def test_the_model_file_says_its_version_and_its_scale_and_no_extremes(trained: Path) -> None:

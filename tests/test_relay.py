@@ -320,7 +320,7 @@ def test_the_same_seed_gives_the_same_jitter() -> None:
 def test_a_silent_cut_holds_one_direction_until_it_heals(link: Link) -> None:
     near, far = link.connect()
     began = time.monotonic()
-    number = link.relays.cut([THERE], reset=False, for_s=1.0)
+    number = link.relays.disturb("partition", [THERE], for_s=1.0)
     near.sendall(b"held")
     far.sendall(b"not held")
     assert received(near, 8) == b"not held"
@@ -342,7 +342,7 @@ def test_what_a_cut_held_goes_on_in_order_with_the_latency() -> None:
         near, far = link.connect()
         near.sendall(b"on its way")
         began = time.monotonic()
-        link.relays.cut([THERE], reset=False, for_s=0.2)
+        link.relays.disturb("partition", [THERE], for_s=0.2)
         with sending(near, data):
             assert received(far, 10) == b"on its way"
             assert time.monotonic() - began >= 0.259
@@ -351,7 +351,7 @@ def test_what_a_cut_held_goes_on_in_order_with_the_latency() -> None:
 
 def test_a_cut_without_end_holds_for_ever(link: Link) -> None:
     near, far = link.connect()
-    number = link.relays.cut([THERE, BACK], reset=False, for_s=None)
+    number = link.relays.disturb("partition", [THERE, BACK], for_s=None)
     near.sendall(bytes(1000))
     far.sendall(bytes(500))
     wait_until(lambda: link.relays.outcomes()[number]["held_bytes"] == 1500)
@@ -361,9 +361,9 @@ def test_a_cut_without_end_holds_for_ever(link: Link) -> None:
 
 def test_a_link_is_cut_as_long_as_any_cut_lasts(link: Link) -> None:
     near, far = link.connect()
-    short = link.relays.cut([THERE], reset=False, for_s=0.05)
+    short = link.relays.disturb("partition", [THERE], for_s=0.05)
     began = time.monotonic()
-    link.relays.cut([THERE], reset=False, for_s=0.3)
+    link.relays.disturb("partition", [THERE], for_s=0.3)
     near.sendall(b"x")
     wait_until(lambda: link.healed(short))
     assert received(far, 1) == b"x"
@@ -373,7 +373,7 @@ def test_a_link_is_cut_as_long_as_any_cut_lasts(link: Link) -> None:
 @pytest.mark.parametrize("direction", [THERE, BACK])
 def test_a_new_connection_is_held_by_a_cut_of_either_direction(link: Link, direction: tuple[str, str]) -> None:
     began = time.monotonic()
-    link.relays.cut([direction], reset=False, for_s=0.2)
+    link.relays.disturb("partition", [direction], for_s=0.2)
     near = link.dial()
     near.sendall(b"hello")
     far = link.accept()
@@ -383,7 +383,7 @@ def test_a_new_connection_is_held_by_a_cut_of_either_direction(link: Link, direc
 
 def test_a_reset_cut_resets_and_refuses_until_it_heals(link: Link) -> None:
     near, far = link.connect()
-    number = link.relays.cut([BACK], reset=True, for_s=0.3)
+    number = link.relays.disturb("disconnect", [BACK], for_s=0.3)
     assert is_reset(near)
     assert is_reset(far)
     assert refuses(link.address)
@@ -395,7 +395,7 @@ def test_a_reset_cut_resets_and_refuses_until_it_heals(link: Link) -> None:
 def test_a_delay_adds_to_the_latency_while_it_lasts() -> None:
     with linked(LinkEffect(latency_ms=10)) as link:
         near, far = link.connect()
-        number = link.relays.delay([THERE], extra_ms=50, for_s=0.2)
+        number = link.relays.disturb("delay", [THERE], for_s=0.2, delay_ms=50)
         assert 60 <= one_way_ms(near, far, times=1, size=30)[0] < 1000
         wait_until(lambda: link.healed(number))
         assert min(one_way_ms(near, far)) < 50
@@ -404,7 +404,7 @@ def test_a_delay_adds_to_the_latency_while_it_lasts() -> None:
 
 def test_a_corruption_changes_exactly_so_many_bytes_of_long_chunks(link: Link) -> None:
     near, far = link.connect()
-    number = link.relays.corrupt([THERE, BACK], count=40)
+    number = link.relays.disturb("corrupt", [THERE, BACK], bytes=40)
     changed = []
     for size in (63, 64, 64, 64, 1000):
         near.sendall(bytes(size))
@@ -485,7 +485,7 @@ def test_a_process_that_is_gone_is_named_with_its_status(link: Link) -> None:
 
 def test_a_fault_on_a_link_that_is_not_there_is_refused(link: Link) -> None:
     with pytest.raises(LaunchError, match=r"^No relay carries what a sends to c; open that link first\.$"):
-        link.relays.cut([THERE, ("a", "c")], reset=False, for_s=None)
+        link.relays.disturb("partition", [THERE, ("a", "c")], for_s=None)
     assert link.relays.outcomes() == {}
 
 

@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,9 +20,10 @@ from rich.text import Text
 from fedsvm import run
 from fedsvm.federation.traffic_ledger import Accounts
 from fedsvm.scenarios.figures import human_bytes
-from fedsvm.scenarios.report import chart, comparison
+from fedsvm.scenarios.report import chart, comparison, sections
 from fedsvm.scenarios.report.message_flow import read_ledger
 from fedsvm.scenarios.report.page import write_report
+from fedsvm.scenarios.report.section import find_sections
 from fedsvm.scenarios.report.summary import lines, print_summary
 from fedsvm.scenarios.run.metrics import MEASURES
 from fedsvm.scenarios.run.result import RunResult, write_ledger
@@ -143,6 +145,35 @@ def test_what_folds_disclose_alike_stands_once_with_its_shapes(repeated: Path, t
     assert shown.count('<span class="severity') == known
     assert f'<td data-name="shape">{prior["shape"][0]}, 7 and 1 more</td>' in shown
     assert f'<td data-name="times">{200 + prior["times"]}</td>' in shown
+
+
+TOY_SECTION = """
+from fedsvm.scenarios.report.section import Card, Section
+
+SECTION = Section(
+    place=75,
+    id="toy",
+    title="Toy",
+    content=lambda run: {"head": ["fold"], "rows": [[name] for name in run.sites + ["<b>"]]},
+    cards=lambda result: [Card(15, "toys", str(len(result.sites)), "in one file")],
+)
+"""
+
+
+def test_a_section_with_its_card_is_one_file(repeated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "toy.py").write_text(TOY_SECTION)
+    monkeypatch.setattr(sections, "__path__", [*sections.__path__, str(tmp_path)])
+    page, result, text = page_of(repeated)
+    monkeypatch.delitem(sys.modules, f"{sections.__name__}.toy")
+    assert [page.cards["toys"], len(result["sites"])] == ["3", 3]
+    assert page.cells["h2"].index("Toy") == page.cells["h2"].index("Sites") + 1
+    assert {site["name"] for site in result["sites"]} | {"<b>"} <= set(page.cells["td"])
+    assert '<a href="#toy">Toy</a>' in text
+
+
+def test_sections_have_places_and_anchors_of_their_own() -> None:
+    found = find_sections()
+    assert len({each.place for each in found}) == len({each.id for each in found}) == len(found)
 
 
 def test_a_summary_that_goes_to_a_pipe_has_a_line_for_each_figure(repeated: Path) -> None:

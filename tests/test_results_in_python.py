@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedsvm import run
 from fedsvm.scenarios.report.cards import notebook_html
 from fedsvm.scenarios.run.metrics import evaluate, mean_metrics
 from fedsvm.scenarios.run.result import RunResult, environment
@@ -56,3 +58,11 @@ def test_to_pandas_has_a_row_for_each_measure(result: RunResult) -> None:
     assert table.loc["accuracy", "low"] < table.loc["accuracy", "value"] < table.loc["accuracy", "high"]
     assert "brier" not in table.index, "the model has no probabilities"
     assert replace(result, metrics=None).to_pandas().empty
+
+
+def test_progress_that_is_no_function_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(
+        TypeError, match="progress must be a function that takes a RunProgress, such as print, got True"
+    ):
+        run("quickstart", progress=True, out=tmp_path / "run")  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()

@@ -335,3 +335,10 @@ def test_where_nothing_is_tried_nothing_is_said_to_hold() -> None:
     untried = against(two_classes(10, 2, 0), WrittenDown().view())
     assert whole_run.line([untried]) == whole_run.NOTHING_TRIED
     assert whole_run.table([untried])[-1] == ("", "none", whole_run.NOTHING_TRIED, "")
+
+
+def test_attacks_that_have_nothing_to_go_by_are_not_said_to_be_missing() -> None:
+    tried = against(two_classes(10, 2, 0), WrittenDown().view(), CutDifferences())
+    assert tried.tried == 1
+    assert "recovers 0 of 10 rows" in whole_run.line([tried])
+    assert whole_run.table([tried])[-1] == ("", "none", whole_run.NOTHING_FOUND, "")

@@ -460,7 +460,7 @@ def test_a_connection_on_which_bytes_were_changed_is_closed_and_opened_again() -
         message = wire.Message("data", b"12345678", arrays={"value": np.arange(3000.0)})
         exchange(a, b, message)
         for direction in (there, back):
-            relays.corrupt([direction], count=2)
+            relays.disturb("corrupt", [direction], bytes=2)
             send_until_it_arrives(a, b, message)
             exchange(a, b, message)
 

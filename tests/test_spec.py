@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedsvm.federation.faults import kinds
+from fedsvm.federation.faults.fault_kind import find_kinds
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -284,7 +286,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
         ({"faults": [KILL | {"phase": "evaluate"}]}, "faults.1: there is no phase 'evaluate' with rounds"),
         (
             {"faults": [KILL | {"kind": "explode"}]},
-            'faults.1.kind: must be "kill", "stall"',
+            'faults.1.kind: must be "corrupt", "delay"',
         ),
         ({"faults": [KILL | {"rond": 5}]}, "faults.1.rond: unknown key. Did you mean 'round'?"),
         ({"faults": [KILL | {"for_s": 1.0}]}, "faults.1: for_s does not apply to a kill fault; remove it."),
@@ -368,7 +370,7 @@ def test_faults_can_be_added_on_the_command_line() -> None:
     ]
     scenario, _ = spec.read("quickstart", faults=faults)
     assert [fault.kind for fault in scenario.faults] == ["kill", "partition"]
-    assert scenario.faults[0].rejoin
+    assert scenario.faults[0].restarts
     assert scenario.faults[1].groups == [[1, 2], [3, 4]]
     with pytest.raises(ScenarioError, match="write it as kind:key=value"):
         spec.read("quickstart", faults=["kill:site"])
@@ -549,3 +551,13 @@ def test_algorithms_in_features_take_noisy_statistics_unless_the_scenario_says_o
     exact, _ = spec.read("quickstart", overrides=["data.statistics_privacy=0"])
     assert exact.data.statistics_privacy == 0
     spec.read("quickstart", overrides=["data.ranges={age=[0,120]}"])
+
+
+def test_kinds_of_faults_are_found_by_their_modules() -> None:
+    found = find_kinds()
+    assert {f"{kinds.__name__}.{name}" for name in found} == {kind.__module__ for kind in found.values()}
+    own = [key.name for kind in found.values() for key in kind.own_keys]
+    assert len(set(own)) == len(own)
+    assert {key for kind in found.values() for key in (*kind.keys, *own)} <= FaultSpec.model_fields.keys()
+    for kind in found.values():
+        assert kind.sentence in str(FaultSpec.__doc__)

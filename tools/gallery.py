@@ -13,8 +13,8 @@ from pathlib import Path
 from fedsvm.scenarios.api import run
 from fedsvm.scenarios.report.chart import Chart
 from fedsvm.scenarios.report.message_flow import read_ledger
-from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.report.run_plots import plots
+from fedsvm.scenarios.run.log import read_log
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tools.arguments import parser

@@ -48,6 +48,7 @@ class RowsEstimator(FederatedEstimator):
             Labels of two classes or, where the algorithm tells more apart, of more.
         groups : array-like of shape (n,), optional
             Which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
+            `GridSearchCV` passes them on only with metadata routing and `set_fit_request(groups=True)`.
 
         Returns
         -------

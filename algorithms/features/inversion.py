@@ -38,6 +38,9 @@ _EXACT = 1e-12
 """And by more."""
 
 _NEWTON_STEPS = 4
+_RIDGE = 1e-13
+"""What is added to least squares, relative to their size, so that they have a solution."""
+
 _NEGLIGIBLE = 1e-8
 """Kernel values below it say nothing of a distance that rounding has not said."""
 
@@ -140,7 +143,9 @@ class NystromInverse(NystromMap):
         weighted = weights[:, :, None] * design
         normal = np.matmul(weighted.transpose(0, 2, 1), weighted)
         products = np.matmul(weighted.transpose(0, 2, 1), (weights * right)[:, :, None])
-        unknown = np.matmul(np.linalg.pinv(normal, rcond=1e-13, hermitian=True), products)[:, :, 0]
+        size = np.maximum(np.trace(normal, axis1=1, axis2=2), _NEGLIGIBLE**2)
+        ridge = _RIDGE * size[:, None, None] * np.eye(normal.shape[1])  # where too few values are left to find a row
+        unknown = np.linalg.solve(normal + ridge, products)[:, :, 0]
         return np.asarray(self._centre + unknown[:, :-1] @ self.basis.T)
 
     def _newton(self, rows: FloatArray, features: FloatArray) -> FloatArray:

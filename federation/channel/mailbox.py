@@ -191,6 +191,9 @@ class Mailbox:
             if envelope.round >= self._now:
                 self._pass_on(receiver, envelope)
 
-    def wait(self, deadline: Deadline) -> None:
-        """Wait until something comes in or happens, perhaps nothing for us. Raises DeadlineExpired."""
-        self.endpoint.wait(deadline)
+    def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
+        """Wait until something comes in or happens, perhaps nothing for us; see `Endpoint.wait`.
+
+        Raises DeadlineExpired.
+        """
+        self.endpoint.wait(deadline, for_answers=for_answers)

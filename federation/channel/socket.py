@@ -126,7 +126,7 @@ class SocketChannel(KeyedChannel):
         try:
             while (message := self._next(peer)) is None:
                 self._check_reachable()
-                self._mailbox.wait(self._deadline)
+                self._mailbox.wait(self._deadline, for_answers=self.me != COORDINATOR)
                 self._notice()
         except DeadlineExpired as error:
             raise PeerLate(f"{self.me} waited {self._deadline.seconds:g} s in vain for {peer}") from error

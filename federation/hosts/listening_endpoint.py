@@ -22,6 +22,7 @@ from fedsvm.federation.transport.connection import DISCONNECTED, Stream
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint, Received, decode_frame
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Roster
+from fedsvm.federation.transport.poller import is_readable
 from fedsvm.federation.transport.wire import JOINING_KINDS
 
 TICKET_BYTES = 16
@@ -214,7 +215,7 @@ class ListeningEndpoint(Endpoint):
 
     def _note_stranger(self, event: int, value: int) -> None:
         """Forget broken connections too, after reading their last messages."""
-        if event == DISCONNECTED:
+        while event == DISCONNECTED and is_readable(self._router):
             self._read_router()
         super()._note_stranger(event, value)
         if event != DISCONNECTED:

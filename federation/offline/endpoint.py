@@ -113,7 +113,7 @@ class StoredEndpoint:
     def flush(self, peer: str) -> None:
         """Do nothing, since sent messages are stored at once."""
 
-    def wait(self, deadline: Deadline) -> None:
+    def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
         """Take in what came next. Raises NothingDue where nothing did, DeadlineExpired where nobody waits for it."""
         if self._pending:
             return

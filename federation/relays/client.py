@@ -89,20 +89,13 @@ class Relays:
         host, _, port = address.removeprefix("tcp://").rpartition(":")
         self._ask("point", listener=listener, host=host, port=int(port))
 
-    def cut(self, links: Collection[DirectedLink], *, reset: bool, for_s: float | None) -> int:
-        """Hold what passes over these links, or with `reset` reset the connections that use them. The fault's number.
+    def disturb(self, kind: str, links: Collection[DirectedLink], for_s: float | None = None, **terms: Any) -> int:
+        """Begin a fault of this kind on these links, and return its number.
 
-        for_s: seconds after which it heals and what was held goes on; None: never.
+        for_s: seconds after which it heals; None: never. terms: values of the kind's own keys.
         """
-        return self._disturb("reset" if reset else "hold", links, for_s)
-
-    def delay(self, links: Collection[DirectedLink], *, extra_ms: float, for_s: float | None) -> int:
-        """Add milliseconds to the latency of these links for some seconds (None: for ever). The fault's number."""
-        return self._disturb("delay", links, for_s, extra_ms=extra_ms)
-
-    def corrupt(self, links: Collection[DirectedLink], *, count: int) -> int:
-        """Change `count` of the next bytes on each of these links, in chunks of 64 or more. The fault's number."""
-        return self._disturb("corrupt", links, None, count=count)
+        answer = self._ask("disturb", kind=kind, links=[list(link) for link in links], for_s=for_s, terms=terms)
+        return int(answer["number"])
 
     def outcomes(self) -> dict[int, dict[str, Any]]:
         """Return what each fault did so far: bytes held, delayed and corrupted, connections reset, and whether it is
@@ -112,10 +105,6 @@ class Relays:
     def close(self) -> None:
         """End the process, and with it every relayed connection."""
         self._child.close()
-
-    def _disturb(self, kind: str, links: Collection[DirectedLink], for_s: float | None, **terms: float) -> int:
-        answer = self._ask("disturb", kind=kind, links=[list(link) for link in links], for_s=for_s, terms=terms)
-        return int(answer["number"])
 
     def _ask(self, do: str, **terms: Any) -> dict[str, Any]:
         """Request an action and wait until it is done. Raises LaunchError."""

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
+from fedsvm.federation.faults.fault_kind import LinkFault, link_fault
 from fedsvm.federation.processes import pipe
 from fedsvm.federation.relays.client import DirectedLink, LinkEffect
 
@@ -38,7 +39,6 @@ _MAX_CHUNK_BYTES = 1 << 16
 _MAX_QUEUED_BYTES = 1 << 22
 _CHUNK_OVERHEAD_BYTES = 256
 """Charged for each chunk in a queue, so that single bytes cannot fill the memory either."""
-_MIN_CORRUPTED_CHUNK_BYTES = 64
 _LISTENER_REST_S = 0.05
 _BACKLOG = 128
 _LINGER_NOT_AT_ALL = struct.pack("ii", 1, 0)
@@ -101,43 +101,27 @@ class _EventLoop:
 
 
 @dataclass(eq=False)
-class _Fault:
-    """A disturbance of some links, and what it did so far."""
-
-    kind: str
-    extra_ms: float = 0.0
-    to_corrupt: dict[_SharedLink, int] = field(default_factory=dict)
-    held_bytes: int = 0
-    resets: int = 0
-    delayed_bytes: int = 0
-    corrupted_bytes: int = 0
-    healed: bool = False
-
-    def outcome(self) -> dict[str, Any]:
-        names = ("held_bytes", "resets", "delayed_bytes", "corrupted_bytes", "healed")
-        return {name: getattr(self, name) for name in names}
-
-
-@dataclass(eq=False)
 class _SharedLink:
     """A directed link, shared by all connections that use it."""
 
     jitter: random.Random
     conditions: LinkEffect = field(default_factory=LinkEffect)
-    faults: list[_Fault] = field(default_factory=list)
+    faults: list[LinkFault] = field(default_factory=list)
     flows: dict[_Flow, _Connection] = field(default_factory=dict)
     _free_at: float = 0.0
 
-    def suffers(self, kind: str) -> list[_Fault]:
-        """Return the lasting faults of a kind."""
-        return [fault for fault in self.faults if fault.kind == kind]
+    @property
+    def is_held(self) -> bool:
+        """True if bytes wait until a fault is over."""
+        return any(fault.holds for fault in self.faults)
 
     def due(self, size: int) -> float:
         """Return the moment at which `size` bytes sent now arrive."""
         bandwidth = self.conditions.bandwidth_mbit
         self._free_at = max(time.monotonic(), self._free_at) + (size * 8e-6 / bandwidth if bandwidth else 0.0)
+        extra_ms = sum(fault.extra_ms(size) for fault in self.faults)
         jitter_ms = self.jitter.uniform(-self.conditions.jitter_ms, self.conditions.jitter_ms)
-        return self._free_at + max(0.0, self.conditions.latency_ms + jitter_ms + self._extra_ms(size)) / 1000
+        return self._free_at + max(0.0, self.conditions.latency_ms + jitter_ms + extra_ms) / 1000
 
     def retime(self) -> None:
         """Time anew what waits, as if all of it were sent now."""
@@ -145,29 +129,13 @@ class _SharedLink:
         for flow in self.flows:
             flow.retime()
 
-    def corrupt(self, data: bytes) -> bytes:
-        """Return a chunk after its corruptions."""
-        for fault in self.suffers("corrupt"):
-            if len(data) >= _MIN_CORRUPTED_CHUNK_BYTES:
-                data = self._corrupted_by(fault, data)
+    def change(self, data: bytes) -> bytes:
+        """Return a chunk as the faults change it."""
+        for fault in tuple(self.faults):
+            data = fault.change(self, data)
+            if fault.is_spent(self):
+                self.faults.remove(fault)
         return data
-
-    def _extra_ms(self, size: int) -> float:
-        delays = self.suffers("delay")
-        for fault in delays:
-            fault.delayed_bytes += size
-        return sum(fault.extra_ms for fault in delays)
-
-    def _corrupted_by(self, fault: _Fault, data: bytes) -> bytes:
-        """Change bytes from the middle on: frames begin with their lengths, which are to stay whole."""
-        start = len(data) // 2
-        end = start + min(fault.to_corrupt[self], len(data) - start)
-        fault.corrupted_bytes += end - start
-        fault.to_corrupt[self] -= end - start
-        if fault.to_corrupt[self] == 0:
-            self.faults.remove(fault)
-            fault.healed = not any(fault.to_corrupt.values())
-        return data[:start] + bytes(byte ^ 0xFF for byte in data[start:end]) + data[end:]
 
 
 @dataclass(eq=False)
@@ -207,12 +175,11 @@ class _Flow:
         except BlockingIOError:
             return
         self._ended = not data
-        chunk = _Chunk(memoryview(self._line.corrupt(data)))
+        chunk = _Chunk(memoryview(self._line.change(data)))
         self._chunks.append(chunk)
         self._queued_bytes += _CHUNK_OVERHEAD_BYTES + len(data)
-        if cuts := self._line.suffers("hold"):
-            for fault in cuts:
-                fault.held_bytes += len(data)
+        if self._line.is_held:
+            _count_held(self._line, len(data))
         else:
             self._time(chunk)
 
@@ -220,7 +187,7 @@ class _Flow:
         """Send what is due, as far as the sink takes it. Raises OSError."""
         self.blocked = False
         now = time.monotonic()
-        while self._chunks and self._chunks[0].due <= now and not self.blocked and not self._line.suffers("hold"):
+        while self._chunks and self._chunks[0].due <= now and not self.blocked and not self._line.is_held:
             chunk = self._chunks[0]
             self._send(chunk)
             if not chunk.rest:
@@ -303,7 +270,7 @@ class _Connection:
 
     def _connect(self) -> None:
         """Connect the far end unless something is cut. Raises OSError."""
-        if not self._dialled and not any(line.suffers("hold") for line in self._lines):
+        if not self._dialled and not any(line.is_held for line in self._lines):
             self._dial(self._far)
             self._dialled = True
 
@@ -348,7 +315,7 @@ class _Server:
         self._loop = _EventLoop()
         self._lines: dict[DirectedLink, _SharedLink] = {}
         self._targets: dict[str, tuple[str, int]] = {}
-        self._faults: list[_Fault] = []
+        self._faults: list[LinkFault] = []
 
     def serve(self) -> None:
         """Serve requests until their stream ends."""
@@ -391,19 +358,18 @@ class _Server:
         self._targets[listener] = (host, port)
         return {}
 
-    def _disturb(
-        self, kind: str, links: list[list[str]], for_s: float | None, terms: dict[str, float]
-    ) -> dict[str, Any]:
+    def _disturb(self, kind: str, links: list[list[str]], for_s: float | None, terms: dict[str, Any]) -> dict[str, Any]:
         lines = [self._line(sender, receiver) for sender, receiver in links]
-        fault = _Fault(kind, extra_ms=terms.get("extra_ms", 0.0))
+        if (fault_type := link_fault(kind)) is None:
+            raise LaunchError(f"No fault on links is called {kind}; its module must be one of federation/faults/kinds.")
+        fault = fault_type(**terms)
+        fault.begin(lines)
         self._faults.append(fault)
         for line in lines:
             line.faults.append(fault)
-        if kind == "corrupt":
-            fault.to_corrupt = dict.fromkeys(lines, int(terms["count"]))
-        elif kind == "hold":
+        if fault.holds:
             _hold(fault, lines)
-        elif kind == "reset":
+        if fault.resets_connections:
             _reset(fault, lines)
         if for_s is not None:
             self._loop.at(time.monotonic() + for_s, lambda: _heal(fault, lines))
@@ -443,7 +409,7 @@ class _Server:
             self._loop.at(again, lambda: self._await_connections(server, opener, listener))
             return
         lines = self._lines[opener, listener], self._lines[listener, opener]
-        resets = {fault for line in lines for fault in line.suffers("reset")}
+        resets = {fault for line in lines for fault in line.faults if fault.resets_connections}
         for fault in resets:
             fault.resets += 1
         if resets or not self._join(near, lines, listener):
@@ -467,24 +433,29 @@ class _Server:
             raise OSError(status, os.strerror(status))
 
 
-def _hold(fault: _Fault, lines: list[_SharedLink]) -> None:
+def _count_held(line: _SharedLink, size: int) -> None:
+    for fault in line.faults:
+        fault.held_bytes += size if fault.holds else 0
+
+
+def _hold(fault: LinkFault, lines: list[_SharedLink]) -> None:
     """Hold what waits too; `proceed` lets the ends know."""
     fault.held_bytes += sum(flow.waiting_bytes() for line in lines for flow in line.flows)
     for connection in _connections(lines):
         connection.proceed()
 
 
-def _reset(fault: _Fault, lines: list[_SharedLink]) -> None:
+def _reset(fault: LinkFault, lines: list[_SharedLink]) -> None:
     for connection in _connections(lines):
         connection.close(reset=True)
         fault.resets += 1
 
 
-def _heal(fault: _Fault, lines: list[_SharedLink]) -> None:
+def _heal(fault: LinkFault, lines: list[_SharedLink]) -> None:
     fault.healed = True
     for line in lines:
         line.faults.remove(fault)
-        if fault.kind == "hold" and not line.suffers("hold"):
+        if fault.holds and not line.is_held:
             line.retime()
     for connection in _connections(lines):
         connection.proceed()

@@ -6,7 +6,6 @@ So a kill or a stall in the middle of a protocol is exact and not luck. What hap
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,20 +13,19 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
-
-_SIGNALS = {"kill": signal.SIGKILL, "stall": signal.SIGSTOP}
-OWN_KINDS = tuple(_SIGNALS)
+from fedsvm.federation.faults.fault_kind import site_fault
 
 
 @dataclass(frozen=True)
 class OwnFault:
-    """A kill or a stall.
+    """A fault that a site inflicts on itself.
 
     Parameters
     ----------
     number : int
         Of the fault in its scenario.
-    kind : {"kill", "stall"}
+    kind : str
+        The name of a `SiteFault`.
     phase : str
     round : int
         Within the phase, from 1.
@@ -74,4 +72,5 @@ class OwnFaults:
         for fault in self._due:
             if fault.message == self._sent:
                 self._report({"fault": fault.number, "for_s": fault.for_s})
-                os.kill(os.getpid(), _SIGNALS[fault.kind])
+                if (kind := site_fault(fault.kind)) is not None:
+                    os.kill(os.getpid(), kind.signal)

@@ -7,6 +7,7 @@ The coordinator names a program and a step; it can send neither code nor an impo
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -324,7 +325,7 @@ class SiteProgram:
         for part in self.parts:
             part.work_ahead()
 
-    @property
+    @functools.cached_property
     def parts(self) -> list[SitePart]:
         """The parts, in the order in which the constructor created them."""
         return [part for part in vars(self).values() if isinstance(part, SitePart)]

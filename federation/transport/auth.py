@@ -62,14 +62,11 @@ class Authenticator:
         zap.bind(_ZAP_ADDRESS)
         return zap
 
-    def serve(self, zap: zmq.Socket[bytes]) -> bool:
-        """Answer the questions that wait on the socket of `listen`, and return whether there were any."""
-        came = False
+    def serve(self, zap: zmq.Socket[bytes]) -> None:
+        """Answer the questions that wait on the socket of `listen`."""
         for frames in drain(zap):
-            came = True
             if len(frames) == _ZAP_FRAMES:  # else Ctrl-C came while it was read
                 zap.send_multipart(self.answer([frame.bytes for frame in frames]))
-        return came
 
     def answer(self, frames: Sequence[bytes]) -> list[bytes]:
         """Return the answer to one such question."""

@@ -69,7 +69,7 @@ class Stream:
         self._kernel: socket.socket | None = counters.duplicate(descriptor)
         self._measured = self._kernel is not None
         self._in_use = self._was_heard = False
-        self._received_bytes = self._entered_bytes = self._sent_bytes = 0
+        self._received_bytes = self._entered_bytes = self._sent_bytes = self._expected_bytes = 0
 
     @property
     def ended(self) -> bool:
@@ -92,12 +92,14 @@ class Stream:
         predicted_bytes = zmtp.frame_bytes(size, self._encrypted)
         traffic = self._traffic(message.round, sent=sent)
         traffic.messages += 1
-        traffic.payload_bytes += message.payload_bytes
         traffic.predicted_wire_bytes += predicted_bytes
+        if message.arrays:
+            traffic.payload_bytes += message.payload_bytes
         if sent:
             self._sent_bytes += predicted_bytes
         else:
             self._was_heard = True
+            self._expected_bytes += predicted_bytes
 
     def measure(self, round_number: int, *, whole: bool) -> None:
         """Enter what the kernel says came in since the last call; unless `whole`, only if a message did."""
@@ -119,7 +121,7 @@ class Stream:
             self._kernel = None
 
     def _read_kernel(self) -> None:
-        received = counters.bytes_received(self._kernel) if self._kernel is not None else None
+        received = None if self._kernel is None else counters.bytes_received(self._kernel, self._expected_bytes)
         self._received_bytes = self._received_bytes if received is None else received
 
     def _enter_handshake(self, round_number: int) -> None:
@@ -129,6 +131,7 @@ class Stream:
         for sent, size in zip((True, False), sizes, strict=True):
             self._traffic(round_number, sent=sent).predicted_wire_bytes += size
         self._sent_bytes += sizes[0]
+        self._expected_bytes += sizes[1]
 
     def _traffic(self, round_number: int, *, sent: bool) -> Traffic:
         """Return the entry of one direction. Wire bytes are None until the kernel measured them."""
@@ -265,8 +268,9 @@ class Dialler:
 
     def send(self, message: Message) -> None:
         """Send a message; the connection is established."""
-        self._poller.send(self.dealer, message.frame)
-        self._streams.opened[self._name][-1].count(message, len(message.frame), sent=True)
+        frame = message.frame
+        self._poller.send(self.dealer, frame)
+        self._streams.opened[self._name][-1].count(message, len(frame), sent=True)
 
     def note(self, event: int, value: int) -> bool:
         """Take note of what libzmq says of the connection. Whether one that stood broke."""

@@ -33,14 +33,18 @@ def duplicate(descriptor: int) -> socket.socket | None:
     return connection
 
 
-def bytes_received(connection: socket.socket) -> int | None:
+def bytes_received(connection: socket.socket, expected: int = -1) -> int | None:
     """Return the bytes received over the stream, or None if the kernel does not report them.
 
     The kernel reads the state before the count, and a FIN may come in between: so the state is that of a second look.
-    Nothing is counted after a FIN: where the second look finds more, the first had none in it.
+    Nothing is counted after a FIN: where the second look finds more, the first had none in it. A count as `expected`,
+    by the messages that came, has none either.
     """
-    received, later = _count(_info(connection), _RECEIVED_OFFSET), _info(connection)
-    if received is None or received != _count(later, _RECEIVED_OFFSET):
+    received = _count(_info(connection), _RECEIVED_OFFSET)
+    if received is None or received == expected:
+        return received
+    later = _info(connection)
+    if received != _count(later, _RECEIVED_OFFSET):
         return received
     return received - 1 if later[0] in _STATES_AFTER_FIN else received
 

@@ -37,7 +37,7 @@ from fedsvm.federation.transport.connection import (
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained, raise_descriptor_limit
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from fedsvm.federation.transport.poller import LINGER_MS, Poller, is_readable, next_frame, only_frame
+from fedsvm.federation.transport.poller import LINGER_MS, Poller, next_frame, only_frame
 
 _FLUSH_S = 0.1
 _FLUSH_LOOK_S = 1e-4
@@ -102,7 +102,7 @@ class MessageTransport(Protocol):
     def flush(self, peer: str) -> None:
         """Wait until what was sent to `peer` has left this process."""
 
-    def wait(self, deadline: Deadline) -> None:
+    def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
         """Wait until something comes in. Raises DeadlineExpired."""
 
     def received(self) -> Received | None:
@@ -224,7 +224,8 @@ class Endpoint:
         `meanwhile` is called whenever something came in while it waits for the connection; what it raises ends the
         wait. Raises PeerDropped, saying why, when the peer cannot be reached within the deadline.
         """
-        self.connect(peer)
+        if peer not in self._diallers:
+            self.connect(peer)
         while not (dialler := self._diallers[peer]).established:
             dialler.check_reachable(deadline)
             self._serve(deadline.remaining_ms())
@@ -263,12 +264,16 @@ class Endpoint:
         while not (self._streams.accepted[peer][-1].is_out or deadline.expired):
             time.sleep(_FLUSH_LOOK_S)  # nothing can be waited on for this
 
-    def wait(self, deadline: Deadline) -> None:
-        """Wait until something happens on a socket or a watched descriptor. Raises DeadlineExpired."""
+    def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
+        """Wait until something happens on a socket or a watched descriptor. Raises DeadlineExpired.
+
+        for_answers: whether a message on a connection of this party's ends the wait at once, and not only one by a
+        connection that a peer opened.
+        """
         if not self._pending:
             if deadline.expired:
                 raise DeadlineExpired
-            self._serve(deadline.remaining_ms())
+            self._serve(deadline.remaining_ms(), first=None if for_answers else self._router)
 
     def received(self) -> Received | None:
         """Return a valid message that has arrived, or None."""
@@ -353,10 +358,10 @@ class Endpoint:
 
     # Serving sockets while waiting.
 
-    def _serve(self, timeout_ms: int) -> None:
+    def _serve(self, timeout_ms: int, first: zmq.Socket[bytes] | None = None) -> None:
         if self._broken:
             timeout_ms = min(timeout_ms, int(REDIAL_S * 1000))
-        self._poller.serve(timeout_ms)
+        self._poller.serve(timeout_ms, first=first)
         if self._broken:
             for peer in [peer for peer in self._broken if self._diallers[peer].to_redial]:
                 self._hang_up(peer)
@@ -370,30 +375,27 @@ class Endpoint:
             self.refused[self._failure] += 1
             self._failure = _UNRECOGNISED
 
-    def _read_router(self) -> bool:
-        came, router = False, self._router
-        while is_readable(router):  # an exception for each end would cost more than a message
-            came = True
-            first = next_frame(router)
-            if not first.more:  # Ctrl-C came while the message was read
-                continue
-            if (frame := only_frame(router, self.refused)) is None:
-                continue
-            routing_id = first.bytes
-            peer = self._authenticator.sender(routing_id, frame)
-            if peer is None:
-                self.refused["unknown sender"] += 1
-            else:
-                self._take(peer, frame, routing_id)
-        return came
+    def _read_router(self) -> None:
+        """Take in one message, unless another reader of this socket has."""
+        try:
+            first = next_frame(self._router)
+        except zmq.Again:
+            return
+        if not first.more:  # Ctrl-C came while the message was read
+            return
+        if (frame := only_frame(self._router, self.refused)) is None:
+            return
+        routing_id = first.bytes
+        peer = self._authenticator.sender(routing_id, frame)
+        if peer is None:
+            self.refused["unknown sender"] += 1
+        else:
+            self._take(peer, frame, routing_id)
 
-    def _read_dealer(self, peer: str, dealer: zmq.Socket[bytes]) -> bool:
-        came = False
-        while is_readable(dealer):
-            came = True
-            if (frame := only_frame(dealer, self.refused)) is not None:
-                self._take(peer, frame, None)
-        return came
+    def _read_dealer(self, peer: str, dealer: zmq.Socket[bytes]) -> None:
+        """Take in one message."""
+        if (frame := only_frame(dealer, self.refused)) is not None:
+            self._take(peer, frame, None)
 
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message that came by the connection with this routing id, or, with None, by one of our own."""

@@ -13,12 +13,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import zmq
+from zmq.backend import zmq_poll
 
 from fedsvm.federation.transport.wire import MAX_FRAME_BYTES
 
-_EVENTS, _POLLIN, _NOBLOCK = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK)
+_POLLIN, _NOBLOCK = int(zmq.POLLIN), int(zmq.NOBLOCK)
 _MORE = int(zmq.SNDMORE) | _NOBLOCK
 """Plain numbers: to join two members of an enumeration takes as long as to send a message."""
+
+_GATHER_MS = 4
+"""Time for the messages of other sockets to gather, while the one that is waited for has none."""
 
 LINGER_MS = 1000
 _KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIVE_INTVL: 15, zmq.TCP_KEEPALIVE_CNT: 4}
@@ -27,8 +31,11 @@ _KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIV
 _EVENT = struct.Struct("=Hi")
 """A monitor's first frame (zmq_socket_monitor): the event and its value."""
 
-Reader = Callable[[], bool]
-"""Takes in the messages that wait on a socket, and returns whether there were any."""
+_send = zmq.backend.Socket.send
+"""That of the class below `zmq.Socket`, which has arguments of sockets that nobody uses here."""
+
+Reader = Callable[[], object]
+"""Takes in at least one of the messages that wait on a socket."""
 
 
 class Poller:
@@ -45,7 +52,8 @@ class Poller:
         self._selector = selectors.DefaultSelector()
         self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
         self._readers: dict[zmq.Socket[bytes], Reader] = {}
-        self._unread: dict[zmq.Socket[bytes], Reader] = {}
+        self._unread: dict[zmq.Socket[bytes], Reader] = {}  # used since they were found empty
+        self._watched: list[Any] = []
 
     def open(self, kind: int) -> zmq.Socket[bytes]:
         """Return a new socket for messages."""
@@ -60,10 +68,15 @@ class Poller:
     def watch(self, descriptor: Any, handler: Callable[[], object]) -> None:
         """Call `handler` whenever `descriptor` is readable while this waits; an error that it raises ends the wait."""
         self._selector.register(descriptor, selectors.EVENT_READ, handler)
+        self._watched.append(descriptor)
 
     def add(self, opened: zmq.Socket[bytes], read: Reader) -> None:
-        """Call `read` when there may be something to read from a socket."""
-        self.watch(opened.FD, read)
+        """Call `read` when there is something to read from a socket."""
+
+        def signalled() -> None:
+            self._unread[opened] = read
+
+        self._selector.register(opened.FD, selectors.EVENT_READ, signalled)
         self._readers[opened] = self._unread[opened] = read
 
     def monitor(self, watched: zmq.Socket[bytes], events: int, note: Callable[[int, int], None]) -> None:
@@ -74,12 +87,9 @@ class Poller:
         monitor.setsockopt(zmq.RCVHWM, 0)  # with a full one libzmq waits, and serves no connection, until it is read
         monitor.connect(address)
 
-        def read() -> bool:
-            came = False
+        def read() -> None:
             for frames in drain(monitor):
-                came = True
                 note(*_EVENT.unpack(frames[0].buffer))
-            return came
 
         self.add(monitor, read)
         self._monitors[watched] = monitor
@@ -101,22 +111,38 @@ class Poller:
         # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
         self._unread[opened] = self._readers[opened]
         if routing_id is not None:
-            opened.send(routing_id, _MORE)
-        opened.send(frame, _NOBLOCK)
+            _send(opened, routing_id, _MORE)
+        _send(opened, frame, _NOBLOCK)
 
-    def serve(self, timeout_ms: int) -> None:
-        """Read every socket that has something to read; wait for one if there is none."""
-        came = False
+    def serve(self, timeout_ms: int, *, first: zmq.Socket[bytes] | None = None) -> None:
+        """Read every socket that has something to read; wait for one if there is none.
+
+        first: a socket whose messages end the wait at once. Those of other sockets may wait for some milliseconds, so
+        that this process wakes up once for many of them.
+        """
         try:
-            if self._unread:
-                unread, self._unread = self._unread, {}
-                for read in unread.values():
-                    came = read() or came
+            came = self._read_all()
+            if first is not None and not came:
+                urgent = [(each, _POLLIN) for each in (first.FD, *self._watched)]
+                zmq_poll(urgent, min(timeout_ms, _GATHER_MS))
             for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
                 key.data()
+            self._read_all()
         except BaseException:  # as Ctrl-C: what was being read is not signalled again
             self._unread.update(self._readers)
             raise
+
+    def _read_all(self) -> bool:
+        """Read the sockets in use until they are empty, and return whether there was anything."""
+        came = False
+        while self._unread:
+            used = list(self._unread)
+            readable = dict(zmq_poll([(opened, _POLLIN) for opened in used], 0))  # one call for all
+            self._unread = {opened: self._readers[opened] for opened in used if opened in readable}
+            for read in list(self._unread.values()):
+                read()
+            came = came or bool(readable)
+        return came
 
     def close(self) -> None:
         """Wait on nothing any longer; the sockets are their context's to close."""
@@ -127,7 +153,7 @@ class Poller:
 
 def is_readable(opened: zmq.Socket[bytes]) -> bool:
     """Return whether a message waits on a socket."""
-    return int(opened.getsockopt(_EVENTS)) & _POLLIN != 0
+    return bool(zmq_poll([(opened, _POLLIN)], 0))  # unlike getsockopt it makes no enumerations
 
 
 def next_frame(opened: zmq.Socket[bytes]) -> zmq.Frame:

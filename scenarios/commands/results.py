@@ -132,7 +132,7 @@ def predict(
     ] = _Unknown.MISSING,
     report: Annotated[
         bool,
-        typer.Option("--report", help="Print measures against the labels of the rows, and drift, not predictions."),
+        typer.Option("--report", help="Print drift, and measures of rows that have a label, not predictions."),
     ] = False,
     over_sites: Annotated[
         bool,
@@ -204,7 +204,7 @@ def _print_report(predicted: Predictions) -> None:
     if len(predicted.classes) == 2:
         found.append(("threshold", _threshold(predicted)))
     if predicted.measured is not None:
-        found += summary.measure_lines(predicted.measured, predicted.classes)
+        found += summary.measure_lines(predicted.measured, predicted.classes, "on these rows")
     width = max(len(name) for name, _ in found)
     for name, value in found:
         print(f"{name.ljust(width)}  {visible(value)}")

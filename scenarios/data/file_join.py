@@ -125,16 +125,32 @@ def _by_column(table: Table, column: str, settings: DataSpec) -> Table:
         raise ScenarioError([f"data.site: {sources.lacks(table, column)}"])
     if column in (settings.label, settings.identifier, *settings.ignore):
         raise ScenarioError([f"data.site: {column!r} is the label, the identifier, or ignored; name another column."])
+    table = without_summary_rows(table, column, settings.label)
     require_sites(table, column, "data.site")
     values = table.columns[column]
     others = {name: each for name, each in table.columns.items() if name != column}
     return replace(table, columns=others, sites=site_names(sources.as_text(values)))
 
 
+def without_summary_rows(table: Table, site: str, label: str) -> Table:
+    """Return the table without rows at its end that have neither a site nor a label, such as totals."""
+    if label not in table.columns:
+        return table
+    described = ~_blank(table.columns[site]) | ~_blank(table.columns[label])
+    rows = int(np.flatnonzero(described).max(initial=-1)) + 1
+    if not 0 < rows < table.rows:
+        return table
+    return replace(table, columns={name: values[:rows] for name, values in table.columns.items()})
+
+
+def _blank(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which values are missing or blank."""
+    return np.asarray(np.char.str_len(np.char.strip(values)) == 0 if values.dtype.kind == "U" else gaps(values))
+
+
 def require_sites(table: Table, column: str, key: str) -> None:
     """Raise ScenarioError, which names some rows, where a column does not say of each row whose it is."""
-    values = table.columns[column]
-    blank = np.char.str_len(np.char.strip(values)) == 0 if values.dtype.kind == "U" else gaps(values)
+    blank = _blank(table.columns[column])
     if blank.any():
         places = [table.place(int(row)) for row in np.flatnonzero(blank)]
         raise ScenarioError(

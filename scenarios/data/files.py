@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.processes.memory import available_bytes
+from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data.notation import GAP_MARKS, numbers_with_gaps
 from fedsvm.scenarios.data.text_form import SEPARATORS, WESTERN, TextForm
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -45,6 +46,9 @@ _CELL_BYTES = 8 * 3
 
 _LETTER_BYTES = 4 * 2
 """Of text, as a column and in the matrix of all columns; every row has as many letters as the longest."""
+
+_SWALLOWED = 2
+"""Lines of as many values as the table has columns that a value must not hold."""
 
 _FIRST_LINES = 1000
 """By which the form of a file is found out."""
@@ -132,10 +136,13 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
         path,
         read_options=csv.ReadOptions(
             use_threads=False,  # with threads, rows have no numbers
+            skip_rows=form.preamble,
             block_size=MAX_LINE_BYTES,
             encoding="utf8" if form.encoding in ("utf-8", "utf-8-sig") else form.encoding,
         ),
-        parse_options=csv.ParseOptions(delimiter=form.separator, invalid_row_handler=set_aside),
+        parse_options=csv.ParseOptions(
+            delimiter=form.separator, invalid_row_handler=set_aside, newlines_in_values=True
+        ),
         convert_options=csv.ConvertOptions(
             null_values=list(MISSING_MARKS),
             strings_can_be_null=False,  # of columns that are text, so that these are as they are written
@@ -145,34 +152,87 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
     )
     if ragged:
         number, actual, expected = ragged[0]
+        title = "; if line 1 is a title, remove it" if expected == 1 else ""
         raise _UnusableError(
             f"line {number} has {actual} values for {expected} columns "
             f"({len(ragged)} in all), read as {form}; complete it, put values that hold the separator in quotes, or "
-            "say how the file is written by data.separator, data.decimal and data.encoding"
+            f"say how the file is written by data.separator, data.decimal and data.encoding{title}"
         )
-    columns, has_thousands = _columns(table, text, memory_bytes), False
-    if "" in columns and columns[""].dtype.kind == "U" and (columns[""] == "").all():
-        del columns[""]  # what stands behind a separator that ends every line, the names' too
-    for name in columns.keys() - set(text):
-        columns[name], is_grouped = _as_numbers(columns[name], form.decimal or ".")
-        has_thousands |= is_grouped
-    return columns, replace(form, thousands=has_thousands)
+    table = _without_empty(table.rename_columns([name.strip() for name in table.column_names]))
+    columns, has_points, doubts = _columns(table, text, memory_bytes), False, [form.doubt] if form.doubt else []
+    _require_closed_quotes(columns, form.separator or ",")
+    for name in [name for name in columns if name not in text]:
+        written = columns[name]
+        columns[name], is_grouped = _as_numbers(written, form.decimal or ".")
+        has_points |= is_grouped and form.decimal == ","
+        read = (name, written, columns[name])
+        if is_grouped and form.decimal == ".":
+            doubts.append(_reading(*read, ",", "if its comma is a decimal one, write a point."))
+        elif written.dtype != columns[name].dtype and any("%" in text for text in written.tolist()):
+            doubts.append(_reading(*read, "%", "see that other files have percents too, not shares."))
+    return _without_last_gaps(columns), replace(form, thousands=has_points, doubt=" ".join(doubts))
+
+
+def _without_empty(table: Any) -> Any:
+    """Return a table without the columns that have neither name nor value, as behind separators that end each line."""
+    import pyarrow as pa
+
+    kept = [
+        place
+        for place, (name, column) in enumerate(zip(table.column_names, table.itercolumns(), strict=True))
+        if name or not (pa.types.is_null(column.type) or column.null_count == len(column))
+    ]
+    return table.select(kept)
+
+
+def _without_last_gaps(columns: Columns) -> Columns:
+    """Return columns without the rows at their end that hold separators alone, as spreadsheets write them."""
+    has_value = np.zeros(len(next(iter(columns.values()), ())), dtype=np.bool_)
+    for values in columns.values():
+        has_value |= np.asarray(values != "" if values.dtype.kind == "U" else ~np.isnan(values))
+    rows = int(np.flatnonzero(has_value).max(initial=-1)) + 1
+    return columns if rows == len(has_value) else {name: values[:rows] for name, values in columns.items()}
+
+
+def _require_closed_quotes(columns: Columns, separator: str) -> None:
+    """Raise _UnusableError for a value that holds rows of the table, since its quotation mark is not closed."""
+    for name, values in columns.items():
+        if values.dtype.kind != "U":
+            continue
+        for row in np.flatnonzero(np.char.find(values, "\n") >= 0).tolist():
+            lines = str(values[row]).split("\n")[1:]
+            whole = sum(line.count(separator) == len(columns) - 1 > 0 for line in lines)
+            if whole >= _SWALLOWED or (row == len(values) - 1 and not lines[-1]):
+                raise _UnusableError(
+                    f"the quotation mark in row {row + 1}, column {name!r}, is not closed before the next rows; "
+                    "close or remove it"
+                )
 
 
 def _as_numbers(values: NDArray[Any], decimal: str) -> tuple[NDArray[Any], bool]:
-    """Return a column as numbers, and whether points separate its thousands.
+    """Return a column as numbers, and whether marks separate its thousands: points, or commas if points are decimal.
 
-    It is text still where anything but marks of missing values, such as n/a, such points, minus signs and digits that
-    are not ASCII has made it so.
+    A column whose every number has a percent sign is one of percents. It is text still where anything but marks of
+    missing values, such as n/a, such marks, minus signs and digits that are not ASCII has made it so.
     """
     if values.dtype.kind != "U":
         return values, False
     texts = values.tolist()
-    is_grouped = decimal == "," and any("." in value for value in texts if value not in GAP_MARKS)
-    if not is_grouped and GAP_MARKS.isdisjoint(texts) and all(map(str.isascii, texts)):
+    known = [value for value in texts if value and value not in GAP_MARKS]
+    if known and all(value.endswith("%") for value in known):
+        texts = [value.removesuffix("%") for value in texts]
+    mark = "." if decimal == "," else ","
+    is_grouped = any(mark in value for value in known)
+    if not is_grouped and texts == values.tolist() and GAP_MARKS.isdisjoint(texts) and all(map(str.isascii, texts)):
         return values, False
     numbers = numbers_with_gaps(texts, decimal)
     return (values, False) if numbers is None else (np.array(numbers, dtype=np.float64), is_grouped)
+
+
+def _reading(name: str, texts: NDArray[Any], numbers: NDArray[Any], mark: str, doubt: str) -> str:
+    """Return a sentence about the first number of a column that was written with a mark."""
+    row = next(row for row, text in enumerate(texts.tolist()) if mark in text)
+    return f"{str(texts[row])!r} in row {row + 1}, column {name!r}, is read as {numbers[row]:.15g}; {doubt}"
 
 
 def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
@@ -198,8 +258,9 @@ def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
 def _require_few_names(path: Path, form: TextForm) -> None:
     """Raise _UnusableError for a line of names with more columns than a table may have; read it piece by piece."""
     columns, quotes = 1, 0
-    for text in _decode(path, form.encoding or ""):
-        line, end, _ = text.partition("\n")
+    for piece, text in enumerate(_decode(path, form.encoding or "")):
+        lines = text.split("\n", form.preamble)[-1] if piece == 0 else text  # the first piece holds lines before
+        line, end, _ = lines.partition("\n")
         columns += sum(part.count(form.separator or ",") for part in line.split('"')[quotes % 2 :: 2])
         quotes += line.count('"')
         _require_few_columns(columns)
@@ -258,7 +319,10 @@ def _columns(table: Any, text: Collection[str], memory_bytes: int) -> Columns:
 
     names = table.column_names
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
-        raise _UnusableError(f"the column {twice[0]!r} appears more than once; rename one")
+        places = [str(place) for place, name in enumerate(names, start=1) if name == twice[0]]
+        if not twice[0]:
+            raise _UnusableError(f"columns {list_names(places)} have values and no name; name or remove them")
+        raise _UnusableError(f"columns {list_names(places)} have the same name {twice[0]!r}; rename all but one")
     if binary := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_binary(kind)]:
         raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
     if nested := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_nested(kind)]:

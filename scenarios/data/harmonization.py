@@ -30,6 +30,12 @@ class HarmonizedTables:
         By column, values that look like codes for a missing one, with the number of rows of each.
     spellings : mapping
         By column, values that seem to be others; those that are plain are replaced in `table`.
+    single : mapping
+        By column, categories that one site alone has after all corrections.
+    sites : int
+        The number of sites whose rows are known apart.
+    units : mapping of str to str
+        By column with numbers of another size at a site, the clause that says so.
     unmeasured : mapping of str to str
         By column that holds no measurements, such as an identifier, or that is not wanted, the reason.
     apart : mapping of str to str
@@ -42,6 +48,9 @@ class HarmonizedTables:
     renames: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     codes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     spellings: Mapping[str, list[Spelling]] = field(default_factory=dict)
+    single: Mapping[str, list[str]] = field(default_factory=dict)
+    sites: int = 1
+    units: Mapping[str, str] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     apart: Mapping[str, str] = field(default_factory=dict)
     asks: tuple[str, ...] = ()
@@ -66,6 +75,9 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     source: dict[str, Any] = {"sources": dict.fromkeys(tables, "")} if several else {"source": ""}
     own = {"by_site": {site: {"rename": names} for site, names in renames.items()}}
     renamed = _correct(tables, {**source, **own})
+    alike = [] if by is None else proposals.site_spellings(next(iter(renamed.values())).columns[by])
+    if by is not None and alike:
+        renamed = _correct(renamed, {**source, "recode": {by: {each.old: each.new for each in alike}}})
     without = [site for site, table in renamed.items() if label not in table.columns]
     asks = [
         f"data.sources: {site} has no column {label!r}; give the column's name there in data.by_site.{site}.rename."
@@ -81,14 +93,19 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     columns = _columns(coded, by, {*unmeasured, *places})
     listed = {name: proposals.spellings(parts, is_label=name == label) for name, parts in columns.items()}
     spellings = {name: each for name, each in listed.items() if each}
-    plain = {name: {each.old: each.new for each in alike if each.is_plain} for name, alike in spellings.items()}
+    plain = {name: {each.old: each.new for each in several if each.is_plain} for name, several in spellings.items()}
+    spellings |= {by: alike} if by is not None and alike else {}
     one_form = _correct(coded, {**source, "recode": plain})
     table, apart, problems = _join_tables(one_form, label, set(unmeasured))
     columns = _columns(one_form, by, {label, *unmeasured, *apart, *places})
     for name, parts in columns.items():
         if clause := proposals.uniform(parts) or (proposals.revealing(parts) if len(parts) > 1 else ""):
             apart[name] = clause
-    return HarmonizedTables(table, renames, codes, spellings, unmeasured, apart, (*asks, *problems))
+    single = {name: alone for name, parts in columns.items() if (alone := proposals.single_site_values(parts))}
+    sites = max(map(len, columns.values()), default=1)
+    kept = {name: alone for name, alone in single.items() if name not in apart}
+    units = {name: clause for name, parts in columns.items() if (clause := proposals.other_unit(parts))}
+    return HarmonizedTables(table, renames, codes, spellings, kept, sites, units, unmeasured, apart, (*asks, *problems))
 
 
 def _correct(tables: Mapping[str, Table], settings: Mapping[str, Any]) -> dict[str, Table]:
@@ -166,7 +183,7 @@ def _join_tables(
     lacking: dict[str, Any] = {}
     for name in dict.fromkeys(name for table in tables.values() for name in table.columns if name not in ignored):
         if sites := [site for site, table in tables.items() if name not in table.columns]:
-            lacking[name] = f"{quote_names(sites)} has none"
+            lacking[name] = f"{quote_names(sites)} {'has' if len(sites) == 1 else 'have'} none"
     joined = file_join.of_sites(as_text, {*ignored, *lacking})
     mixed = dict.fromkeys(joined.unusable, "holds numbers at some sites and text at others")
     problems = joined.problems
@@ -176,6 +193,12 @@ def _join_tables(
 
 
 def notes(found: HarmonizedTables) -> Iterator[str]:
-    """Yield a sentence about each column with codes for missing values, or with a value in several spellings."""
-    for name in dict.fromkeys([*found.codes, *found.spellings]):
+    """Yield sentences about codes for missing values, spellings, values of one site alone, and other units."""
+    for name in dict.fromkeys([*found.codes, *found.spellings, *found.single]):
         yield from proposals.notes_of(name, found.codes.get(name, {}), found.spellings.get(name, []))
+        if alone := found.single.get(name):
+            yield (
+                f"Column {name!r}: only one of {found.sites} sites uses {quote_names(alone)}; if they are other "
+                f"spellings, add them to data.recode.{name}."
+            )
+    yield from (f"Column {name!r}: {clause}." for name, clause in found.units.items())

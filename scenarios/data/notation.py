@@ -17,10 +17,13 @@ POINT = frozenset({"."})
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL, _GROUPED = r"[+-]?\d+([.,]\d+)?", r"[+-]?\d{1,3}([., _'\u2019\u00a0\u202f]\d{3})+([.,]\d+)?"
 _THOUSANDS = re.compile(rf"{THOUSANDS}(,\d+)?", re.ASCII)
+_COMMA_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII)
 _STORED = "number stored as text"
 _NOTATIONS = {
     "mark of a missing value": re.compile("|".join(map(re.escape, sorted(GAP_MARKS)))),
     "bound": re.compile(rf"[<>≤≥]=?\s*({_DECIMAL}|{_GROUPED})", re.ASCII),
+    "currency sign": re.compile(rf"[-+]?[$£€¥]\s*({_DECIMAL}|{_GROUPED})|({_DECIMAL}|{_GROUPED})\s*[$£€¥]"),
+    "brackets for a negative number": re.compile(rf"\(({_DECIMAL}|{_GROUPED})\)", re.ASCII),
     "percent sign": re.compile(rf"({_DECIMAL}|{_GROUPED})\s*%", re.ASCII),
     "decimal comma or thousands mark": re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII),
     "decimal comma": re.compile(r"[+-]?\d+,\d+", re.ASCII),
@@ -47,11 +50,13 @@ def is_number(value: str) -> bool:
 def plain_number(value: str, decimal: str) -> float | None:
     """Return the number that a text is, by this decimal mark, or None for other text and other notations.
 
-    Where that is a comma, points between groups of three digits are none.
+    Where that is a comma, points between groups of three digits are none; where it is a point, commas between them.
     """
     written = in_ascii(value.strip())
     if decimal != ".":
         written = written.replace(".", "" if _THOUSANDS.fullmatch(written) else "?").replace(decimal, ".")
+    elif _COMMA_THOUSANDS.fullmatch(written):
+        written = written.replace(",", "")
     return float(written) if _PLAIN.fullmatch(written) else None
 
 
@@ -105,7 +110,7 @@ def _cells_of(name: str, values: list[str], place: dict[str, str]) -> str:
 def ways_out(odd: dict[str, list[str]], decimals: Collection[str] = POINT) -> Iterator[str]:
     """Yield clauses on how to fix such cells."""
     if odd.keys() & {_TYPING_MISTAKE, "mark of a missing value"}:
-        yield "fix these, or leave the cell empty if the value is missing"
+        yield "fix these, or leave the cell empty if the value is missing, or list it in data.missing_values"
     if _STORED in odd:
         yield "store the column as numbers"
     if odd.keys() - {_TYPING_MISTAKE, "mark of a missing value", _STORED}:

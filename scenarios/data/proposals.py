@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import quote_names
-from fedsvm.scenarios.data.notation import GAP_MARKS, is_number
+from fedsvm.scenarios.data.notation import GAP_MARKS, is_number, plain_number
 from fedsvm.scenarios.data.sources import as_text, gaps
 
 Parts = Mapping[str, NDArray[Any]]
@@ -29,8 +29,19 @@ _MAX_SPELLINGS = 30
 
 _YES = frozenset({"yes", "y", "true", "t", "ja", "j", "oui", "si", "1"})
 _NO = frozenset({"no", "n", "false", "f", "nein", "non", "0"})
+_MISSING_WORDS = frozenset(
+    {"unknown", "missing", "none", "not known", "not recorded", "not done", "not available", "unbekannt", "fehlt"}
+    | {"keine angabe", "k.a.", "inconnu", "desconocido", "n.a", "nd", "n.d.", "nk", "n/k", "na", "null", "nil"}
+)
+_ROMAN = re.compile("[IVXLC]+")
 _MIN_WORD, _MIN_COMPARED = 3, 5
 _MAX_NOTED = 6
+_MIN_MEASURED = 10
+"""Numbers that a site has of a column whose size is compared, at least."""
+
+_MOST = (0.05, 0.5, 0.95)
+_OTHER_SIZE = 5.0
+"""The ratio of medians from which a unit may be another one."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +71,15 @@ def missing_codes(parts: Parts) -> dict[str, int]:
     """Return the values of a column that look like codes for a missing one, with the number of rows of each.
 
     Among numbers, 99, 999 and the like if they are as far above all others as these are apart, and -1, -9, -99 and the
-    like if they are repeated and nothing else is below 0. Among texts, marks such as "-" and "n/a".
+    like if they are repeated and nothing else is below 0. Among texts, marks such as "-" and "n/a", and among numbers
+    that are text for nothing else, words such as "unknown".
     """
     texts = Counter(value.strip() for values in parts.values() if values.dtype.kind == "U" for value in values.tolist())
     found = {mark: texts[mark] for mark in sorted(GAP_MARKS) if texts[mark]}
+    words = {value: count for value, count in texts.items() if value.casefold() in _MISSING_WORDS}
+    others = [value for value in texts if value and value not in words and value not in found]
+    if others and all(plain_number(value, ".") is not None for value in others):
+        found |= words
     known = [values[~gaps(values)] for values in parts.values() if values.dtype.kind == "f"]
     numbers = np.concatenate(known) if known else np.zeros(0)
     numbers = numbers[np.isfinite(numbers)]
@@ -136,6 +152,11 @@ def _yes_or_no(total: Counter[str]) -> list[Spelling]:
     ]
 
 
+def site_spellings(values: NDArray[Any]) -> list[Spelling]:
+    """Return names of sites (n,) that differ in capitals or blanks alone, so that one site would become several."""
+    return list(_same_letters(Counter(as_text(values[~gaps(values)]).tolist())))
+
+
 def _same_letters(total: Counter[str]) -> Iterator[Spelling]:
     groups: dict[str, list[str]] = {}
     for value in total:
@@ -145,13 +166,13 @@ def _same_letters(total: Counter[str]) -> Iterator[Spelling]:
 
 
 def _to_best(total: Counter[str], values: Sequence[str], why: str) -> Iterator[Spelling]:
-    best = min(values, key=lambda value: (value.strip().isdigit(), -total[value], value))
+    best = min(values, key=lambda value: (value != value.strip(), value.strip().isdigit(), -total[value], value))
     yield from (Spelling(value, best, total[value], why, True) for value in values if value != best)
 
 
 def _initials(total: Counter[str]) -> Iterator[Spelling]:
     """Yield values of one letter that begin exactly one of the words, such as M and Male."""
-    words = [value for value in total if len(value) >= _MIN_WORD and value.isalpha()]
+    words = [each for each in total if len(each) >= _MIN_WORD and each.isalpha() and not _ROMAN.fullmatch(each)]
     for letter in [value for value in total if len(value) == 1 and value.isalpha()]:
         begun = [word for word in words if word[0].casefold() == letter.casefold()]
         alike = [value for value in total if value.casefold() == letter.casefold()]
@@ -204,6 +225,31 @@ def notes_of(column: str, codes: Mapping[str, int], alike: Sequence[Spelling]) -
         said = ", ".join(f"{each.old!r} for {each.new!r}" for each in alike[:_MAX_NOTED])
         more = f" and {len(alike) - _MAX_NOTED} more" if len(alike) > _MAX_NOTED else ""
         yield f"Column {column!r} seems to have {said}{more}; see data.recode.{column}."
+
+
+def single_site_values(parts: Parts) -> list[str]:
+    """Return the categories that one of several sites has and no other, of a column with few of them."""
+    if len(parts) < 2 or any(values.dtype.kind != "U" for values in parts.values()):
+        return []
+    sites = Counter(value for values in parts.values() for value in set(values[~gaps(values)].tolist()))
+    return sorted(value for value, count in sites.items() if count == 1) if len(sites) <= _MAX_SPELLINGS else []
+
+
+def other_unit(parts: Parts) -> str:
+    """Return a clause about a site whose numbers are of another size than those of all other sites; "" without one."""
+    known = {site: values[~np.isnan(values)] for site, values in parts.items() if values.dtype.kind != "U"}
+    known = {site: values for site, values in known.items() if len(values) >= _MIN_MEASURED}
+    for site, values in known.items() if len(known) > 1 else ():
+        low, middle, high = np.quantile(values, _MOST)
+        others = np.array([np.quantile(other, _MOST) for name, other in known.items() if name != site])
+        apart = high < others[:, 0].min() or low > others[:, 2].max()
+        ratio = others[:, 1] / middle if middle else np.zeros(1)
+        if apart and (ratio.min() >= _OTHER_SIZE or 0 < ratio.max() <= 1 / _OTHER_SIZE):
+            return (
+                f"most values lie between {low:.4g} and {high:.4g} at {site!r}, and between {others[:, 0].min():.4g} "
+                f"and {others[:, 2].max():.4g} elsewhere; its unit may be another one"
+            )
+    return ""
 
 
 def constant(parts: Parts) -> str:

@@ -26,6 +26,7 @@ THOUSANDS = r"[+-]?[1-9]\d{0,2}(\.\d{3})+"
 """A whole number with points between its thousands, where a comma is the decimal mark."""
 
 _MINUS = "\N{MINUS SIGN}"
+_SEPARATOR_LINE = re.compile(r"\ufeff?\"?sep=([,;\t|])\"?")
 _WITH_COMMA, _WITH_POINT = re.compile(rf"\s*([+-]?\d+|{THOUSANDS}),\d+\s*"), re.compile(r"\s*[+-]?\d+\.\d+\s*")
 _WITH_POINTS, _MAYBE_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3}){2,}\s*"), re.compile(rf"\s*{THOUSANDS}\s*")
 
@@ -34,7 +35,8 @@ _WITH_POINTS, _MAYBE_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3}){2,}\
 class TextForm:
     """The declared parts of a file's form; None for those to detect.
 
-    thousands: whether a column was read with points between thousands. doubt: what may be meant otherwise, in a
+    thousands: whether a column was read with points between thousands. preamble: lines before the names, such as
+    "sep=;" of spreadsheets. doubt: what may be meant otherwise, in a
     sentence; "" where nothing may.
     """
 
@@ -43,6 +45,7 @@ class TextForm:
     encoding: str | None = None
     thousands: bool = False
     doubt: str = ""
+    preamble: int = 0
 
     def encode(self, beginning: bytes, *, is_utf_8: Callable[[], bool]) -> TextForm:
         """Return the form with an encoding, from the first bytes of the file, and whether all of it decodes as
@@ -55,6 +58,8 @@ class TextForm:
     def complete(self, lines: Iterable[str]) -> TextForm:
         """Return the form with a separator and a decimal mark, from the first lines of the file."""
         header, *numbers = lines
+        if (declared := _SEPARATOR_LINE.fullmatch(header)) and numbers:
+            return replace(self, separator=self.separator or declared[1], preamble=1).complete(numbers)
         rest = map(in_ascii, numbers)
         separator = self.separator or max(SEPARATORS, key=_outside_quotes(header).count)
         if self.decimal is not None or separator == ",":

@@ -453,10 +453,11 @@ def policy_template(
     print(policy.template(algorithm, name), end="")
 
 
-@policy_app.command("check")
+@policy_app.command("check", context_settings={"allow_extra_args": True})
 def check_policy(
+    context: typer.Context,
     scenario: Scenario,
-    policy: Annotated[Path, typer.Option(help="The policy file.")],
+    policy: Annotated[Path | None, typer.Option(help="The policy file.")] = None,
     data: Annotated[str | None, typer.Option(help="The site's file, to check rows and columns too.")] = None,
     changes: Changes = None,
     unset: Unset = None,
@@ -468,6 +469,9 @@ def check_policy(
     from fedsvm.scenarios.hosts.terms_preview import read_asked
     from fedsvm.scenarios.schema.policy import read_policy
 
+    if policy is None or context.args:
+        usage = "fedsvm policy check SCENARIO --policy FILE [--data FILE]"
+        raise ScenarioError([f"--policy: must name the policy file, beside one scenario; write {usage}."])
     chosen, terms = read_asked(scenario, changes or [], names_of(names), unset or [])
     refused = refusals(read_policy(policy), terms, data)
     if as_json:

@@ -312,22 +312,39 @@ class EtaEstimator:
         return (done + within) / self.folds
 
     def seconds_left(self, now: float) -> float | None:
-        """Return the time from `now` until the last model is trained, or all are audited; None if it is unknown."""
-        when, done, total = self._audited
+        """Return the time from `now` until the last model is trained, or all are audited.
+
+        It is None if it is unknown, also where an estimate ran out before the work ended.
+        """
         if self._phase == "audit":
-            return max(0.0, (when - self._audit_began) * total / done - (now - self._audit_began)) if done else None
-        if len(self._starts) > self.folds:  # some are trained again, and nobody knows how often
+            left = self._audit_left(now)
+        elif len(self._starts) > self.folds:  # some are trained again, and nobody knows how often
             return None
-        if len(self._starts) > 1:
+        elif len(self._starts) > 1:
             each = (self._starts[-1] - self._starts[0]) / (len(self._starts) - 1)
-            return max(0.0, (self.folds - len(self._starts) + 1) * each - (now - self._starts[-1]))
+            left = (self.folds - len(self._starts) + 1) * each - (now - self._starts[-1])
+        else:
+            left = self._decay_left(now)
+        return left if left > 0 else None
+
+    def _audit_left(self, now: float) -> float:
+        """Return the time that the other coalitions take; 0 if unknown. The current one may be the slowest."""
+        when, done, total = self._audited
+        if not done:
+            return 0.0
+        current = now - when
+        each = max((when - self._audit_began) / done, current)
+        return (total - done) * each - current
+
+    def _decay_left(self, now: float) -> float:
+        """Return the time until the gap is at the tolerance, by its decay; 0 if unknown."""
         if self.folds > 1 or self.tolerance is None or len(self._gaps) < _TELLING_GAPS:
-            return None
+            return 0.0
         (then, before), (last, gap) = self._gaps[len(self._gaps) // 2], self._gaps[-1]
         if gap >= before or last <= then:
-            return None
+            return 0.0
         decay = math.log(before / gap) / (last - then)
-        return max(0.0, math.log(max(1.0, gap / self.tolerance)) / decay - (now - last))
+        return math.log(max(1.0, gap / self.tolerance)) / decay - (now - last)
 
 
 def _live(federation: Federation) -> str:

@@ -83,7 +83,8 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found.append(("records", f"{alignment.records} held by all sites, aligned by {alignment.by}"))
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
-        found += measure_lines(result.metrics, model.classes, describe_folds(result))
+        folds = describe_folds(result)
+        found += measure_lines(result.metrics, model.classes, f"mean of {folds}" if folds else "on the test rows")
     if result.at_sites is not None:
         found.append(("at sites", _at_sites(result.at_sites)))
     if result.own_models is not None:
@@ -101,9 +102,9 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     return found
 
 
-def measure_lines(measured: Metrics, classes: tuple[str, ...], folds: str = "") -> list[tuple[str, str]]:
-    """Return the lines of measures with their confidence intervals. folds: how rows were dealt, see `dealt`."""
-    found = [("accuracy", _metrics(measured, folds)), *_class_lines(measured, classes)]
+def measure_lines(measured: Metrics, classes: tuple[str, ...], where: str) -> list[tuple[str, str]]:
+    """Return the lines of measures with their confidence intervals. where: the rows, such as "on the test rows"."""
+    found = [("accuracy", _metrics(measured, where)), *_class_lines(measured, classes)]
     if measured.intervals:
         found.append(("intervals", f"95 %: {_intervals(measured)}"))
     return found
@@ -289,8 +290,7 @@ def repeats(result: RunResult) -> int:
     return int(result.scenario["data"].get("repeats", 1)) if result.status == "completed" else 1
 
 
-def _metrics(metrics: Metrics, folds: str) -> str:
-    where = f"mean of {folds}" if folds else "on the test rows"
+def _metrics(metrics: Metrics, where: str) -> str:
     auc = f", AUC {metrics.auc:.4f}{_deviation(metrics, 'auc')}" if metrics.auc is not None else ""
     return f"{percent(metrics.accuracy)}{_deviation(metrics, 'accuracy', 100)} {where}{auc}"
 

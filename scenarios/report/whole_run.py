@@ -9,6 +9,7 @@ from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.run.audit import AttackResult, PartyAudit
 
 NOTHING_TRIED = "no attack on this algorithm is implemented"
+NOTHING_FOUND = "nothing: what the attacks need is not in what they saw"
 WITHOUT_LIST = "nothing: no attack finds rows in this file without a list of candidates"
 HEAD = ("who", "attack", "rows recovered", "false claims")
 
@@ -23,7 +24,8 @@ def _rows(audit: PartyAudit) -> Iterator[tuple[str, ...]]:
     for attack in audit.attacks:
         yield "", attack.attack, _came_of(audit, attack), "" if attack.ranked is not None else str(attack.false_claims)
     if not audit.attacks:
-        yield "", "none", WITHOUT_LIST if audit.parties == (HOLDER,) else NOTHING_TRIED, ""
+        nothing = NOTHING_FOUND if audit.tried else NOTHING_TRIED
+        yield "", "none", WITHOUT_LIST if audit.parties == (HOLDER,) else nothing, ""
         return
     yield "", "together", f"{audit.recovered} of {audit.rows}", str(audit.false_claims)
 
@@ -45,7 +47,7 @@ def _came_of(audit: PartyAudit, attack: AttackResult) -> str:
 
 def line(audits: Sequence[PartyAudit]) -> str:
     """Return the maximum that each kind of party recovered, and the number of false claims."""
-    if not any(audit.attacks for audit in audits):
+    if not any(audit.tried for audit in audits):
         return NOTHING_TRIED
     if len(audits) == 1:
         found = [_sentence(" and ".join(audits[0].parties), audits[0])]

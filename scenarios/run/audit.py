@@ -120,6 +120,9 @@ class PartyAudit:
     false_claims : int
         Of all attacks.
     attacks : tuple of AttackResult
+        Of those that found what they need.
+    tried : int
+        Attacks on the view.
     has_list : bool
         Of whoever holds the model file alone: whether all rows of the source, test rows too, are known as candidates.
     """
@@ -133,6 +136,7 @@ class PartyAudit:
     recovered: int
     false_claims: int
     attacks: tuple[AttackResult, ...]
+    tried: int = 0
     has_list: bool = False
 
     @property
@@ -276,6 +280,7 @@ def audit_view(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, kno
         recovered=len(judge.found),
         false_claims=sum(result.false_claims for result in results),
         attacks=tuple(results),
+        tried=len(attacks),
     )
 
 

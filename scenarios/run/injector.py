@@ -77,12 +77,12 @@ class Injector:
     @property
     def rejoining(self) -> tuple[str, ...]:
         """Sites that some fault starts again."""
-        return tuple(name for fault in self._faults if fault.rejoin for name in fault.sites(self._names))
+        return tuple(name for fault in self._faults if fault.restarts for name in fault.sites(self._names))
 
     def rejoins(self, site: str) -> bool:
         """Return whether the fault that killed the site restarts it."""
         struck = [number for number in self._launcher.struck if self._faults[number].sites(self._names) == [site]]
-        return bool(struck) and self._faults[max(struck, key=self._launcher.struck.__getitem__)].rejoin
+        return bool(struck) and self._faults[max(struck, key=self._launcher.struck.__getitem__)].restarts
 
     def reach(self, party: Party) -> None:
         """Connect the relays to the address of this party."""
@@ -104,7 +104,8 @@ class Injector:
         """Begin the faults on links that are due."""
         for number, fault in enumerate(self._faults):
             if self._relays is not None and fault.on_links and (fault.phase, fault.round) == (phase, phase_round):
-                self._relay_numbers[number] = _disturb(self._relays, fault, fault.links(self._names))
+                links = fault.links(self._names)
+                self._relay_numbers[number] = self._relays.disturb(fault.kind, links, fault.for_s, **fault.own_terms)
                 self._began[number] = time.monotonic()
 
     def settle(self) -> None:
@@ -145,7 +146,7 @@ class Injector:
             at_round=at_round,
             start_s=round(began - federation.record.began, 6),
             end_s=None if ended is None else round(ended - federation.record.began, 6),
-            healed=ended is not None if fault.kind != "kill" else any(back for _, back, _ in changes),
+            healed=any(back for _, back, _ in changes) if fault.ends_process else ended is not None,
         )
 
     def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_InjectedChange]:
@@ -161,15 +162,15 @@ class Injector:
 
     def _affected_sites(self, fault: FaultSpec) -> list[str]:
         """Return the sites that a fault affects or cuts off from the coordinator."""
-        if fault.kind != "partition":
+        if fault.groups is None:
             return fault.sites(self._names)
         away = [group for group in fault.parties(self._names) if COORDINATOR not in group]
         return [name for name in self._names if any(name in group for group in away)]
 
     def _end_of(self, number: int, fault: FaultSpec, began: float) -> float | None:
-        if fault.kind == "kill":
+        if fault.ends_process:
             return began
-        if fault.kind == "stall":
+        if not fault.on_links:
             later = [when for site, when in self._launcher.continued if site in fault.sites(self._names)]
             return next((when for when in later if when > began), None)
         if not self._outcomes.get(self._relay_numbers[number], {}).get("healed"):
@@ -183,15 +184,6 @@ def _round_of(fault: FaultSpec, federation: Federation) -> int:
         if (record.phase, record.phase_round) == (fault.phase, fault.round):
             return record.round
     return 0
-
-
-def _disturb(relays: Relays, fault: FaultSpec, links: list[tuple[str, str]]) -> int:
-    """Begin a fault on links. The number by which the relays know it."""
-    if fault.kind == "delay":
-        return relays.delay(links, extra_ms=fault.delay_ms or 0.0, for_s=fault.for_s)
-    if fault.kind == "corrupt":
-        return relays.corrupt(links, count=fault.bytes)
-    return relays.cut(links, reset=fault.kind == "disconnect", for_s=fault.for_s)
 
 
 class _InjectedChange(NamedTuple):

@@ -13,6 +13,14 @@ from fedsvm.scenarios.run.result import write_whole
 NAME = "log.jsonl"
 
 
+def read_log(folder: Path) -> list[dict[str, Any]]:
+    """Return the events of a run, without an incomplete last line; none if the file is missing."""
+    path = folder / NAME
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    whole = text[: text.rfind("\n") + 1]
+    return [json.loads(line) for line in whole.splitlines()]
+
+
 class RunLog:
     """Follows the log of a federation into a file, a line of JSON for each event.
 

@@ -214,7 +214,7 @@ def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec)
         yield 'federation.transport: network conditions and faults on links need "tcp".'
     if relayed and federation.sites > MAX_RELAYED_SITES:
         yield f"federation.sites: network conditions and faults on links need {MAX_RELAYED_SITES} sites or fewer."
-    if any(fault.kind == "corrupt" for fault in faults) and not federation.encryption:
+    if any(fault.needs_encryption for fault in faults) and not federation.encryption:
         yield "faults: without encryption nothing can tell that a frame was changed; set federation.encryption = true."
     if tables.network is not None:
         yield from tables.network.problems(names)
@@ -223,12 +223,7 @@ def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec)
 
 
 def _too_few(federation: FederationSpec, protocol: ProtocolSpec, faults: list[FaultSpec]) -> Iterator[str]:
-    killed = {
-        site
-        for fault in faults
-        if fault.kind == "kill" and not fault.rejoin
-        for site in fault.sites(federation.site_names)
-    }
+    killed = {site for fault in faults if fault.is_final for site in fault.sites(federation.site_names)}
     left = federation.sites - len(killed)
     needed = max(federation.min_sites, protocol.min_sites(federation.sites))
     if killed and left < needed and federation.on_dropout == "continue" and federation.sites >= needed:

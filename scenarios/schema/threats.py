@@ -4,29 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, create_model, field_validator, model_validator
 
 from fedsvm.algorithms.settings import MAX_COUNT
-from fedsvm.federation.site.faults import OWN_KINDS, OwnFault
+from fedsvm.federation.faults.fault_kind import find_kinds, link_fault, site_fault
+from fedsvm.federation.site.faults import OwnFault
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
 from fedsvm.scenarios.schema.base import Count, Delay, Part, Rate, Seconds, SiteRef, resolve
 
 MAX_FAULTS = 1000
 _MAX_NUMBERED = 8
 """Faults that a sentence lists by number; it counts the others."""
 
-LINK_KINDS = ("disconnect", "partition", "delay", "corrupt")
-_OF_KIND = {
-    "kill": {"site", "message", "rejoin"},
-    "stall": {"site", "message", "for_s"},
-    "disconnect": {"site", "for_s", "direction"},
-    "partition": {"site", "groups", "for_s"},
-    "delay": {"site", "for_s", "direction", "delay_ms"},
-    "corrupt": {"site", "direction", "bytes"},
-}
 _OF_ALL = {"kind", "phase", "round"}
 
 
@@ -40,18 +31,10 @@ def _require_groups(value: Any) -> Any:
 Groups = Annotated[str | list[list[SiteRef]], BeforeValidator(_require_groups)]
 
 
-class FaultSpec(Part):
-    """One fault, placed at a round of a phase.
+class FaultTable(Part):
+    """One fault, placed at a round of a phase: the keys that kinds share."""
 
-    kill: the site's process; `rejoin` starts it again. stall: the process stops for `for_s` seconds (without it for
-    ever). Both strike as the order of the round arrives or, with `message` = m, before the site's m-th message of it.
-    disconnect: connections of the site are reset and refused. partition: bytes between groups of parties are held back;
-    `groups` is "split-one" (`site` alone), "bisect", or lists of sites; the coordinator is in the largest group.
-    delay: `delay_ms` more on the site's links. corrupt: `bytes` bytes of a frame changed on each of the site's links.
-    Faults on links begin before the orders of the round go out. `direction`: which of the site's links.
-    """
-
-    kind: Literal["kill", "stall", "disconnect", "partition", "delay", "corrupt"]
+    kind: str
     """The kind of fault, as described above."""
     phase: str
     """The phase in which it occurs. An unknown phase is refused with a list of all phases."""
@@ -63,27 +46,23 @@ class FaultSpec(Part):
     """For kill and stall: the number of the site's message before which it occurs; 0 is on receipt of the order."""
     for_s: Seconds | None = None
     """Duration in seconds. Default: permanent."""
-    rejoin: bool = False
-    """For kill: start the site again."""
     direction: Literal["both", "in", "out"] = "both"
     """For disconnect, delay and corrupt: the affected links of the site."""
     groups: Groups | None = None
     """For partition: "split-one", "bisect", or lists of sites."""
-    delay_ms: Annotated[Delay, Field(gt=0)] | None = None
-    """For delay: the delay of bytes in milliseconds."""
-    bytes: Annotated[int, Field(ge=1, le=MAX_ARRAY_BYTES)] = 1
-    """For corrupt: the number of bytes changed in a frame."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        foreign = self.model_fields_set - _OF_KIND[self.kind] - _OF_ALL
+        kind = find_kinds()[self.kind]
+        foreign = self.model_fields_set - kind.keys - {key.name for key in kind.own_keys} - _OF_ALL
         if changed := sorted(name for name in foreign if getattr(self, name) != type(self).model_fields[name].default):
             raise ValueError(f"{changed[0]} does not apply to a {self.kind} fault; remove it")
-        if self.kind == "delay" and self.delay_ms is None:
-            raise ValueError("a delay fault needs delay_ms, the extra milliseconds")
-        if self.kind == "partition" and self.groups is None:
-            raise ValueError('a partition fault needs groups: "split-one" with a site, "bisect", or lists of sites')
-        needs_site = self.kind != "partition" or self.groups == "split-one"
+        for key in kind.own_keys:
+            if key.missing and getattr(self, key.name) is None:
+                raise ValueError(f"a {self.kind} fault needs {key.missing}")
+        if "groups" in kind.keys and self.groups is None:
+            raise ValueError(f'a {self.kind} fault needs groups: "split-one" with a site, "bisect", or lists of sites')
+        needs_site = self.groups in (None, "split-one")
         if needs_site and self.site is None:
             raise ValueError(f"a {self.kind} fault needs a site, by number or name")
         if not needs_site and self.site is not None:
@@ -91,11 +70,40 @@ class FaultSpec(Part):
         return self
 
     @property
+    def own_terms(self) -> dict[str, Any]:
+        """The values of the keys that only this kind has."""
+        return {key.name: getattr(self, key.name) for key in find_kinds()[self.kind].own_keys}
+
+    @property
     def on_links(self) -> bool:
-        return self.kind in LINK_KINDS
+        """True if the relays carry it out."""
+        return link_fault(self.kind) is not None
+
+    @property
+    def needs_encryption(self) -> bool:
+        """True if nothing but encryption can notice it."""
+        kind = link_fault(self.kind)
+        return kind is not None and kind.needs_encryption
+
+    @property
+    def ends_process(self) -> bool:
+        """True if it ends the site's process."""
+        kind = site_fault(self.kind)
+        return kind is not None and kind.ends_process
+
+    @property
+    def restarts(self) -> bool:
+        """True if the site is started again."""
+        kind = site_fault(self.kind)
+        return kind is not None and kind.restarts(self.own_terms)
+
+    @property
+    def is_final(self) -> bool:
+        """True if the site is gone for good."""
+        return self.ends_process and not self.restarts
 
     def own(self, number: int) -> OwnFault:
-        """Return a kill or a stall in the form for the site that applies it to itself."""
+        """Return a fault in the form for the site that inflicts it on itself."""
         return OwnFault(number, self.kind, self.phase, self.round, self.message, self.for_s)
 
     @property
@@ -123,7 +131,7 @@ class FaultSpec(Part):
     def links(self, names: list[str]) -> list[tuple[str, str]]:
         """Return the affected directed links, (sender, receiver)."""
         everyone = [COORDINATOR, *names]
-        if self.kind == "partition":
+        if self.groups is not None:
             side = {party: number for number, group in enumerate(self.parties(names)) for party in group}
             return [(a, b) for a in everyone for b in everyone if side[a] != side[b]]
         (site,) = self.sites(names)
@@ -143,6 +151,35 @@ class FaultSpec(Part):
             yield f"there is no phase {self.phase!r} with rounds; there are {', '.join(phases)}"
 
 
+def _fault_table() -> type[FaultTable]:
+    """Return the table of a fault: the shared keys, and those of all installed kinds."""
+    kinds = find_kinds()
+    told = " ".join(f"{kind.name}: {kind.sentence}" for kind in kinds.values())
+    own = {
+        key.name: (Annotated[key.annotation, Field(description=key.sentence)], key.default)
+        for kind in kinds.values()
+        for key in kind.own_keys
+    }
+    table: type[FaultTable] = create_model(  # type: ignore[call-overload]
+        "FaultSpec",
+        __base__=FaultTable,
+        __doc__=f"One fault, placed at a round of a phase.\n\n{told} {_WHEN}",
+        kind=(Literal[tuple(kinds)], ...),
+        **own,
+    )
+    return table
+
+
+_WHEN = (
+    "Faults of a site strike as the order of the round arrives or, with `message` = m, before the m-th message of "
+    "the site. Faults on links begin before the orders of the round go out. `direction`: which of the site's links."
+)
+if TYPE_CHECKING:
+    FaultSpec = FaultTable
+else:
+    FaultSpec = _fault_table()
+
+
 def contradictions(faults: Mapping[int, FaultSpec], names: list[str], phases: Sequence[str]) -> Iterator[str]:
     """Yield a sentence for each fault that excludes others. faults: by their numbers in the file."""
     order = {phase: place for place, phase in enumerate(phases)}
@@ -152,14 +189,14 @@ def contradictions(faults: Mapping[int, FaultSpec], names: list[str], phases: Se
         for site in fault.sites(names) if not isinstance(fault.groups, list) else []:
             by_site[site].append(number)
     for numbers in by_site.values():
-        own = [number for number in numbers if faults[number].kind in OWN_KINDS]
-        if lasting := [number for number in own if faults[number].kind == "kill" and not faults[number].rejoin]:
+        own = [number for number in numbers if not faults[number].on_links]
+        if lasting := [number for number in own if faults[number].is_final]:
             first = min(lasting, key=when.__getitem__)
             if later := [number for number in numbers if when[number] > when[first]]:
                 yield f"{_keys(later)}: fault {first} kills its site for good before; set rejoin = true there"
         for first, others in _find_repeated(own, when):
             yield f"{_keys(others)}: fault {first} strikes the same site at the same message; keep one"
-    partitions = [number for number, fault in faults.items() if fault.kind == "partition"]
+    partitions = [number for number, fault in faults.items() if fault.groups is not None]
     for first, others in _find_repeated(partitions, when):
         yield f"{_keys(others)}: fault {first} is a partition in the same round; list all groups in one"
 

@@ -1,0 +1,5 @@
+"""Kinds of faults: what the keys of a scenario's fault are, and what it does at a site or on links.
+
+- `fault_kind`: the interface of a kind
+- `kinds`: the kinds, one module each
+"""
