@@ -124,8 +124,6 @@ def _problems_of_columns(data: DataSpec) -> Iterator[str]:
         yield "data.classes: is missing; most sites see no labels, so the scenario must name all that there are."
     if data.align == "identifier" and data.identifier is None:
         yield "data.identifier: is missing; name the column that tells which records are the same."
-    if data.folds is not None:
-        yield "data.folds: sites that hold columns test one model; set data.test_fraction."
     if data.split != EVEN:
         yield "data.split: across hosts each site brings columns of its own; remove it."
     if data.overlap < 1:
