@@ -124,9 +124,7 @@ def _mean(values: list[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def score_at_sites(
-    federation: Federation, model: Model, classes: int = 2, bins: int = MAX_BINS
-) -> SiteScores | ClassScores:
+def score_at_sites(federation: Federation, model: Model, classes: int = 2) -> SiteScores | ClassScores:
     """Score the rows that sites hold out, at the sites, in one secure sum. Opens no phase.
 
     Parameters
@@ -137,8 +135,6 @@ def score_at_sites(
         Goes to the sites, unless they keep it.
     classes : int, default 2
         How many the model tells apart.
-    bins : int, default 1000
-        Of the histogram.
 
     Raises
     ------
@@ -146,14 +142,14 @@ def score_at_sites(
         A site failed, or too few are left.
     """
     threshold = model.calibrated.threshold if model.calibrated is not None else 0.0
-    shape = (size_of(classes, bins),)
+    shape = (size_of(classes, MAX_BINS),)
     told: dict[str, Any] = {} if classes == 2 else {"classes": classes}
     counts = federation.sum(
         "score_counts",
         shape=shape,
         bound=float(MAX_COUNT),
         model=pack_model(model),
-        bins=bins,
+        bins=MAX_BINS,
         threshold=threshold,
         kept=model.kept_by_sites,
         **told,
@@ -161,10 +157,10 @@ def score_at_sites(
     federation.disclose(COORDINATOR, "score_counts", DISCLOSES, shape)
     whole = np.rint(counts).astype(np.int64)
     if classes > 2:
-        by_value = whole[classes**2 :].reshape(classes, 2, bins)
+        by_value = whole[classes**2 :].reshape(classes, 2, MAX_BINS)
         return ClassScores(whole[: classes**2].reshape(classes, classes), by_value[:, 0], by_value[:, 1])
     tp, fp, tn, fn = whole[:4].tolist()
-    return SiteScores(tp, fp, tn, fn, whole[4 : 4 + bins], whole[4 + bins :])
+    return SiteScores(tp, fp, tn, fn, whole[4 : 4 + MAX_BINS], whole[4 + MAX_BINS :])
 
 
 def pack_model(model: Model) -> IntArray:

@@ -148,7 +148,7 @@ def mapped(scenario_words: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
     scenario, base = spec.read(name, overrides=overrides)
     data = dataset.prepare(scenario, base)
     if scenario.data.statistics_privacy:
-        scenario, base = spec.read(name, overrides=[*overrides, f"data.ranges={_ranges(data)}"])
+        scenario, base = spec.read(name, overrides=[*overrides, f"data.ranges={ranges_of(data)}"])
     terms = terms_of(scenario)
     draws = np.random.default_rng()
     sites: dict[str, MappedSite] = {}
@@ -176,7 +176,7 @@ def mapped(scenario_words: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
     return float(model.score(rows, test.labels)), figures
 
 
-def _ranges(data: dataset.FederatedDataset) -> str:
+def ranges_of(data: dataset.FederatedDataset) -> str:
     """Return ranges as a code book has them: the lowest and the highest value with one digit, away from zero."""
     ends = {}
     for name, values in zip(data.schema.numeric, data.rows.numeric.T, strict=True):

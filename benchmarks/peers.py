@@ -31,7 +31,9 @@ from fedsvm.federation.processes.launcher_cache import SPARE
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.startup import local_federation
 from fedsvm.protocols.sums.registry import SUMS
-from fedsvm.scenarios.report.chart import Chart, ChartAxis, Series, lines, style, whole
+from fedsvm.scenarios.report.axes import ChartAxis, whole
+from fedsvm.scenarios.report.chart import Chart, Series, lines
+from fedsvm.scenarios.report.drawing import style
 from tools.arguments import parser
 
 LENGTHS = {300: 25, 10_000: 15, 1_000_000: 5}

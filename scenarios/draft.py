@@ -19,7 +19,8 @@ from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.file_join import require_sites, site_names, without_summary_rows
 from fedsvm.scenarios.data.harmonization import HarmonizedTables, harmonize, notes
 from fedsvm.scenarios.data.rough_ranges import rough_ranges
-from fedsvm.scenarios.data.sources import Dataset, Table, gaps
+from fedsvm.scenarios.data.sources import gaps
+from fedsvm.scenarios.data.tables import Dataset, Table
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
 from fedsvm.scenarios.schema.protocol import hiding_sum

@@ -3,10 +3,11 @@
 Of the rounds of secure sums, messages, hops and bytes follow from the protocol's own formula, with vectors as long as
 in the largest small run. Of everything else, parameters in orders and the list of sites that all are sent among it,
 they are continued as a polynomial of the second degree in the number of sites, which no protocol here exceeds. Seconds
-are those of one round as the small runs had them: so many for a round, a site, a hop, a message and a byte, none below
-0, fitted to all rounds with equal relative errors; and for the launch so many for a run and a site. What is said to
-pairs of sites grows with their square, but so little of it is there that small runs cannot tell what it takes.
-They are seconds of this machine, on which all sites share its cores.
+are those of one round as the small runs had them: so many for a round, a site, a hop, a message, a byte and a
+connection that is made, none below 0, fitted to all rounds with equal relative errors. Such a fit is below the mean
+where seconds vary, so it is scaled to the seconds of the largest small run. The launch has so many for a run and a
+site. What is said to pairs of sites grows with their square, but so little of it is there that small runs cannot tell
+what it takes. They are seconds of this machine, on which all sites share its cores.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ MEASURED = (5, 20, 60)
 
 @dataclass(frozen=True)
 class RoundCost:
-    """One round. `step` is its phase, verb and step; control is orders and answers, with the parameters in them."""
+    """One round. `step` is its phase, verb and step; control is orders and answers, with the parameters in them.
+
+    connections: the number of connections between parties that its protocol is the first to use.
+    """
 
     step: tuple[str, str, str]
     protocol: str
@@ -47,6 +51,7 @@ class RoundCost:
     payload_bytes: float
     wire_bytes: float
     control_bytes: float
+    connections: float
     seconds: float
 
 
@@ -82,6 +87,11 @@ class MeasuredRun:
     site_bytes: float
 
     @property
+    def connections(self) -> float:
+        """The number of connections that protocols made."""
+        return sum(each.connections for each in self.rounds)
+
+    @property
     def total(self) -> Total:
         """All rounds together."""
         return _total(self.sites, self.rounds, self.launch_bytes, self.launch_s, self.own_s, self.site_bytes)
@@ -112,9 +122,14 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = (), unset: Seque
         log = [event for event in read_log(Path(folder)) if event["event"] == "round"]
         ledger = pq.read_table(Path(folder) / "ledger.parquet").to_pylist()
     counts: dict[tuple[int, bool], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for row in ledger:
+    connected: set[tuple[str, str]] = set()
+    for row in sorted(ledger, key=lambda row: row["round"]):
+        in_control, link = row["protocol"] == CONTROL, (row["from"], row["to"])
         for name in ("messages", "payload_bytes", "predicted_wire_bytes"):
-            counts[row["round"], row["protocol"] == CONTROL][name] += row[name]
+            counts[row["round"], in_control][name] += row[name]
+        if not in_control and link not in connected:
+            connected.add(link)
+            counts[row["round"], in_control]["connections"] += 1
     rounds = tuple(
         RoundCost(
             (event["phase"], event["verb"], event["step"]),
@@ -124,6 +139,7 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = (), unset: Seque
             counts[event["round"], False]["payload_bytes"],
             counts[event["round"], False]["predicted_wire_bytes"],
             counts[event["round"], True]["predicted_wire_bytes"],
+            counts[event["round"], False]["connections"],
             event["seconds"],
         )
         for event in log
@@ -154,6 +170,8 @@ def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> T
     """
     last = max(runs, key=lambda run: run.sites)
     seconds = _fit_costs([(_terms(run.sites, each), each.seconds) for run in runs for each in run.rounds])
+    fitted = sum(float(_terms(last.sites, each) @ seconds) for each in last.rounds)
+    seconds *= last.total.rounds_s / fitted
     rounds = [_carried_on(each, runs, last, secure_sum, sites) for each in last.rounds]
     timed = [replace(each, seconds=float(_terms(sites, each) @ seconds)) for each in rounds]
     launch_bytes = _extrapolate(runs, lambda run: run.launch_bytes, sites)
@@ -190,19 +208,25 @@ def _carried_on(
     def continued(name: str) -> float:
         return _extrapolate(runs, lambda run: _mean(run, known, name), sites)
 
-    control = continued("control_bytes")
-    if known.protocol != secure_sum.name or known.step[1] != "sum":
+    def as_counted() -> RoundCost:
         hops, messages, payload, wire = map(continued, ("hops", "messages", "payload_bytes", "wire_bytes"))
-        return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, 0.0)
+        return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, connections, 0.0)
+
+    control, connections = continued("control_bytes"), 0.0
+    if known.connections:
+        of_all = _extrapolate(runs, lambda run: run.connections, sites)
+        connections = of_all * known.connections / last.connections
+    if known.protocol != secure_sum.name or known.step[1] != "sum":
+        return as_counted()
     nothing, one = (secure_sum.cost_of(last.sites, (1, length)).payload_bytes for length in (0, 1))
     length = round((known.payload_bytes - nothing) / (one - nothing))
     if secure_sum.verifies and known.messages != secure_sum.cost_of(last.sites, (1, length)).messages:
-        hops, messages, payload, wire = map(continued, ("hops", "messages", "payload_bytes", "wire_bytes"))
-        return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, 0.0)
+        return as_counted()
     cost = secure_sum.cost_of(sites, (1, length))
     around = (known.wire_bytes - known.payload_bytes) / known.messages
     wire = cost.payload_bytes + around * cost.messages
-    return RoundCost(known.step, known.protocol, cost.hops, cost.messages, cost.payload_bytes, wire, control, 0.0)
+    counted = (cost.hops, cost.messages, cost.payload_bytes, wire, control, connections)
+    return RoundCost(known.step, known.protocol, *counted, 0.0)
 
 
 def _mean(run: MeasuredRun, known: RoundCost, name: str) -> float:
@@ -232,7 +256,8 @@ def _starts(sites: int) -> FloatArray:
 
 
 def _terms(sites: int, known: RoundCost) -> FloatArray:
-    return np.array([1, sites, known.hops, known.messages, known.wire_bytes, known.control_bytes], dtype=float)
+    counted = (known.hops, known.messages, known.wire_bytes, known.control_bytes, known.connections)
+    return np.array([1, sites, *counted], dtype=float)
 
 
 def check(sites: int, measured: Sequence[int]) -> None:

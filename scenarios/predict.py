@@ -21,7 +21,7 @@ from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.drift import ColumnDrift, drift, sparse_rows
-from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.outcome import SITE_MODELS
 from fedsvm.scenarios.run.result import RunResult, read_result
@@ -263,8 +263,8 @@ def _measure(decisions: FloatArray, labels: FloatArray, threshold: float, chance
     """Return the measures of the rows that have a label."""
     known = ~np.isnan(labels)
     probabilities = None if chances is None else chances[known]
-    return metrics.mean_metrics(
-        [metrics.evaluate(decisions[known], labels[known], threshold=threshold, probabilities=probabilities)]
+    return measuring.mean_metrics(
+        [measuring.evaluate(decisions[known], labels[known], threshold=threshold, probabilities=probabilities)]
     )
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedsvm.scenarios.data import dataset, sources, table_description
-from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.data.tables import Dataset
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 

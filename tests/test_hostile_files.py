@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedsvm.scenarios.data import categories, files, sources, table_description
+from fedsvm.scenarios.data.tables import Dataset, Table
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 from tests.commands import fedsvm
 
@@ -142,7 +143,7 @@ def test_tens_of_thousands_of_columns_are_described_in_a_hundred_lines(tmp_path:
     assert (found.rows, found.width) == (4, count)
     assert found.columns[-1] == (f"and {count - 100} more", "numbers", "0", "")
     assert len(found.columns) == 102
-    said = sources.lacks(sources.Table("wide.csv", dict.fromkeys(names.split(","), np.zeros(4))), "lable")
+    said = sources.lacks(Table("wide.csv", dict.fromkeys(names.split(","), np.zeros(4))), "lable")
     assert said.startswith("wide.csv has no column 'lable'. It has: gene0, gene1")
     assert said.endswith(" and 19959 more.")
 
@@ -156,7 +157,7 @@ def test_thousands_of_classes_and_sites_are_counted(tmp_path: Path) -> None:
     assert len(found.sites) == 102
 
 
-def text_column(folder: Path, values: list[str]) -> sources.Dataset:
+def text_column(folder: Path, values: list[str]) -> Dataset:
     (folder / "a.csv").write_text(
         "c,label\n" + "".join(f"{value},{'xy'[row % 2]}\n" for row, value in enumerate(values))
     )

@@ -17,7 +17,7 @@ from fedsvm.scenarios.run.intervals import (
     scores_interval,
     share_interval,
 )
-from fedsvm.scenarios.run.metrics import evaluate, mean_metrics, metrics_from_counts
+from fedsvm.scenarios.run.measuring import evaluate, mean_metrics, metrics_from_counts
 
 DRAWS = 1000
 LEAST, MOST = 930, 970

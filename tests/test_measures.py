@@ -23,7 +23,8 @@ from fedsvm.scenarios.predict import predict
 from fedsvm.scenarios.report.summary import print_summary
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.curves import ThresholdCurve
-from fedsvm.scenarios.run.metrics import FoldMetrics, compare, evaluate, mean_metrics
+from fedsvm.scenarios.run.measuring import compare, evaluate, mean_metrics
+from fedsvm.scenarios.run.metrics import FoldMetrics
 from fedsvm.scenarios.run.model_warnings import cautions
 from fedsvm.scenarios.run.outcome import Fold
 from fedsvm.scenarios.run.shortfalls import shortfalls

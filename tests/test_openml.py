@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.data.tables import Dataset
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 ARFF = """@relation patients
@@ -69,7 +70,7 @@ def downloaded(folder: Path, columns: list[dict[str, Any]], arff: str, kind: str
         target.write_bytes(gzip.compress(content.encode()))
 
 
-def load(source: str, missing: str = "refuse") -> sources.Dataset:
+def load(source: str, missing: str = "refuse") -> Dataset:
     return sources.load(source, label="label", missing=missing, base_folder=Path())
 
 

@@ -24,7 +24,9 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.console import console
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.report.chart import ChartAxis, Series, Style, lines
+from fedsvm.scenarios.report.axes import ChartAxis
+from fedsvm.scenarios.report.chart import Series, lines
+from fedsvm.scenarios.report.drawing import Style
 from fedsvm.scenarios.report.page import write_report
 from fedsvm.scenarios.report.summary import print_summary
 from fedsvm.scenarios.run import runner

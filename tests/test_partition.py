@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.data import sources, splits
-from fedsvm.scenarios.data.sources import Dataset, Feature
+from fedsvm.scenarios.data.tables import Dataset, Feature
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 

@@ -25,7 +25,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.partition import read_partition
 from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.data.dataset import FederatedDataset
-from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.data.tables import Dataset
 from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec

@@ -20,7 +20,7 @@ from rich.text import Text
 from fedsvm import run
 from fedsvm.federation.traffic_ledger import Accounts
 from fedsvm.scenarios.figures import human_bytes
-from fedsvm.scenarios.report import chart, comparison, sections
+from fedsvm.scenarios.report import axes, chart, comparison, drawing, sections
 from fedsvm.scenarios.report.message_flow import read_ledger
 from fedsvm.scenarios.report.page import write_report
 from fedsvm.scenarios.report.section import find_sections
@@ -358,13 +358,13 @@ def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:
 
 
 def test_a_diagonal_ends_within_its_plot() -> None:
-    few = chart.Series("", [(0.05, 0.02), (0.8, 0.6)], chart.style(0))
-    drawn = chart.lines("", "", chart.ChartAxis("x"), chart.ChartAxis("y"), [few], has_diagonal=True)
+    few = chart.Series("", [(0.05, 0.02), (0.8, 0.6)], drawing.style(0))
+    drawn = chart.lines("", "", axes.ChartAxis("x"), axes.ChartAxis("y"), [few], has_diagonal=True)
     (line,) = re.findall(
         r'<line x1="([^"]*)" y1="([^"]*)" x2="([^"]*)" y2="([^"]*)" stroke="var\(--grey\)" stroke-d', drawn.svg
     )
     x1, y1, x2, y2 = map(float, line)
-    assert 0 < x1 < x2 < chart.WIDTH
+    assert 0 < x1 < x2 < drawing.WIDTH
     assert drawn.height > y1 > y2 > 0
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
-from fedsvm.scenarios.report.chart import ChartAxis, boxes
+from fedsvm.scenarios.report.axes import ChartAxis
+from fedsvm.scenarios.report.chart import boxes
 from fedsvm.scenarios.reproduction import judgment, measures, plan, provenance
 from fedsvm.scenarios.reproduction.entries import FOLDER, Claim, Entry, Paper, entries, papers, read
 from fedsvm.scenarios.reproduction.entry_selection import EntrySelection

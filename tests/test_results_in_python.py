@@ -10,7 +10,7 @@ import pytest
 
 from fedsvm import run
 from fedsvm.scenarios.report.cards import notebook_html
-from fedsvm.scenarios.run.metrics import evaluate, mean_metrics
+from fedsvm.scenarios.run.measuring import evaluate, mean_metrics
 from fedsvm.scenarios.run.result import RunResult, environment
 
 

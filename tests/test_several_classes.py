@@ -51,7 +51,7 @@ from fedsvm.scenarios.predict import predict
 from fedsvm.scenarios.report.comparison import render as compared
 from fedsvm.scenarios.report.page import render
 from fedsvm.scenarios.report.summary import lines
-from fedsvm.scenarios.run.metrics import evaluate
+from fedsvm.scenarios.run.measuring import evaluate
 from fedsvm.scenarios.run.result import read_result
 from fedsvm.scenarios.schema import spec
 from tests.column_choice import choose, inner_folds

@@ -10,6 +10,7 @@ k_means         clusters by sums over rows
 landmarks       landmarks, computed by sums
 choice          the settings of features, and the map that sites agree on
 mapped_rows     sites that map their rows to these features
+row_blocks      features of more rows than memory holds them for
 cluster_differences  single rows among the sums of clusters that rounds of k-means over all sites show
                 (`features.landmarks`, `global`)
 drawn_landmark_sums  drawn landmarks at the sites

@@ -9,6 +9,7 @@ that are rows would leave many of them to be merged.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ GRID = 2.0**-16
 the same way however the rows are spread over the sites."""
 
 _SEEDS = 2**32
+_MOST_DISTANCES = 1 << 23
+"""Distances between rows and centers that are computed at a time."""
 
 
 # Of sums.
@@ -60,6 +63,10 @@ def cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
     """Return (l, p + 2) per center, for the rows nearest to it: their sum, that of squared distances, their number."""
     if not len(centres):
         return np.zeros((0, rows.shape[1] + 2))
+    return _added([_cluster_sums(rows[block], centres) for block in _blocks(rows, centres)])
+
+
+def _cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
     rows = on_grid(rows)
     distances = squared_distances(rows, centres)
     nearest = distances.argmin(axis=1)
@@ -121,14 +128,31 @@ def local_centres(
 
     Clusters of fewer than `min_cluster_size` rows are merged into their nearest, the smallest first.
     """
-    largest = float(np.abs(rows).max(initial=0.0)) or 1.0  # the grid is for rows on a common scale
+    largest = float(max(rows.max(initial=0.0), -rows.min(initial=0.0))) or 1.0  # the grid is for a common scale
     count, seed = min(quota, len(rows)), int(random.integers(_SEEDS))
     centres = largest * pooled_centres(rows / largest, count, min_cluster_size, seed) if count else rows[:0]
     while len(centres):
-        nearest = squared_distances(rows, centres).argmin(axis=1)
-        members = np.eye(len(centres))[nearest]
-        sizes = members.sum(axis=0)
+        sums = _added([_member_sums(rows[block], centres) for block in _blocks(rows, centres)])
+        sizes = sums[:, -1]
         if sizes.min() >= max(1, min_cluster_size):
-            return members.T @ rows / sizes[:, None], sizes.astype(np.int64)
+            return sums[:, :-1] / sizes[:, None], sizes.astype(np.int64)
         centres = np.delete(centres, sizes.argmin(), axis=0)
     return centres, np.zeros(0, dtype=np.int64)
+
+
+def _member_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
+    """Return (l, p + 1) per center the sum and the number of the rows nearest to it."""
+    members = np.eye(len(centres))[squared_distances(rows, centres).argmin(axis=1)]
+    return np.column_stack([members.T @ rows, members.sum(axis=0)])
+
+
+def _blocks(rows: FloatArray, centres: FloatArray) -> Iterator[slice]:
+    """Yield slices of the rows, with a bounded number of distances to centers each."""
+    length = max(1, _MOST_DISTANCES // len(centres))
+    for start in range(0, max(1, len(rows)), length):
+        yield slice(start, start + length)
+
+
+def _added(parts: Sequence[FloatArray]) -> FloatArray:
+    """Return the sum of the blocks' sums."""
+    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)

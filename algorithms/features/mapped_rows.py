@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite, PreparedRows
+from fedsvm.algorithms.features import row_blocks
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
 from fedsvm.algorithms.features.drawn_landmark_sums import DrawnLandmarks, draws
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.features.landmarks import cluster_script
+from fedsvm.algorithms.features.row_blocks import RowBlocks
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
@@ -24,19 +26,34 @@ from fedsvm.federation.site.terms import Terms
 
 
 class FeatureRows(SitePart):
-    """The features (n, m) of a site's training rows; no rows until `place` is called."""
+    """The features (n, m) of a site's training rows; no rows until `place` is called.
+
+    Attributes
+    ----------
+    stored : FloatArray or RowBlocks
+        The features, or blocks of rows where there are too many to keep.
+    """
 
     def __init__(self) -> None:
-        self.features: FloatArray = np.zeros((0, 0))
+        self.stored: FloatArray | RowBlocks = np.zeros((0, 0))
 
-    def place(self, features: FloatArray) -> None:
+    @property
+    def features(self) -> FloatArray:
+        """All features at once; from then on they are kept."""
+        if isinstance(self.stored, RowBlocks):
+            self.stored = self.stored.to_array()
+        return self.stored
+
+    def place(self, features: FloatArray | RowBlocks) -> None:
         """Take the features."""
-        self.features = features
+        self.stored = features
 
     @step(bound=math.inf)
     def squared_norms(self) -> FloatArray:
         """Return the (2,) sum of the features' squared lengths, which bounds later sums, and their number."""
-        return np.array([float((self.features**2).sum()), float(len(self.features))])
+        stored = self.stored
+        squares = stored.squares() if isinstance(stored, RowBlocks) else float((stored**2).sum())
+        return np.array([squares, float(len(stored))])
 
 
 class MappedRows(FeatureRows):
@@ -72,7 +89,7 @@ class MappedRows(FeatureRows):
         """
         site = self._site
         if not site.is_scaled:  # a restarted site replays the map of an earlier fold before it scales its rows
-            self.features = np.zeros((int(site.training.sum()), 0))
+            self.place(np.zeros((int(site.training.sum()), 0)))
             return
         kernel = ("features", "kernel", "degree", "coef0")
         site.check_agreed(**{name: feature_map[name] for name in kernel if name in feature_map})
@@ -80,7 +97,9 @@ class MappedRows(FeatureRows):
             self._check_gamma(feature_map["gamma"])
         self._check_map(feature_map)
         self.map = read_map(feature_map)
-        self.features, self.features_apart = self.map(site.rows), self.map(site.rows_apart)
+        fits = len(site.rows) * self.map.dimensions <= row_blocks.MOST_VALUES
+        self.place(self.map(site.rows) if fits else RowBlocks.of(site.rows, self.map))
+        self.features_apart = self.map(site.rows_apart)
 
     def _check_map(self, feature_map: Mapping[str, Any]) -> None:
         """Raise OrderRefused for other columns, other frequencies than the seed draws, or too many landmarks."""

@@ -19,13 +19,14 @@ Mulet 1999 for total variation), and each row goes along its own dual step as fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
 from fedsvm.algorithms.optimization.masking import Mask
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 BACK_OFF = 0.05
 """A dual variable keeps at least this share of its distance from 0 and from its price in one step."""
@@ -109,6 +110,17 @@ class Problem:
             return np.append(np.zeros(self.features.shape[1]), constant)
         return np.append(v[:-1], self.lever * v[-1]) if self.lever else np.append(v, 0.0)
 
+    def keep(self, kept: IntArray) -> Self:
+        """Return the problem restricted to the `kept` columns."""
+        return replace(self, features=self.features[:, kept])
+
+    def advance(
+        self, before: DualState, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
+    ) -> tuple[RowSums, DualState]:
+        """Return the sums after a step of v (d,) from a state, and the state after it; see `DualState.move`."""
+        standing = before.move(self, iteration, step, mu, keep=keep, still=still)
+        return RowSums.of(self, standing), standing
+
     @property
     def classes(self) -> list[FloatArray]:
         """(n,) of 0 and 1: the rows of each class whose dual variables must add up to as much as the other's.
@@ -168,7 +180,8 @@ class RowSums:
     """The sums over the rows of a problem in a round.
 
     slopes (n,): d of each row. gradient (d,): the sum of alpha* f~. loss: of the point. alphas (g,) and vectors (g, m):
-    of each class the sums of alpha * target and of alpha y f. rows (g,): how many there are.
+    of each class the sums of alpha * target and of alpha y f. rows (g,): how many there are. known: the matrix, if it
+    was added up block by block.
     """
 
     problem: Problem
@@ -178,6 +191,7 @@ class RowSums:
     alphas: FloatArray
     vectors: FloatArray
     rows: FloatArray
+    known: FloatArray | None = None
 
     @classmethod
     def of(cls, problem: Problem, standing: DualState) -> RowSums:
@@ -197,7 +211,7 @@ class RowSums:
     @cached_property
     def matrix(self) -> FloatArray:
         """(d, d), the sum of d f~ f~^T."""
-        return self.problem.curvature(self.slopes)
+        return self.problem.curvature(self.slopes) if self.known is None else self.known
 
     def behind(self, mask: Mask, ridge: FloatArray) -> FloatArray:
         """Return A (M + D) A^T for the matrix M and a diagonal D, ridge (d,). Fewer rows than d are masked one by one.
@@ -205,7 +219,7 @@ class RowSums:
         ridge: 1 of each weight and 0 of the intercept, or 0 of all.
         """
         if len(self.slopes) >= self.problem.dimensions:
-            found = self.problem.curvature(self.slopes)
+            found = self.problem.curvature(self.slopes) if self.known is None else self.known.copy()
             found[np.diag_indices_from(found)] += ridge
             mask.conjugate(found)
             return found

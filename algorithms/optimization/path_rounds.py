@@ -19,6 +19,7 @@ from fedsvm.algorithms.optimization.local_path import opened_by
 from fedsvm.algorithms.optimization.masking import Mask
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import free
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
 
 WIDE_BOUND = 2.0**24
@@ -29,6 +30,27 @@ MASKED_SHOWS = (
     "products of class vectors, the length of Newton's step, and what a secret matrix leaves of the system's spectrum"
 )
 OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
+
+ROUND_ARGUMENTS = {
+    "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
+    "steps": free(
+        "any step, in masked coordinates",
+        "sums at a point that it does not know; a false step only spoils the model",
+    ),
+    "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+    "mus": free("any numbers", "sums of another barrier"),
+    "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+    "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
+    "scales": free("any numbers", "nothing; the sums in another unit"),
+    "rows": free("a whole number", "nothing; the counts in another unit"),
+}
+"""Of a step that takes the fields of a `RoundOrder`."""
+BEST_ARGUMENTS = {
+    "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+    "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
+}
+"""Of a step that takes the best points; see `RowPaths.best`."""
+HOLDER_ARGUMENT = {"holder": free("a site of the run", "nothing; the named site adds the same model")}
 
 
 @dataclass(frozen=True)
@@ -230,8 +252,8 @@ class RowPaths:
         """Take a step (d,) of the problem at a place of the order; return the sums over the rows, and their state."""
         problem = int(round_.problems[place])
         rows, before = self.problems[problem], self._before(problem, round_.iteration)
-        standing = before.move(
-            rows,
+        sums, standing = rows.advance(
+            before,
             round_.iteration,
             step,
             float(round_.mus[place]),
@@ -239,7 +261,7 @@ class RowPaths:
             still=bool(round_.still[place]),
         )
         self._standings[problem] = [before, standing]
-        return RowSums.of(rows, standing), standing
+        return sums, standing
 
     def next_step(self, problem: int, iteration: int) -> FloatArray:
         """Return the step (d,) that sites were told before a round; zeros where they were told none."""
@@ -292,7 +314,8 @@ class RowPaths:
     ) -> Iterator[FloatArray]:
         """Yield the steps (d,) of a round, which the coordinator computed behind the masks of the round before.
 
-        A problem that stands `still` has none to unmask. Masks that are not kept are drawn again.
+        A problem that stands `still` has none to unmask. Masks that are not kept are drawn again. A kept one is given
+        up before the sums, which take as much memory.
         """
         before = [self._before(problem, iteration).iteration for problem in problems]
         known = [self._last.get(problem, (None,))[0] == at for problem, at in zip(problems, before, strict=True)]
@@ -302,14 +325,16 @@ class RowPaths:
             for at in {before[place] for place in lost}
         }
         for place, (problem, step) in enumerate(zip(problems, steps, strict=True)):
-            mask = None
+            unmasked = step
             if not still[place]:
-                mask = self._last[problem][1] if known[place] else next(drawn[before[place]])
-            yield step if mask is None else mask.transposed_times(step)
+                mask = self._last.pop(problem)[1] if known[place] else next(drawn[before[place]])
+                unmasked = step if mask is None else mask.transposed_times(step)
+                del mask
+            yield unmasked
 
 
 def _without(problem: Problem, standing: DualState, kept: IntArray) -> tuple[Problem, DualState]:
-    fewer = replace(problem, features=problem.features[:, kept])
+    fewer = problem.keep(kept)
     v = standing.v[np.append(kept, problem.features.shape[1]) if problem.lever else kept]
     still, residuals = np.zeros(len(standing.alpha)), fewer.targets - fewer.margins(v)
     return fewer, replace(standing, v=v, best=v, residuals=residuals, slopes=still, lag=still, iteration=0)

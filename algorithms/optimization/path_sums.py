@@ -18,10 +18,21 @@ import numpy as np
 from fedsvm.algorithms.data.classes import Scheme
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
+from fedsvm.algorithms.features.row_blocks import RowBlocks
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
+from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, Outcome, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimization.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
+from fedsvm.algorithms.optimization.path_rounds import (
+    BEST_ARGUMENTS,
+    HOLDER_ARGUMENT,
+    MASKED_SHOWS,
+    OPEN_SHOWS,
+    ROUND_ARGUMENTS,
+    Layout,
+    RoundOrder,
+    RowPaths,
+)
 from fedsvm.algorithms.optimization.weighting import Factors, RowWeights, Weighting, agreement_on_factors
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
@@ -62,12 +73,16 @@ class _Start:
         """The number of values that a site is told of the path of each problem."""
         return 1 + (3 if self.masking == "committee" else 2) * self.layout.dimensions
 
-    def problems(self, features: FloatArray) -> list[Problem]:
+    def problems(self, features: FloatArray | RowBlocks) -> list[Problem]:
         """Return the problems of rows with features (n, m)."""
-        return [
-            Problem.of(features, labels, np.where(labels == 0, 0.0, self.prices), prior=prior, lever=self.lever)
-            for labels, prior in zip(self.labels, self.priors, strict=True)
-        ]
+        found: list[Problem] = []
+        for labels, prior in zip(self.labels, self.priors, strict=True):
+            prices = np.where(labels == 0, 0.0, self.prices)
+            if isinstance(features, RowBlocks):
+                found.append(BlockedProblem.of_blocks(features, labels, prices, prior=prior, lever=self.lever))
+            else:
+                found.append(Problem.of(features, labels, prices, prior=prior, lever=self.lever))
+        return found
 
     @property
     def priors(self) -> FloatArray:
@@ -145,7 +160,7 @@ class NewtonPath(SitePart):
         shape = (1, common_seed.SHAPE[1] + count * start.told)
         told = pass_on(self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
-        problems = start.problems(self._rows.features) if self.paths is None else self.paths.problems
+        problems = start.problems(self._rows.stored) if self.paths is None else self.paths.problems
         paths = rest.reshape(count, -1)
         points = [
             DualState.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 : 2 * size + 1])
@@ -182,21 +197,7 @@ class NewtonPath(SitePart):
             purpose = f"{problem} {iteration}"
             yield draw_mask(self.seed, purpose, layout.dimensions, layout.features, self.start.masking)
 
-    @step(
-        told={
-            "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
-            "steps": free(
-                "any step, in masked coordinates",
-                "sums at a point that it does not know; a false step only spoils the model",
-            ),
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
-            "mus": free("any numbers", "sums of another barrier"),
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
-            "scales": free("any numbers", "nothing; the sums in another unit"),
-            "rows": free("a whole number", "nothing; the counts in another unit"),
-        }
-    )
+    @step(told=ROUND_ARGUMENTS)
     def newton(self, **order: Any) -> FloatArray:
         """Return (k, length), this site's part of a round of k problems, or zeros if it knows no path.
 
@@ -212,11 +213,7 @@ class NewtonPath(SitePart):
     @step(
         bound=math.inf,
         public=True,
-        told={
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
-            "holder": free("a site of the run", "nothing; the named site adds the same model"),
-        },
+        told=BEST_ARGUMENTS | HOLDER_ARGUMENT,
     )
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """Return the (K, m + 2) best weights and intercepts, with a 1, at `holder`; zeros at the other sites.
@@ -229,12 +226,7 @@ class NewtonPath(SitePart):
         best = self.best(keep, constants)
         return np.hstack([best, np.ones((len(best), 1))])
 
-    @step(
-        told={
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
-        }
-    )
+    @step(told=BEST_ARGUMENTS)
     def keep_best(self, keep: IntArray, constants: IntArray) -> None:
         """Write the weights (K, m) and intercepts (K,) to this site's own file, `model_path` of its settings."""
         if not (path := self._site.settings.get("model_path")):

@@ -24,7 +24,16 @@ from fedsvm.algorithms.optimization import interior_point
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_masks
-from fedsvm.algorithms.optimization.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
+from fedsvm.algorithms.optimization.path_rounds import (
+    BEST_ARGUMENTS,
+    HOLDER_ARGUMENT,
+    MASKED_SHOWS,
+    OPEN_SHOWS,
+    ROUND_ARGUMENTS,
+    Layout,
+    RoundOrder,
+    RowPaths,
+)
 from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.selection.subsets import ColumnSubsets, Subset, SubsetProblems
@@ -49,17 +58,7 @@ class SubsetPath(SitePart):
         told={
             "epoch": free("a whole number", "a new path of problems, which starts at 0"),
             "kept": free("numbers of columns", "problems on fewer of their columns"),
-            "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
-            "steps": free(
-                "any step, in masked coordinates",
-                "sums at a point that it does not know; a false step only spoils the model",
-            ),
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
-            "mus": free("any numbers", "sums of another barrier"),
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
-            "scales": free("any numbers", "nothing; the sums in another unit"),
-            "rows": free("a whole number", "nothing; the counts in another unit"),
+            **ROUND_ARGUMENTS,
             "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
             "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
             "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
@@ -81,11 +80,7 @@ class SubsetPath(SitePart):
 
     @step(
         bound=math.inf,
-        told={
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
-            "holder": free("a site of the run", "nothing; the named site adds the same model"),
-        },
+        told=BEST_ARGUMENTS | HOLDER_ARGUMENT,
     )
     def subset_weights(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """Return the best weights and intercept of each problem, one behind the other; zeros if not at `holder`."""

@@ -27,19 +27,21 @@ Network = Callable[[Mapping[str, Party], float], dict[str, Any]]
 the round; what each returned, by party. A party that raises Died is gone at once and for good, and returns nothing."""
 
 
+_TIMEOUT_S = 1.5
+"""Of a round in which a party is late; it must be enough for others to be in time."""
+
+
 class ChannelConformanceError(AssertionError):
     """A channel does not keep what it must; the message says what."""
 
 
-def check_channel(run: Network, timeout_s: float = 1.5) -> Iterator[str]:
+def check_channel(run: Network) -> Iterator[str]:
     """Check one property after the other, and say in words which was kept.
 
     Parameters
     ----------
     run : callable
         See `Network`.
-    timeout_s : float, default 1.5
-        Of the rounds in which a party is late; it must be enough for others to be in time.
 
     Raises
     ------
@@ -50,9 +52,9 @@ def check_channel(run: Network, timeout_s: float = 1.5) -> Iterator[str]:
     yield "arrays arrive whole and in order, between sites and with the coordinator"
     _check_wrong_arrays(run)
     yield "an array of another shape or type is a ProtocolError that names both ends, what came and what should have"
-    _check_late_peer(run, timeout_s)
+    _check_late_peer(run)
     yield "a late peer is PeerLate to who receives, and left out by who collects"
-    _check_dead_peer(run, timeout_s)
+    _check_dead_peer(run)
     yield "a dead peer is PeerDropped to who receives, and left out by who collects"
     _check_randomness(run)
     yield "what is drawn is uniform and fresh, and what two sites share they share alone"
@@ -122,7 +124,7 @@ def _check_wrong_arrays(run: Network) -> None:
             )
 
 
-def _check_late_peer(run: Network, timeout_s: float) -> None:
+def _check_late_peer(run: Network) -> None:
     """Check that the others give up a site that sends nothing in time."""
     given_up = [threading.Event(), threading.Event()]
 
@@ -143,12 +145,12 @@ def _check_late_peer(run: Network, timeout_s: float) -> None:
     def in_time(channel: Channel) -> None:
         channel.send(COORDINATOR, np.zeros(1, dtype=np.uint64))
 
-    results = run({COORDINATOR: collect, "site-1": receive, "site-2": in_time, "site-3": late}, timeout_s)
+    results = run({COORDINATOR: collect, "site-1": receive, "site-2": in_time, "site-3": late}, _TIMEOUT_S)
     _require(isinstance(results["site-1"], PeerLate), f"a late peer is {results['site-1']!r}")
     _require(results[COORDINATOR] == ["site-2"], f"of one in time and one late, these are collected: {results}")
 
 
-def _check_dead_peer(run: Network, timeout_s: float) -> None:
+def _check_dead_peer(run: Network) -> None:
     """Check that a site's death is reported to those that sent to it and wait for more."""
     word, heard = np.zeros(1, dtype=np.uint64), [threading.Event(), threading.Event()]
 
@@ -176,7 +178,7 @@ def _check_dead_peer(run: Network, timeout_s: float) -> None:
         channel.send(COORDINATOR, word)
 
     parties = {COORDINATOR: coordinator, "site-1": bereft, "site-2": alive, "site-3": die}
-    results = run(parties, max(timeout_s, 3.0))
+    results = run(parties, 2 * _TIMEOUT_S)
     error, collected = results[COORDINATOR]
     _require("site-3" not in results, "a party that died returns something")
     _require(isinstance(results["site-1"], PeerDropped), f"a dead peer is {results['site-1']!r} to a site")

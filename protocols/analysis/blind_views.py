@@ -34,25 +34,6 @@ def told_solutions(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
     return [each.array for each in received]
 
 
-def opened_beside(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[FloatArray]:
-    """Return the numbers (count,) beside each system, as the coordinator has them."""
-    found, shares = list[FloatArray](), _last_of_members(entries, systems)
-    for place, system in enumerate(systems):
-        numbers, shape = system.numbers, (1, system.opened)
-        opened = numbers.reduce(sum(numbers.unpack(each[place], shape) for each in shares) + np.zeros(1))
-        found.append(system.read_beside(opened[:, :, system.triangle :])[0])
-    return found
-
-
-def _last_of_members(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[list[Residues]]:
-    words = {system.numbers.words((1, system.opened)) for system in systems}
-    by_peer: dict[str, list[Residues]] = {}
-    for each in entries:
-        if each.what == RECEIVED and each.array.shape[-1] in words and each.array.dtype == np.uint64:
-            by_peer.setdefault(each.peer, []).append(each.array)
-    return [arrays[-len(systems) :] for arrays in by_peer.values()]
-
-
 @dataclass(frozen=True)
 class _Members:
     """The three members of the committee."""

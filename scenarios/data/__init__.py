@@ -1,6 +1,8 @@
 """The sources of rows, and their partition over sites.
 
-sources   built-in data sets and files, as columns
+tables    columns as read, and data sets with labels
+built_in  built-in data sets
+sources   finds and reads data sets by name
 files     reads files
 text_form  detects separators, decimal marks and encodings
 categories  values of text columns, and values that look wrong

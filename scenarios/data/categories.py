@@ -13,7 +13,8 @@ from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.processes.memory import available_bytes
 from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import notation
-from fedsvm.scenarios.data.sources import Dataset, Feature, spelled_alike
+from fedsvm.scenarios.data.sources import spelled_alike
+from fedsvm.scenarios.data.tables import Dataset, Feature
 from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError
 
 _IDENTIFYING = 0.5

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.data.notation import plain_number
-from fedsvm.scenarios.data.sources import Table
+from fedsvm.scenarios.data.tables import Table
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError

@@ -25,7 +25,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.text import list_names, quote_names
 from fedsvm.scenarios.data import categories, file_join, sources, splits, text_form
 from fedsvm.scenarios.data.notation import is_number
-from fedsvm.scenarios.data.sources import Dataset, Feature
+from fedsvm.scenarios.data.tables import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
 from fedsvm.scenarios.schema.data import ALL, DataSpec
 from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collect_problems, nearest

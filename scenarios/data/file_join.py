@@ -16,7 +16,8 @@ from fedsvm.federation.columns import deviations
 from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import corrections, sources
 from fedsvm.scenarios.data.notation import is_number
-from fedsvm.scenarios.data.sources import Table, gaps
+from fedsvm.scenarios.data.sources import gaps
+from fedsvm.scenarios.data.tables import Table
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec

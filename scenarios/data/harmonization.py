@@ -12,7 +12,8 @@ import numpy as np
 from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import categories, corrections, file_join, proposals, sources
 from fedsvm.scenarios.data.proposals import Parts, Spelling
-from fedsvm.scenarios.data.sources import Dataset, Feature, Table, gaps
+from fedsvm.scenarios.data.sources import gaps
+from fedsvm.scenarios.data.tables import Dataset, Feature, Table
 from fedsvm.scenarios.schema.data import DataSpec
 
 

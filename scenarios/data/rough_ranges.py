@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.scenarios.data.sources import Feature
+from fedsvm.scenarios.data.tables import Feature
 
 _MAX_CODES, _GREATEST_CODE = 10, 99
 """A column with so many different whole numbers at most, and none greater, keeps its least and greatest."""

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import files, openml, sphere
+from fedsvm.scenarios.data.built_in import BUILT_IN, COMPLETE
 from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
+from fedsvm.scenarios.data.tables import Dataset, Feature, Table
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collect_problems, nearest
 
@@ -28,91 +30,6 @@ FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40
 _MAX_SPELLINGS = 4
 _MAX_GAPPY = 8
-
-
-@dataclass(frozen=True)
-class Feature:
-    """One column: float64 values, or text for a categorical one; (n,)."""
-
-    name: str
-    values: FloatArray | NDArray[np.str_]
-
-    @property
-    def categorical(self) -> bool:
-        return self.values.dtype.kind == "U"
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A table. labels (n,) are text, also where the source has numbers.
-
-    dropped: rows removed for missing values. unlabeled: rows removed beforehand because they have no label.
-    identifiers (n,): text that tells which rows of different tables are the same; empty where none were asked for.
-    sites (n,): the site that each row is of; empty where the source does not say. tested (n,): whether it is of the
-    source of test rows; empty where there is none. weights (n,): of losses; empty where all are 1. origin (n,): which
-    row of `table`, counted from 0, each row is.
-    """
-
-    name: str
-    features: tuple[Feature, ...]
-    labels: NDArray[np.str_]
-    dropped: int = 0
-    unlabeled: int = 0
-    identifiers: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
-    sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
-    tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    weights: FloatArray = field(default_factory=lambda: np.zeros(0))
-    origin: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    table: Table | None = None
-
-    @property
-    def rows(self) -> int:
-        return len(self.labels)
-
-    def place(self, row: int) -> str:
-        """Return the location of a row, given from 0, in its source, counted from 1."""
-        return f"row {row + 1}" if self.table is None else self.table.place(int(self.origin[row]))
-
-    @property
-    def classes(self) -> list[str]:
-        """The distinct labels, sorted."""
-        return sorted(set(self.labels.tolist()))
-
-    def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
-        """Return the table with only these rows."""
-        features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
-        by_row = {name: getattr(self, name) for name in ("identifiers", "sites", "tested", "weights", "origin")}
-        kept = {name: values[indices] if len(values) else values for name, values in by_row.items()}
-        return replace(self, features=features, labels=self.labels[indices], **kept)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns as read, before a label is chosen: float64 with NaN, or text with "" for missing values.
-
-    parts: names and numbers of rows of the tables that it is put together from. forms: how text was read, by the name
-    of the file. sites, tested: see `Dataset`.
-    """
-
-    name: str
-    columns: dict[str, NDArray[Any]]
-    parts: tuple[tuple[str, int], ...] = ()
-    forms: Mapping[str, TextForm] = field(default_factory=dict)
-    sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
-    tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return len(next(iter(self.columns.values()), ()))
-
-    def place(self, row: int) -> str:
-        """Return the location of a row, given from 0, in its source, counted from 1."""
-        for name, rows in self.parts:
-            if row < rows:
-                return f"row {row + 1} of {name}"
-            row -= rows
-        return f"row {row + 1}"
 
 
 @dataclass(frozen=True)
@@ -222,31 +139,29 @@ def choose(
 
 def is_complete(source: str) -> bool:
     """Return whether the rows of a source are all records that can exist, so that everybody can list them."""
-    return source in _COMPLETE
+    return source in COMPLETE
 
 
-def read_columns(
-    source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None
-) -> dict[str, NDArray[Any]]:
+def read_columns(source: str, base_folder: Path, text: Collection[str] = ()) -> dict[str, NDArray[Any]]:
     """Return every column of `source`, (n,) each: float64 with NaN, or text with "" for missing values.
 
     text: columns that are text whatever they look like; of comma-separated files as it is written, so that 007 is not
-    7, and of Parquet whole numbers and decimals with all their digits. form: see `load`. Raises ScenarioError for a
+    7, and of Parquet whole numbers and decimals with all their digits. Raises ScenarioError for a
     source that is not there or cannot be read.
     """
-    return read(source, base_folder, text, form).columns
+    return read(source, base_folder, text).columns
 
 
 def available() -> list[Available]:
     """Return every built-in data set, and every file in the folder of FEDSVM_DATA unless a built-in one has its
     name."""
     listed = []
-    for name, build in _BUILT_IN.items():
+    for name, build in BUILT_IN.items():
         columns = build()
         labels = columns["label"]
         listed.append(Available(name, len(labels), len(columns) - 1, len(set(labels.tolist())), "built in"))
     found = _find_files()
-    named = [(name, path) for name, path in found.items() if name not in _BUILT_IN]
+    named = [(name, path) for name, path in found.items() if name not in BUILT_IN]
     named += [(name, found[each.file]) for name, each in RELABELLED.items() if name not in found and each.file in found]
     return listed + [Available(name, None, None, None, path.name) for name, path in sorted(named)]
 
@@ -275,14 +190,14 @@ def file_name(source: str) -> str:
 
 def is_there(source: str, base_folder: Path) -> bool:
     """Return whether a source can be found, without reading it. openml.org is not queried."""
-    if source in _BUILT_IN or source.startswith((sphere.PREFIX, openml.PREFIX)):
+    if source in BUILT_IN or source.startswith((sphere.PREFIX, openml.PREFIX)):
         return True
     return file_of(source, base_folder) is not None
 
 
 def file_of(source: str, base_folder: Path) -> Path | None:
     """Return the file of a source, if it has one."""
-    if source in _BUILT_IN:
+    if source in BUILT_IN:
         return None
     if source.endswith(SUFFIXES):
         return next((path for path in (base_folder / source, Path(source)) if path.is_file()), None)
@@ -308,8 +223,8 @@ def read_as_written(source: str, base_folder: Path, column: str, form: TextForm 
 
 
 def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm | None) -> Table:
-    if source in _BUILT_IN:
-        return Table(source, _BUILT_IN[source]())
+    if source in BUILT_IN:
+        return Table(source, BUILT_IN[source]())
     if source.startswith(sphere.PREFIX):
         return Table(source, sphere.Sphere.read(source).columns_by_name())
     if source.startswith(openml.PREFIX):
@@ -331,8 +246,8 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
     raise ScenarioError(
         [
             f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), "
-            f"nor found {_describe_search(found)}, nor built in ({', '.join(_BUILT_IN)}), "
-            f"nor {openml.PREFIX}ID.{nearest(source, [*_BUILT_IN, *found])}"
+            f"nor found {_describe_search(found)}, nor built in ({', '.join(BUILT_IN)}), "
+            f"nor {openml.PREFIX}ID.{nearest(source, [*BUILT_IN, *found])}"
         ]
     )
 
@@ -535,108 +450,3 @@ def as_text(values: NDArray[Any]) -> NDArray[np.str_]:
         return values
     numbers = [float(value) for value in values]
     return np.array(["" if np.isnan(x) else str(int(x)) if x.is_integer() else str(x) for x in numbers], dtype=np.str_)
-
-
-# What is built in.
-
-
-SQUARES = tuple(f"{row}-{column}" for row in ("top", "middle", "bottom") for column in ("left", "middle", "right"))
-_LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
-
-
-def _wins(board: str, player: str) -> bool:
-    return any(board[a] == board[b] == board[c] == player for a, b, c in _LINES)
-
-
-def _final_boards() -> list[str]:
-    """Return every board at which a game can end, x moving first, sorted."""
-    final: set[str] = set()
-    going_on = {"b" * 9}
-    for player in itertools.islice(itertools.cycle("xo"), 9):
-        moves = itertools.product(going_on, range(9))
-        after = {board[:i] + player + board[i + 1 :] for board, i in moves if board[i] == "b"}
-        over = {board for board in after if _wins(board, player)}
-        final |= over
-        going_on = after - over
-    return sorted(final | going_on)
-
-
-def _tic_tac_toe() -> dict[str, NDArray[Any]]:
-    """Return all 958 boards at which tic-tac-toe can end; positive if x, who moves first, has won."""
-    boards = _final_boards()
-    columns = {name: np.array([board[square] for board in boards]) for square, name in enumerate(SQUARES)}
-    return columns | {"label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])}
-
-
-CENSUS_ROWS = 30_000
-
-
-def _made_census() -> dict[str, NDArray[Any]]:
-    """Return artificial people with the attributes of the hybrid SVM paper's census; label: income above the median.
-
-    A stand-in that needs no file: the numbers are drawn, and say nothing of anybody.
-    """
-    random = np.random.default_rng(2014)
-    age = np.clip(random.normal(42, 14, CENSUS_ROWS), 18, 90).round()
-    education = np.clip(random.normal(12, 3, CENSUS_ROWS), 0, 20).round()
-    gender = random.integers(0, 2, CENSUS_ROWS)
-    status = np.where(
-        random.random(CENSUS_ROWS) < 1 / (1 + np.exp((age - 30) / 6)), 0, 1 + (random.random(CENSUS_ROWS) < 0.25)
-    )
-    single, married = status == 0, status == 1
-    disability = random.random(CENSUS_ROWS) < 0.02 + 0.002 * np.maximum(age - 30, 0)
-    hours = np.clip(random.normal(38, 12, CENSUS_ROWS) - 15 * disability - 20 * (age > 66), 0, 90).round()
-    children = random.poisson(np.where(single, 0.1, 1.3))
-    family = 1 + married + children
-    here = np.minimum(random.exponential(9, CENSUS_ROWS), age).round()
-    native = random.random(CENSUS_ROWS) < 0.85
-    career = 30 - ((age - 50) / 8) ** 2  # income rises until fifty
-    income = (
-        0.9 * education + 0.12 * hours + 0.15 * career + 1.5 * gender + 1.2 * married - 2 * disability + 0.6 * native
-    )
-    income = income * np.exp(random.normal(0, 0.18, CENSUS_ROWS))
-    owner = random.random(CENSUS_ROWS) < 1 / (1 + np.exp(-(income - income.mean()) / 4 - (age - 40) / 20))
-    automobiles = random.poisson(np.clip(0.06 * income, 0.1, 4))
-    columns = {
-        "age": age,
-        "gender": gender,
-        "education": education,
-        "disability": disability,
-        "nationality": native,
-        "working-hours": hours,
-        "years-in-location": here,
-        "owns-dwelling": owner,
-        "family-size": family,
-        "children": children,
-        "automobiles": automobiles,
-        "single": single,
-        "married": married,
-    }
-    labels = np.where(income > np.median(income), "above", "below")
-    return {name: values.astype(np.float64) for name, values in columns.items()} | {"label": labels}
-
-
-def _from_scikit_learn(loader: str) -> Callable[[], dict[str, NDArray[Any]]]:
-    def build() -> dict[str, NDArray[Any]]:
-        import sklearn.datasets
-
-        bunch = getattr(sklearn.datasets, loader)()
-        names = [str(name).replace(" ", "-") for name in bunch.feature_names]
-        columns = {name: np.asarray(bunch.data[:, j], dtype=np.float64) for j, name in enumerate(names)}
-        return columns | {"label": np.array([str(bunch.target_names[t]) for t in bunch.target])}
-
-    return build
-
-
-_BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
-    "tic-tac-toe": _tic_tac_toe,
-    "wdbc": _from_scikit_learn("load_breast_cancer"),
-    "wine": _from_scikit_learn("load_wine"),
-    "iris": _from_scikit_learn("load_iris"),
-    "digits": _from_scikit_learn("load_digits"),
-    "made-census": _made_census,
-    sphere.NAME: sphere.Sphere().columns_by_name,
-}
-
-_COMPLETE = frozenset({"tic-tac-toe"})
-"""All boards at which a game can end."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.text import list_names
-from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.data.tables import Dataset
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 from fedsvm.scenarios.schema.split import (
     BY_FEATURE,

@@ -16,7 +16,7 @@ from fedsvm.scenarios.data import categories, proposals, sources, splits, text_f
 from fedsvm.scenarios.data.categories import require_few, warnings
 from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.file_join import site_names
-from fedsvm.scenarios.data.sources import Dataset, Feature, Table
+from fedsvm.scenarios.data.tables import Dataset, Feature, Table
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.split import require_split
 

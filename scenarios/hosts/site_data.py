@@ -21,7 +21,7 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import categories, file_join, sources, splits
 from fedsvm.scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
-from fedsvm.scenarios.data.sources import Dataset, Table
+from fedsvm.scenarios.data.tables import Dataset, Table
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import ALL, DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError, shared_problem

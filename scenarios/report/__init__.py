@@ -3,6 +3,8 @@
 live        a panel on a terminal, plain lines elsewhere
 summary     the end of a run in a few lines
 chart       plots as vector graphics
+axes        axes of plots, and their scales
+drawing     elements of pictures
 run_plots   the plots of one run
 template    self-contained pages; style page.css, script page.js
 page        the report of a run: head, cards and sections

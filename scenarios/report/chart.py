@@ -11,26 +11,24 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from html import escape
-from typing import Literal
 
 from fedsvm.federation.text import visible
+from fedsvm.scenarios.report.axes import ChartAxis, Number, PictureScale, format_tick
+from fedsvm.scenarios.report.drawing import (
+    COLOURS,
+    PAPER,
+    SITES,
+    WIDTH,
+    Shape,
+    Style,
+    element,
+    shorten,
+    text,
+)
 
-WIDTH = 440
-"""Of a plot, in the units of its view box: shown at this size, or half as large again, letters are 12 to 18 pixels."""
-
-COLOURS = ("#1f77b4", "#d9730d", "#2a9d5c", "#8e5bb5", "#b08900", "#17889c", "#c2528b", "#7f8c3b", "#5b6fd6", "#8c6d5a")
-"""Of series, on a light ground; a page has its own for a dark one."""
-
-DASHES = ("", "6 3", "2 3")
-Shape = Literal["circle", "square", "diamond", "triangle"]
-SHAPES: tuple[Shape, ...] = ("circle", "square", "diamond", "triangle")
-MODEL, SITES, EXCHANGE, HUB = "var(--k1)", "var(--k0)", "var(--k1)", "var(--k2)"
-"""The model, where there is one; sites by themselves, sites with each other, and the coordinator."""
-
-PAPER = "var(--paper)"
 _NAMED = {
     "paper": "#fff",
     "ink": "#1d2329",
@@ -41,6 +39,7 @@ _NAMED = {
     "k1": "#44688f",
     "k2": "#20303f",
 }
+
 _LETTER = 6.6
 """Width of a letter of 12 units, on average."""
 
@@ -48,50 +47,16 @@ _FOR_SCRIPTS = re.compile(r' data-[a-z]+="[^"]*"')
 """Attributes that only a page's script looks at."""
 
 _HEAD = 22
+
 _HEIGHT = 250
+
 _TOP, _RIGHT, _BOTTOM = 12, 14, 42
+
 _LEAST_SHARE = 0.003
 """Of the longest bar: what is nowhere as much could not be seen, and has no key."""
 
 _MAX_MARKS = 300
 """Of a series: of more points, one in so many is drawn."""
-
-Number = Callable[[float], str]
-
-
-def colour(index: int) -> str:
-    """Return the color of the nth series."""
-    return f"var(--c{index % len(COLOURS)})"
-
-
-@dataclass(frozen=True)
-class Style:
-    """The drawing style of a series."""
-
-    colour: str
-    dash: str = ""
-    shape: Shape = "circle"
-
-
-def style(number: int) -> Style:
-    """Return the style of the nth of many series. The first thirty all differ."""
-    return Style(colour(number), DASHES[number // len(COLOURS) % len(DASHES)], SHAPES[number % len(SHAPES)])
-
-
-def shorten(name: str, letters: int) -> str:
-    """Return a name with unprintable characters escaped, cut to a length."""
-    shown = visible(name)
-    return shown if len(shown) <= letters else f"{shown[: letters - 1]}…"
-
-
-@dataclass(frozen=True)
-class ChartAxis:
-    """The quantity along an axis, and the format of its numbers."""
-
-    label: str
-    is_log: bool = False
-    from_zero: bool = False
-    number: Number = field(default=lambda value: f"{value:.6g}")
 
 
 @dataclass(frozen=True)
@@ -177,31 +142,6 @@ class Chart:
         return _FOR_SCRIPTS.sub("", whole_picture) + "\n"
 
 
-def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
-    """Return an element of a picture around its content, which must be escaped already.
-
-    attributes: by their names with underscores; None is left out. All are escaped.
-    """
-    said = "".join(
-        f' {name if name == "viewBox" else name.replace("_", "-")}="{_attribute(value)}"'
-        for name, value in attributes.items()
-        if value is not None
-    )
-    return f"<{tag}{said}>{content}</{tag}>" if content else f"<{tag}{said}/>"
-
-
-def _attribute(value: str | float) -> str:
-    return escape(visible(value)) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
-
-
-def text(x: float, y: float, words: str, *, halo: bool = False, **attributes: str | float | None) -> str:
-    """Return text at a position. halo: outline it with the background color, over lines."""
-    around: dict[str, str | float] = {}
-    if halo:
-        around = {"paint_order": "stroke", "stroke": PAPER, "stroke_width": 4, "stroke_linejoin": "round"}
-    return element("text", escape(visible(words)), x=x, y=y, **{"fill": "currentColor", **around, **attributes})
-
-
 def lines(
     title: str,
     caption: str,
@@ -220,16 +160,16 @@ def lines(
     drawn = [_thin_points(each) for each in series if each.points]
     whole_range = [0.0, 1.0] if has_diagonal else []
     if names:
-        across = _PictureScale(-0.5, len(names) - 0.5, 0, 1, False)
+        across = PictureScale(-0.5, len(names) - 0.5, 0, 1, False)
     else:
-        across = _PictureScale.over([*(px for each in drawn for px, _ in each.points), *whole_range], x)
+        across = PictureScale.over([*(px for each in drawn for px, _ in each.points), *whole_range], x)
     heights = [
         value
         for each in drawn
         for value in [*(py for _, py in each.points), *(v for pair in each.spread for v in pair)]
     ]
-    up = _PictureScale.over([*heights, *(level.value for level in levels), *whole_range], y)
-    left = _beside([_tick(y, tick) for tick in up.ticks()])
+    up = PictureScale.over([*heights, *(level.value for level in levels), *whole_range], y)
+    left = _beside([format_tick(y, tick) for tick in up.ticks()])
     across, up = across.between(left, WIDTH - _RIGHT), up.between(_HEIGHT - _BOTTOM, _TOP)
     marks = [(place, shorten(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
     body = [_frame(x, y, across, up, marks if names else None)]
@@ -252,10 +192,10 @@ def boxes(title: str, caption: str, x: str, y: ChartAxis, values: Mapping[str, S
     What lies beyond is a mark of its own. x: what the names are of.
     """
     names = list(values)
-    up = _PictureScale.over([value for each in values.values() for value in each], y)
-    left = _beside([_tick(y, tick) for tick in up.ticks()])
+    up = PictureScale.over([value for each in values.values() for value in each], y)
+    left = _beside([format_tick(y, tick) for tick in up.ticks()])
     across, up = (
-        _PictureScale(-0.5, len(names) - 0.5, left, WIDTH - _RIGHT, False),
+        PictureScale(-0.5, len(names) - 0.5, left, WIDTH - _RIGHT, False),
         up.between(_HEIGHT - _BOTTOM, _TOP),
     )
     marks = [(place, shorten(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
@@ -265,7 +205,7 @@ def boxes(title: str, caption: str, x: str, y: ChartAxis, values: Mapping[str, S
     return Chart(title, caption, _HEIGHT, "".join(body))
 
 
-def _box(name: str, values: Sequence[float], at: float, half: float, up: _PictureScale, y: ChartAxis) -> str:
+def _box(name: str, values: Sequence[float], at: float, half: float, up: PictureScale, y: ChartAxis) -> str:
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
     reach = 1.5 * (high - low)
     near = [value for value in values if low - reach <= value <= high + reach]
@@ -310,10 +250,10 @@ def columns(title: str, caption: str, x: ChartAxis, y: ChartAxis, drawn: Sequenc
     step = max(1, math.ceil(len(drawn) / _MAX_MARKS))
     shown = [max(drawn[first : first + step], key=lambda each: each.y) for first in range(0, len(drawn), step)]
     low, high = min(each.x for each in shown), max(each.x for each in shown)
-    up = _PictureScale.over([each.y for each in shown], y)
-    left = _beside([_tick(y, tick) for tick in up.ticks()])
+    up = PictureScale.over([each.y for each in shown], y)
+    left = _beside([format_tick(y, tick) for tick in up.ticks()])
     across, up = (
-        _PictureScale(low - step / 2, high + step / 2, left, WIDTH - _RIGHT, False),
+        PictureScale(low - step / 2, high + step / 2, left, WIDTH - _RIGHT, False),
         up.between(_HEIGHT - _BOTTOM, _TOP),
     )
     body, keys = [_frame(x, y, across, up)], {each.series: Key(each.series, each.colour) for each in shown}
@@ -387,7 +327,7 @@ def spans(
     left = _beside(list(names.values()), label=False)
     end = max((span.end for each in rows.values() for span in each), default=1.0)
     height = 26.0 * len(rows) + _BOTTOM + 8
-    across = _PictureScale(
+    across = PictureScale(
         0, end or 1.0, left, WIDTH - 2 * _RIGHT, False
     )  # its last tick, of words, may stand at the end
     body = [_across(x, across, height - _BOTTOM)]
@@ -417,62 +357,6 @@ def spans(
 # How numbers become places.
 
 
-@dataclass(frozen=True)
-class _PictureScale:
-    """From a range of numbers to a range of units of the picture."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    is_log: bool
-
-    @classmethod
-    def over(cls, values: Sequence[float], axis: ChartAxis) -> _PictureScale:
-        """Return a range that contains all values, and ends at ticks if that costs little room."""
-        known = [value for value in values if not axis.is_log or value > 0] or [1.0]
-        low, high = min(known), max(known)
-        if axis.is_log:
-            low, high = low / 1.3, high * 1.3
-            if math.log10(high / low) < 1:
-                low, high = 10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high))
-            return cls(low, high, 0, 1, True)
-        low = min(0.0, low) if axis.from_zero else low
-        if high <= low:
-            low, high = low - abs(low or 1) * 0.05, high + abs(high or 1) * 0.05
-        margin = 0.05 * (high - low)
-        return cls(low if axis.from_zero and low == 0 else low - margin, high + margin, 0, 1, False)
-
-    def between(self, start: float, end: float) -> _PictureScale:
-        return _PictureScale(self.low, self.high, start, end, self.is_log)
-
-    def __call__(self, value: float) -> float:
-        low, high = (math.log(self.low), math.log(self.high)) if self.is_log else (self.low, self.high)
-        at = math.log(max(value, 1e-300)) if self.is_log else value
-        return self.start + (self.end - self.start) * (at - low) / (high - low)
-
-    def ticks(self) -> list[float]:
-        """Round numbers within the range, five or so."""
-        if self.is_log:
-            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
-            every = max(1, math.ceil((last - first + 1) / 7))
-            return [10.0**power for power in range(first, last + 1, every)]
-        rough = (self.high - self.low) / 5
-        unit = 10 ** math.floor(math.log10(rough))
-        step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
-        first = math.ceil(self.low / step - 1e-9)
-        return [number * step for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
-
-
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def _tick(axis: ChartAxis, value: float) -> str:
-    if axis.is_log and not 0.01 <= value <= 10_000:
-        return f"10{str(round(math.log10(value))).translate(_SUPERSCRIPTS)}"
-    return axis.number(value)
-
-
 def _beside(labels: Sequence[str], *, label: bool = True) -> float:
     """Return the room on the left for the labels of ticks and of the axis."""
     return (20 if label else 0) + 9 + _LETTER * max(map(len, labels), default=0)
@@ -484,26 +368,26 @@ def _beside(labels: Sequence[str], *, label: bool = True) -> float:
 def _frame(
     x: ChartAxis,
     y: ChartAxis,
-    across: _PictureScale,
-    up: _PictureScale,
+    across: PictureScale,
+    up: PictureScale,
     marks: Sequence[tuple[float, str]] | None = None,
 ) -> str:
     body = [_across(x, across, up.start, marks)]
     for tick in up.ticks():
         at = up(tick)
         body.append(element("line", x1=across.start, x2=across.end, y1=at, y2=at, stroke="var(--soft)"))
-        body.append(text(across.start - 6, at + 4, _tick(y, tick), text_anchor="end", opacity=0.8))
+        body.append(text(across.start - 6, at + 4, format_tick(y, tick), text_anchor="end", opacity=0.8))
     turned = f"translate(11 {(up.start + up.end) / 2:.1f}) rotate(-90)"
     body.append(text(0, 0, shorten(y.label, 36), transform=turned, text_anchor="middle"))
     return "".join(body)
 
 
-def _across(
-    x: ChartAxis, across: _PictureScale, bottom: float, marks: Sequence[tuple[float, str]] | None = None
-) -> str:
+def _across(x: ChartAxis, across: PictureScale, bottom: float, marks: Sequence[tuple[float, str]] | None = None) -> str:
     """Draw the horizontal axis, with ticks, or with marks at names."""
     body = [element("line", x1=across.start, x2=across.end, y1=bottom, y2=bottom, stroke="var(--grey)")]
-    for tick, label in marks if marks is not None else [(tick, _tick(x, tick)) for tick in _whole(across.ticks(), x)]:
+    for tick, label in (
+        marks if marks is not None else [(tick, format_tick(x, tick)) for tick in _whole(across.ticks(), x)]
+    ):
         at = across(tick)
         body.append(element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, stroke="var(--grey)"))
         body.append(text(at, bottom + 17, label, text_anchor="middle", opacity=0.8))
@@ -516,13 +400,8 @@ def _whole(ticks: Sequence[float], axis: ChartAxis) -> list[float]:
     return [tick for tick in ticks if axis.number(tick)]
 
 
-def whole(value: float) -> str:
-    """Return a count as text, empty for a fraction."""
-    return f"{value:.0f}" if abs(value - round(value)) < 1e-6 else ""
-
-
 def _series(
-    number: int, of: Series, across: _PictureScale, up: _PictureScale, x: ChartAxis, y: ChartAxis, names: Sequence[str]
+    number: int, of: Series, across: PictureScale, up: PictureScale, x: ChartAxis, y: ChartAxis, names: Sequence[str]
 ) -> str:
     places = [(across(px) + of.shift, up(py)) for px, py in of.points]
     body = []

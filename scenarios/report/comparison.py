@@ -10,7 +10,9 @@ from typing import Any
 
 from fedsvm.scenarios.figures import area, human_bytes, percent
 from fedsvm.scenarios.report import template
-from fedsvm.scenarios.report.chart import Chart, ChartAxis, Level, Series, Style, lines, style, whole
+from fedsvm.scenarios.report.axes import ChartAxis, whole
+from fedsvm.scenarios.report.chart import Chart, Level, Series, lines
+from fedsvm.scenarios.report.drawing import Style, style
 from fedsvm.scenarios.report.run_plots import SMALLEST_TOLERANCE, gap_curves, human_seconds
 from fedsvm.scenarios.report.summary import interval
 from fedsvm.scenarios.run.log import read_log

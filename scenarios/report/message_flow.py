@@ -12,7 +12,8 @@ from typing import Any
 from fedsvm.federation.traffic_ledger import CONTROL
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.figures import human_bytes
-from fedsvm.scenarios.report.chart import EXCHANGE, HUB, PAPER, WIDTH, Chart, Key, element, shorten, text
+from fedsvm.scenarios.report.chart import Chart, Key
+from fedsvm.scenarios.report.drawing import EXCHANGE, HUB, PAPER, WIDTH, element, shorten, text
 
 MAX_PARTIES = 26
 """Of more, a picture would show a grey mesh."""

@@ -9,27 +9,20 @@ from typing import Any
 from fedsvm.federation.traffic_ledger import CONTROL
 from fedsvm.scenarios.figures import human_bytes
 from fedsvm.scenarios.report import message_flow
+from fedsvm.scenarios.report.axes import ChartAxis, whole
 from fedsvm.scenarios.report.chart import (
-    EXCHANGE,
-    HUB,
-    MODEL,
-    SITES,
     Chart,
-    ChartAxis,
     ChartColumn,
     Level,
     Series,
-    Style,
     TimedEvent,
     TimeSpan,
     bars,
-    colour,
     columns,
     lines,
     spans,
-    style,
-    whole,
 )
+from fedsvm.scenarios.report.drawing import EXCHANGE, HUB, MODEL, SITES, Style, colour, style
 from fedsvm.scenarios.report.summary import describe_folds, fold_names, reading_line
 from fedsvm.scenarios.run.result import RunResult
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsvm.scenarios.report.chart import Chart, ChartAxis, Series, Style, boxes, lines, style
+from fedsvm.scenarios.report.axes import ChartAxis
+from fedsvm.scenarios.report.chart import Chart, Series, boxes, lines
+from fedsvm.scenarios.report.drawing import Style, style
 from fedsvm.scenarios.reproduction import judgment, measures, plan
 from fedsvm.scenarios.reproduction.entries import Entry, Picture
 from fedsvm.scenarios.reproduction.judgment import JudgedCell, JudgedEntry

@@ -7,7 +7,8 @@ training    fits, times, logs, evaluates and keeps one model after the other, fr
 horizontal  rows as a source, and those of a simulation
 vertical    columns as a source, and those of a simulation
 evaluation  compares a model with pooled training, in simulations
-metrics     measures of decision values
+metrics     measures of decision values, as values
+measuring   computes them, with means and intervals over folds
 curves      curves of decision values
 selection   the selected columns, and three estimates of their accuracy
 shortfalls  comparisons in which a result is worse

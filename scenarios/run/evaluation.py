@@ -8,7 +8,7 @@ from fedsvm.algorithms.algorithm import Model
 from fedsvm.algorithms.baselines import pooled_baselines
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.metrics import BaselineMetrics
 from fedsvm.scenarios.run.outcome import ModelEvaluation
 from fedsvm.scenarios.schema.spec import Scenario
@@ -27,9 +27,9 @@ def compare_with_pooled(
     public = algorithm.public_baseline(model, settings, rows) if scenario.is_private else None
     threshold = 0.0 if calibration is None else calibration.threshold
     return ModelEvaluation(
-        pooled=None if pooled is None else metrics.compare(pooled, decisions, labels, threshold),
+        pooled=None if pooled is None else measuring.compare(pooled, decisions, labels, threshold),
         baselines=_baselines(scenario, model, rows),
-        public=None if public is None else metrics.compare_baselines([public], labels)[public.name],
+        public=None if public is None else measuring.compare_baselines([public], labels)[public.name],
         warnings=algorithm.warnings(model, settings, rows, fold or 0),
     )
 
@@ -43,7 +43,7 @@ def _baselines(scenario: Scenario, model: Model, rows: EvaluationRows) -> dict[s
         found = pooled_baselines(wanted, table.settings, rows, model.selected_columns)
     else:
         found = table.implementation.baselines(model, table.settings, rows, scenario.seed)
-    return metrics.compare_baselines(found, rows.test.labels)
+    return measuring.compare_baselines(found, rows.test.labels)
 
 
 def pooled_order(scenario: Scenario, model: Model, names: Sequence[str], rows: EvaluationRows) -> list[str] | None:

@@ -22,7 +22,7 @@ from fedsvm.algorithms.site_scores import ClassScores, SiteScores, count_at_site
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data.dataset import FederatedDataset, Rows
-from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.audit import GroundTruth
 from fedsvm.scenarios.run.evaluation import compare_with_pooled, pooled_order
 from fedsvm.scenarios.run.offered_terms import terms_of
@@ -98,7 +98,7 @@ class RowSource(Source):
         scores = self.scores_at_sites(federation, model)
         threshold = 0.0 if model.calibrated is None else model.calibrated.threshold
         return ModelEvaluation(
-            test=None if scores is None else metrics.metrics_from_counts(scores, threshold),
+            test=None if scores is None else measuring.metrics_from_counts(scores, threshold),
             at_sites=scores,
             own=self.own_at_sites(federation, model),
             selection=None if model.ranked is None else FoldSelection(model.ranked),
@@ -160,7 +160,7 @@ class SimulatedRows(RowSource):
             judged = {"threshold": calibration.threshold, "probabilities": whole.probabilities(rows.test.rows)}
         return replace(
             compare_with_pooled(self.scenario, model, whole, decisions, rows, task.fold),
-            test=metrics.evaluate(decisions, rows.test.labels, **judged) if is_tested else None,
+            test=measuring.evaluate(decisions, rows.test.labels, **judged) if is_tested else None,
             at_sites=self.scores_at_sites(federation, model),
             own=self._own(federation, model, task, decisions, rows),
             selection=self._selection(model, task.columns, rows, is_tested=is_tested),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.data.classes import predict_class
 from fedsvm.algorithms.own_models import OwnCounts, Placements
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.intervals import Interval, auc_wald, folds_interval, normal_interval, share_interval
 from fedsvm.scenarios.run.metrics import Score
 
@@ -90,9 +90,9 @@ def compare_own(
         The training rows and the decision values of each site's own model.
     """
     truth = labels > 0 if decisions.ndim == 1 else labels
-    sites, of_all = {}, metrics.score(decisions, labels, 0.0)
+    sites, of_all = {}, measuring.score(decisions, labels, 0.0)
     for site, (rows, values) in own.items():
-        measured = metrics.evaluate(values, labels)
+        measured = measuring.evaluate(values, labels)
         within = {name: measured.intervals[name] for name in ("accuracy", "auc") if name in measured.intervals}
         sites[site] = OwnModel(measured.accuracy, measured.auc, rows, within)
     right = np.mean([predict_class(values) == truth for _, values in own.values()], axis=0)

@@ -33,7 +33,7 @@ from fedsvm.federation.transport.keys import COORDINATOR, Party
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun
 from fedsvm.scenarios.data.dataset import FederatedDataset, SiteSize, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
-from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audit_view, everybody, file_audits, findings
 from fedsvm.scenarios.run.horizontal import SimulatedRows
 from fedsvm.scenarios.run.injector import Injector
@@ -368,9 +368,9 @@ def _result(this: Run) -> RunResult:
         model=_model(this, folds[-1]) if folds else None,
         model_file=_model_file(this, folds[-1], privacy) if folds else None,
         metrics=_metrics(this),
-        at_sites=metrics.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
-        centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
-        baselines=metrics.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
+        at_sites=measuring.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
+        centralised=measuring.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
+        baselines=measuring.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
         own_models=mean_own_models([fold.own for fold in folds if fold.own is not None], scenario.data.folds or 1),
         selection=selection_result(
             [fold.selection for fold in folds if fold.selection is not None],
@@ -412,7 +412,7 @@ def _metrics(this: Run) -> Metrics | None:
     """Return the means over the folds, and their shortfalls."""
     public = [fold.public for fold in this.outcome.folds if fold.public is not None]
     tested = [fold.test for fold in this.outcome.folds if fold.test is not None]
-    found = metrics.mean_metrics(tested, this.scenario.data.folds or 1)
+    found = measuring.mean_metrics(tested, this.scenario.data.folds or 1)
     if found is None:
         return None
     return replace(found, shortfalls=tuple(shortfalls(this.scenario, this.dataset.classes, found, public)))

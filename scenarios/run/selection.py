@@ -21,7 +21,8 @@ import numpy as np
 
 from fedsvm.algorithms.ranking import CurvePoint, FeatureRanking
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.scenarios.run.metrics import FoldMetrics, accuracy, class_table
+from fedsvm.scenarios.run.measuring import accuracy
+from fedsvm.scenarios.run.metrics import FoldMetrics, class_table
 
 Evaluation = Literal["nested", "separate", "whole"]
 

@@ -18,7 +18,7 @@ from fedsvm.algorithms.ranking import column_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data.dataset import FederatedDataset
-from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.audit import GroundTruth
 from fedsvm.scenarios.run.evaluation import compare_with_pooled, pooled_order
 from fedsvm.scenarios.run.metrics import FoldMetrics
@@ -81,7 +81,7 @@ class ColumnSource(Source):
             raise TypeError(f"{algorithm.name} must be a VerticalAlgorithm, got {type(algorithm).__mro__[1].__name__}")
         labels = labels_of(federation, records.held_out, records.label_sites, held_out=True, classes=task.classes)
         scores = algorithm.score(federation, model, records.held_out)
-        return scores, metrics.evaluate(scores, labels)
+        return scores, measuring.evaluate(scores, labels)
 
 
 @dataclass

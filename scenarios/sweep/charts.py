@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsvm.scenarios.report.chart import Chart, ChartAxis, Series, Style, lines, style, whole
+from fedsvm.scenarios.report.axes import ChartAxis, whole
+from fedsvm.scenarios.report.chart import Chart, Series, lines
 from fedsvm.scenarios.report.comparison import measure
+from fedsvm.scenarios.report.drawing import Style, style
 
 Row = dict[str, Any]
 

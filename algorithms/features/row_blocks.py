@@ -1,0 +1,83 @@
+"""Features of more rows than memory holds them for: computed again, block by block, whenever they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+
+MOST_VALUES = 1 << 27
+"""Features of a site's rows that are kept in memory: 1 GiB of them."""
+
+_BLOCK_VALUES, _LEAST_ROWS = 1 << 20, 256
+"""Features of a block."""
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """Rows (n, p) and the map that gives their features (n, m).
+
+    Parameters
+    ----------
+    rows : FloatArray
+        On the common scale.
+    feature_map : FeatureMap
+    columns : IntArray
+        The features that are read, of those that the map gives.
+    """
+
+    rows: FloatArray
+    feature_map: FeatureMap
+    columns: IntArray
+
+    @classmethod
+    def of(cls, rows: FloatArray, feature_map: FeatureMap) -> RowBlocks:
+        """Return the blocks of all features."""
+        return cls(rows, feature_map, np.arange(feature_map.dimensions))
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield the place of each block and its features, which are dropped before the next."""
+        length = max(_LEAST_ROWS, _BLOCK_VALUES // max(1, self.feature_map.dimensions))
+        for start in range(0, len(self.rows), length):
+            place = slice(start, start + length)
+            features = self.feature_map(self.rows[place])
+            yield place, features if self.is_whole else features[:, self.columns]
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all features of the map are read."""
+        return len(self.columns) == self.feature_map.dimensions
+
+    def keep_rows(self, kept: BoolArray) -> RowBlocks:
+        """Return the blocks of some rows (n,)."""
+        return replace(self, rows=self.rows[kept])
+
+    def keep_columns(self, kept: IntArray) -> RowBlocks:
+        """Return the blocks of some features."""
+        return replace(self, columns=self.columns[kept])
+
+    def times(self, vector: FloatArray) -> FloatArray:
+        """Return (n,) the products of all features with a vector (m,)."""
+        found = np.empty(len(self.rows))
+        for place, features in self:
+            found[place] = features @ vector
+        return found
+
+    def squares(self) -> float:
+        """Return the sum of squares of all features."""
+        return sum(float((features**2).sum()) for _, features in self)
+
+    def to_array(self) -> FloatArray:
+        """Return (n, m) all features."""
+        found = np.empty((len(self.rows), len(self.columns)))
+        for place, features in self:
+            found[place] = features
+        return found

@@ -1,0 +1,132 @@
+"""Features in blocks: the same sums as with all features in memory, in a fraction of the memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedsvm.algorithms.features import k_means, row_blocks
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.features.row_blocks import RowBlocks
+from fedsvm.algorithms.optimization.barrier import DualState, Problem
+from fedsvm.algorithms.optimization.masking import Mask, draw_mask
+from fedsvm.algorithms.optimization.path_rounds import RoundOrder, RowPaths
+from fedsvm.algorithms.optimization.path_sums import _Start
+from fedsvm.federation.arrays import FloatArray
+
+NUMBER_BYTES = 8
+
+
+def mapped(rows: int, features: int) -> tuple[FloatArray, NystromMap, FloatArray]:
+    """Return rows of four columns, a map to so many features, and labels of two problems, with zeros in the second."""
+    random = np.random.default_rng(rows)
+    table = random.normal(size=(rows, 4))
+    labels = np.where(table[:, 0] + random.normal(size=rows) > 0, 1.0, -1.0)
+    return table, NystromMap.span(Kernel("rbf", 0.5), table[:features], 1e-14), np.stack([labels, labels])
+
+
+def paths_of(features: FloatArray | RowBlocks, labels: FloatArray, prior: FloatArray, lever: float) -> RowPaths:
+    """Return the paths of a site at the origin, whose masks are those of a fixed seed."""
+    size, seed = prior.shape[-1], np.ones((1, 4), dtype=np.uint64)
+    problems = _Start(prior, labels, np.full(labels.shape[1], 2.0), lever, "congruence").problems(features)
+    origin = np.zeros(problems[0].dimensions)
+
+    def draw(numbers: Sequence[int], iteration: int) -> Iterator[Mask | None]:
+        for number in numbers:
+            yield draw_mask(seed, f"{number} {iteration}", len(origin), size, "congruence")
+
+    return RowPaths(problems, [DualState.at(each, 0, origin, origin) for each in problems], draw)
+
+
+def rounds_of(paths: RowPaths, rounds: int) -> list[FloatArray]:
+    """Return the sums of rounds of small steps, the first of which moves nothing."""
+    count, size = len(paths.problems), paths.problems[0].dimensions
+    first = RoundOrder(
+        iteration=1,
+        problems=np.arange(count),
+        mus=np.ones(count),
+        keep=np.zeros(count),
+        still=np.ones(count),
+        scales=np.full((count, 5), 100.0),
+        rows=100,
+        steps=np.zeros(count * size),
+    )
+    found = [paths.sums(first, keeper=True)]
+    for iteration in range(2, rounds + 1):
+        paths.draw_ahead(first.problems.tolist(), iteration)
+        steps = np.random.default_rng(iteration).normal(size=count * size) / 50
+        order = replace(first, iteration=iteration, still=np.zeros(count), steps=steps)
+        found.append(paths.sums(order, keeper=True))
+    return found
+
+
+@pytest.mark.parametrize("lever", [0.0, 2.0])
+def test_sums_and_points_are_those_of_features_in_memory(monkeypatch: pytest.MonkeyPatch, lever: float) -> None:
+    monkeypatch.setattr(row_blocks, "_BLOCK_VALUES", 2000)
+    rows, feature_map, labels = mapped(1000, 30)
+    labels[1, ::3] = 0.0  # rows that the second problem does not have
+    prior = np.random.default_rng(1).normal(size=(2, feature_map.dimensions))
+    whole = paths_of(feature_map(rows), labels, prior, lever)
+    blocked = paths_of(RowBlocks.of(rows, feature_map), labels, prior, lever)
+    for one, other in zip(rounds_of(whole, 3), rounds_of(blocked, 3), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9)
+    for ours, theirs in zip(whole.latest, blocked.latest, strict=True):
+        np.testing.assert_allclose(theirs.alpha, ours.alpha, rtol=1e-9)
+    kept = np.arange(0, feature_map.dimensions, 2)
+    fewer = [paths.problems[1].keep(kept) for paths in (whole, blocked)]
+    point = np.ones(fewer[0].dimensions)
+    np.testing.assert_allclose(fewer[1].margins(point), fewer[0].margins(point), rtol=1e-9)
+
+
+def test_other_steps_have_all_features_at_once() -> None:
+    rows, feature_map, _ = mapped(600, 20)
+    stored, blocked = FeatureRows(), FeatureRows()
+    stored.place(feature_map(rows))
+    blocked.place(RowBlocks.of(rows, feature_map))
+    np.testing.assert_allclose(blocked.squared_norms(), stored.squared_norms(), rtol=1e-12)
+    assert isinstance(blocked.stored, RowBlocks)
+    np.testing.assert_allclose(blocked.features, stored.features, rtol=1e-12)
+
+
+def test_centres_of_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, _, _ = mapped(500, 2)
+    centres, sizes = k_means.local_centres(rows, 12, 3, np.random.default_rng(0))
+    monkeypatch.setattr(k_means, "_MOST_DISTANCES", 1000)
+    in_blocks, same_sizes = k_means.local_centres(rows, 12, 3, np.random.default_rng(0))
+    np.testing.assert_allclose(in_blocks, centres, rtol=1e-9)
+    assert (sizes == same_sizes).all()
+
+
+def peak_bytes(features: FloatArray | RowBlocks, labels: FloatArray, size: int) -> int:
+    """Return the most that two rounds of one problem allocate at a time, on top of the features."""
+    tracemalloc.start()
+    try:
+        rounds_of(paths_of(features, labels, np.zeros(size), 1.0), 2)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(("rows", "size"), [(60, 300), (1000, 300)])
+def test_a_round_holds_a_copy_of_some_rows_and_a_few_matrices(rows: int, size: int) -> None:
+    random = np.random.default_rng(0)
+    labels = random.choice([-1.0, 1.0], size=(1, rows))
+    most = 2 * rows * size + 9 * size**2
+    assert peak_bytes(random.normal(size=(rows, size)), labels, size) < most * NUMBER_BYTES
+
+
+def test_many_rows_need_a_few_numbers_each_and_some_blocks() -> None:
+    rows, feature_map, labels = mapped(40_000, 60)
+    size = feature_map.dimensions
+    blocks = 8 * row_blocks._BLOCK_VALUES
+    most = 40 * len(rows) + blocks + 7 * size**2
+    assert peak_bytes(RowBlocks.of(rows, feature_map), labels[:1], size) < most * NUMBER_BYTES
+    problem = paths_of(RowBlocks.of(rows, feature_map), labels[:1], np.zeros(size), 1.0).problems[0]
+    assert isinstance(problem, Problem)
+    assert problem.features.size == 0
