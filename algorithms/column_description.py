@@ -414,7 +414,7 @@ def _numeric(
         return NumericColumn(name, known, missing, None, None, None, None, None, 0.0, window.far, constant)
     middle, half = float(ends.mean()), float(ends[1] - ends[0]) / 2
     center = float(totals["sums"][number]) / known
-    variance = max(float(totals["squares"][number]) / known - center**2, 0.0)
+    spread = deviation(float(totals["squares"][number]) / known, center, is_exact=not noise["known"])
     cells = totals["cells"].reshape(-1, CELLS + 2)[number]
     outside = float(cells[[0, -1]].sum())
     return NumericColumn(
@@ -422,7 +422,7 @@ def _numeric(
         known,
         missing,
         middle + half * center,
-        half * math.sqrt(variance),
+        None if spread is None else half * spread,
         _quantiles(cells, ends, noise["cells"]),
         float(ends[0]),
         float(ends[1]),
@@ -430,6 +430,14 @@ def _numeric(
         window.far,
         constant,
     )
+
+
+def deviation(mean_square: float, mean: float, *, is_exact: bool) -> float | None:
+    """Return the standard deviation of numbers; None where noise made their mean square no larger than a constant's."""
+    variance = mean_square - mean**2
+    if variance > 0:
+        return math.sqrt(variance)
+    return 0.0 if is_exact else None
 
 
 def _quantiles(cells: FloatArray, ends: FloatArray, noise: float) -> tuple[float, ...] | None:

@@ -167,11 +167,6 @@ class Federation:
         """True if the sum in use is not secure, and shows the coordinator each site's own value."""
         return self._protocol.discloses == "value"
 
-    @property
-    def isolating_sites(self) -> int:
-        """The minimum number of sites that, with the coordinator, may learn another site's input to a sum."""
-        return self._protocol.isolating(len(self.sites))
-
     # The verbs.
 
     @overload

@@ -162,8 +162,15 @@ class RoundRunner:
         self._disclosures.record_parameters(order)
         if event.complete:
             everyone = event.sites == self._membership.all_sites
-            after = self._admission.last_completed
-            self._note_completed(record.round, replace(order, sites=event.sites, everyone=everyone, after=after))
+            unsigned = replace(
+                order,
+                phase=record.phase,
+                phase_round=record.phase_round,
+                sites=event.sites,
+                after=self._admission.last_completed,
+                everyone=everyone,
+            )
+            self._note_completed(record.round, unsigned, self._sign(unsigned, record.round))
             self._show(order, event, value)
         self._record.add_attempt(event)
         self._record.on_change()
@@ -234,7 +241,7 @@ class RoundRunner:
             after=self._admission.last_completed,
             everyone=sites == self._membership.all_sites,
         )
-        whole = unsigned if self._signer is None else self._signer.sign_order(unsigned, number)
+        whole = self._sign(unsigned, number)
         round_ = Round(
             self._dispatcher,
             whole,
@@ -246,7 +253,7 @@ class RoundRunner:
         contributed = tuple(site for site in sites if site not in record.missing)
         tried = AttemptRecord(record, sites, attempt.complete, contributed)
         if attempt.complete:
-            self._note_completed(number, unsigned)
+            self._note_completed(number, unsigned, whole)
             self._show(order, tried, attempt.value)
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
@@ -255,11 +262,14 @@ class RoundRunner:
         self._record.on_change()
         return attempt, round_
 
-    def _note_completed(self, number: int, order: Order) -> None:
-        """Record a complete round by its order without the signature, which sites that missed it do not compare."""
+    def _note_completed(self, number: int, unsigned: Order, signed: Order) -> None:
+        """Record a complete round. Sites that missed it are told its order as it was signed for others."""
         if self._signer is not None:
-            self._signer.add_complete(number, order)
-        self._admission.note_completed(number, order)
+            self._signer.add_complete(number, unsigned)
+        self._admission.note_completed(number, signed)
+
+    def _sign(self, order: Order, number: int) -> Order:
+        return order if self._signer is None else self._signer.sign_order(order, number)
 
     def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:
         """Record what a complete round showed."""

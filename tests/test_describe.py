@@ -109,6 +109,12 @@ def test_with_noise_the_releases_spend_mu_and_close_to_the_rows(study: Path) -> 
 # The mechanism.
 
 
+def test_a_deviation_that_noise_exceeds_is_hidden() -> None:
+    assert column_description.deviation(0.25, 0.3, is_exact=False) == pytest.approx(0.4)
+    assert column_description.deviation(0.25, 0.6, is_exact=False) is None
+    assert column_description.deviation(0.25, 0.5, is_exact=True) == 0.0
+
+
 def _site(mu: float, min_cell: int = 0, **reading: Any) -> DescriptionSite:
     terms = Terms(
         column_description.NAME, {}, "ring", {}, 3, reading={"statistics_privacy": mu, "missing": "mean", **reading}

@@ -124,6 +124,23 @@ def test_a_check_lists_all_that_a_policy_refuses(tmp_path: Path, monkeypatch: py
     ]
 
 
+def test_a_check_reads_the_file_with_its_corrections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{number}.0,{'MB'[number % 2]}\n" for number in range(30))
+    (tmp_path / "north.csv").write_text(f"size,result\n{rows}")
+    (tmp_path / "north.toml").write_text("min_rows = 20\n")
+    (tmp_path / "own.toml").write_text('rename = { result = "diagnosis" }\n')
+    check = ["policy", "check", "hospitals.toml", "--policy", "north.toml"]
+    read = [*check, "--data", "north.csv"]
+    without = CliRunner().invoke(application("policy"), read)
+    assert without.exit_code == 3 and "diagnosis" in without.output
+    done = CliRunner().invoke(application("policy"), [*read, "--corrections", "own.toml"])
+    assert done.exit_code == 0, done.output
+    alone = CliRunner().invoke(application("policy"), [*check, "--corrections", "own.toml"])
+    assert "--corrections: needs --data" in str(alone.exception)
+
+
 def test_a_check_looks_into_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -15,6 +15,7 @@ import pytest
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.data import splits
+from fedsvm.scenarios.oversight import receipts
 from tests import hub as hubs
 from tests.conftest import wait_until
 from tests.hub import CREATOR, SITES, Person, RunningHub, cells, create, hospitals, join, link_of, simulated, watching
@@ -70,6 +71,18 @@ def test_three_who_never_meet_train_the_pooled_model(finished: Finished) -> None
     with np.load(folder / "hub" / "tasks" / finished.number / "model.npz") as model:
         found = rows @ weights + model["b"]
     assert np.abs(found - exact.decision_function(rows @ rows[training].T)).max() < 1e-9
+
+
+@pytest.mark.long
+def test_receipts_of_a_task_are_signed_and_equal_and_have_the_fingerprints_of_its_page(finished: Finished) -> None:
+    page = finished.person.get(f"/tasks/{finished.number}")[1]
+    records = [receipts.only(finished.folder / f"visits-{site}" / "task.receipt", None, None) for site in SITES]
+    for record in records:
+        assert record.is_whole, record.problems
+        assert record.signing["site"] and record.signed.keys() == record.links.keys()
+        assert receipts.fingerprint([record.signing["coordinator"]]) in page
+        assert all(shown in page for name, shown in record.key_rows if name in SITES)
+    assert not any(receipts.compare(records[0], other).differences for other in records[1:])
 
 
 @pytest.mark.long

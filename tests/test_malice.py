@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,10 @@ import pytest
 
 from fedsvm.federation.admission import Admission
 from fedsvm.federation.control import MissedOrders
-from fedsvm.federation.errors import SiteFailed
+from fedsvm.federation.errors import OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.rules import SiteRules
+from fedsvm.protocols.sums.registry import SUMS
 from tests.conftest import drill
 from tests.test_agreed_steps import COLUMNS, encoded, sites, terms
 from tests.test_dropouts import total, total_of
@@ -47,7 +50,8 @@ def test_a_site_repeats_no_sum_over_fewer_sites_if_its_policy_says_so(protocol: 
     with drill(5, protocol=protocol, rules=SiteRules(max_repeats=0)) as federation:
         total(federation)
         pretend_to_lose(federation, VICTIM)
-        with pytest.raises(SiteFailed, match=r"steps come again over other members 0 times at most; step 'total'"):
+        said = r"repeated over other sites 0 times at most .max_repeats.; step 'total' would be repeated"
+        with pytest.raises(SiteFailed, match=said):
             total(federation)
 
 
@@ -64,7 +68,7 @@ def test_a_site_repeats_as_often_as_its_policy_says() -> None:
         pretend_to_lose(federation, "site-6")
         total(federation)
         pretend_to_lose(federation, VICTIM)
-        with pytest.raises(SiteFailed, match="over other members 1 times at most"):
+        with pytest.raises(SiteFailed, match="over other sites 1 times at most"):
             total(federation)
 
 
@@ -77,8 +81,11 @@ def test_a_masked_sum_that_two_parts_of_the_sites_could_open_is_refused() -> Non
         assert np.allclose(total(federation), total_of(federation.sites), rtol=0, atol=1e-9)
 
 
-def told_again(monkeypatch: pytest.MonkeyPatch, module: str) -> np.ndarray:
-    """Restart a site that is then told other orders than it missed, and return a later sum."""
+def told_again(monkeypatch: pytest.MonkeyPatch, module: str, receipts: Path | None = None) -> np.ndarray:
+    """Restart a site that is then told other orders than it missed, and return a later sum.
+
+    receipts: sites that keep them know the coordinator's key for signatures.
+    """
     honest = Admission._missed_orders
 
     def lying(admission: Admission) -> Iterator[MissedOrders]:
@@ -86,7 +93,7 @@ def told_again(monkeypatch: pytest.MonkeyPatch, module: str) -> np.ndarray:
             (number, first), *rest = missed.orders
             yield MissedOrders(((number, replace(first, parameters={"factor": 3.0})), *rest))
 
-    with drill(5, rejoin=True, module=module) as federation:
+    with drill(5, rejoin=True, module=module, receipts=receipts) as federation:
         total(federation)
         monkeypatch.setattr(Admission, "_missed_orders", lying)
         os.kill(federation.pids[VICTIM], signal.SIGKILL)
@@ -100,6 +107,33 @@ def test_a_restarted_site_that_is_told_other_orders_opens_no_sum(monkeypatch: py
     with pytest.raises(SiteFailed, match="received different orders") as caught:
         told_again(monkeypatch, BOUND)
     assert VICTIM in str(caught.value)
+
+
+def test_missed_orders_need_the_coordinators_signature(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(SiteFailed, match="it must have the coordinator's signature"):
+        told_again(monkeypatch, BOUND, tmp_path)
+
+
+def test_a_site_that_restarts_finds_the_orders_that_it_missed_signed(tmp_path: Path) -> None:
+    with drill(5, rejoin=True, receipts=tmp_path) as federation:
+        total(federation)
+        os.kill(federation.pids[VICTIM], signal.SIGKILL)
+        for _ in range(3):
+            found = total(federation)
+    assert np.allclose(found, total_of(f"site-{n}" for n in range(1, 6)), rtol=0, atol=1e-9)
+    assert '"what": "missed"' in (tmp_path / f"{VICTIM}.receipt").read_text()
+
+
+@pytest.mark.parametrize(("colluders", "is_enough"), [(2, True), (3, False)])
+def test_colluders_are_counted_among_the_neighbors_of_a_site(colluders: int, *, is_enough: bool) -> None:
+    """Of 200 sites 108 must remain, and of 51 that share a site's secrets 27 or 28."""
+    protocol = SUMS["masked"](threshold=0.52)
+    group = protocol.group_size(200)
+    assert group == 51
+    rules = SiteRules(colluders=colluders)
+    rules.check_remaining(protocol.min_remaining(200), 200)
+    with nullcontext() if is_enough else pytest.raises(OrderRefused, match="must need 28 sites or more, got 27"):
+        rules.check_remaining(protocol.min_remaining(group), group)
 
 
 def test_a_scale_of_its_choice_tells_whether_a_record_is_there() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,9 @@ from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.transport.keys import Roster
 from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import subtract
+from fedsvm.protocols.sums import masked
 from fedsvm.protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, neighbourhoods, requests
+from fedsvm.protocols.sums.plain import collect_chunks
 from tests.accomplice_site_process import ACCOMPLICE, KNOWN
 from tests.conftest import drill
 from tests.test_dropouts import total, total_of
@@ -93,6 +96,40 @@ def test_keys_of_its_own_open_the_vector_of_a_site() -> None:
             return without_masks(vector, [mask, *(each[:SECRET_BYTES] for each in keys)])
 
         assert np.allclose(lying(federation, reveal), total_of([VICTIM]), rtol=0, atol=1e-9)
+
+
+def difference_of_a_round_carried_out_twice(module: str, monkeypatch: pytest.MonkeyPatch) -> FloatArray:
+    """Order a sum of one round twice, the second time of zeros of one site, and return the difference of its vectors.
+
+    Masks of pairs are the same both times. Its own mask is another one, which the others open each time.
+    """
+    vectors: list[Residues] = []
+    honest_seeds, honest_chunks = masked._own_seeds, collect_chunks
+
+    def own_seeds(*told: Any) -> list[bytes]:
+        seeds = honest_seeds(*told)
+        vectors[-1] = without_masks(vectors[-1], seeds[:1])
+        return seeds
+
+    def collect(channel: Channel, shape: tuple[int, int]) -> Any:
+        chunks, whole = honest_chunks(channel, shape)
+        vectors.append(chunks[0][VICTIM])
+        return chunks, whole
+
+    monkeypatch.setattr(masked, "_own_seeds", own_seeds)
+    monkeypatch.setattr(masked, "collect_chunks", collect)
+    with drill(3, protocol="masked", module=module) as federation:
+        federation.sum("total", shape=(3,), bound=1e3, factor=1.0)
+        federation.progress.round -= 1
+        federation.sum("total", shape=(3,), bound=1e3, factor=0.0)
+        return federation.sum_protocol.decode(subtract(*vectors), (3,), 1e3, len(SITES))
+
+
+def test_a_round_that_is_carried_out_twice_opens_the_vector_of_a_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed = difference_of_a_round_carried_out_twice("tests.replaying_site_process", monkeypatch)
+    assert np.allclose(replayed, total_of([VICTIM]), rtol=0, atol=1e-9)
+    with pytest.raises(SiteFailed, match="its round must be above 1, the last one here, got 1"):
+        difference_of_a_round_carried_out_twice("tests.site_process", monkeypatch)
 
 
 def open_by_two_lists(federation: Federation) -> FloatArray:

@@ -32,10 +32,12 @@ from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import Message
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
+from fedsvm.scenarios.oversight import receipts
 
 RUN = b"visits!!"
 SIGNING = SigningKey(bytes(32))
 SITES = ("clinic", "north", "south")
+KEYS = {site: SigningKey(site.encode().ljust(32)) for site in SITES}
 VISITS = 9
 """Of each site: two for a sum, one for whatever else all sites do; whoever came last in one begins the next."""
 SUM = SUMS["masked"](threshold=0.66)
@@ -116,6 +118,7 @@ class Store:
                 {},
                 str(self.folder / f"{site}.receipt"),
                 "1",
+                KEYS[site],
             )
 
             def more() -> Iterator[Message]:
@@ -170,6 +173,13 @@ def test_sites_that_never_meet_train_the_pooled_model(protocol: SecureSum, tmp_p
         over |= {site for site in SITES if store.visit(site, parts[site])}
     assert over == set(SITES)
     assert_pooled(store.model, rows, labels)
+    known = {COORDINATOR: SIGNING.public, **{site: key.public for site, key in KEYS.items()}}
+    first, *others = (receipts.read(tmp_path / f"{site}.receipt", known) for site in SITES)
+    for each in (first, *others):
+        assert each.is_whole, each.problems
+        assert each.signed.keys() == each.links.keys()
+        assert each.outcome == "completed"
+    assert not any(receipts.compare(first, each).differences for each in others)
 
 
 def test_visits_that_end_at_any_moment_come_to_the_same(tmp_path: Path) -> None:

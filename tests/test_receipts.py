@@ -16,6 +16,7 @@ from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.site.receipt import IN_SUM, Receipt, verify_lines
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.oversight import receipts
@@ -127,6 +128,17 @@ def test_visits_that_begin_anew_write_each_line_once(tmp_path: Path) -> None:
         receipt.release()
     lines, _ = verify_lines(path.read_bytes())
     assert [line["what"] for line in lines] == ["asked", *["ordered", "left"] * 3]
+
+
+def test_visits_that_begin_anew_sign_a_closed_receipt_once(tmp_path: Path) -> None:
+    path, key = tmp_path / "task.receipt", SigningKey()
+    for _ in range(2):
+        receipt = Receipt(str(path), "1", repeats=True, key=key, coordinator_key=SigningKey(bytes(32)).public)
+        receipt.record_asked(RUN, "north", {}, {})
+        receipt.record_ended("completed", {})
+    lines, _ = verify_lines(path.read_bytes())
+    assert [line["what"] for line in lines] == ["asked", "ended", "signed"]
+    assert receipts.read(path, {"north": key.public}).is_whole
 
 
 def test_the_budget_that_was_spent_is_on_the_page(tmp_path: Path) -> None:
@@ -250,5 +262,10 @@ def test_receipts_across_hosts_of_a_run_with_a_refusal_a_dropped_site_and_a_resu
     comparison = receipts.compare(east, south)
     assert not comparison.differences and comparison.rounds > 5 and comparison.chain
     assert not receipts.compare(east, north).differences
+    assert [each.partition(": ")[2].partition(":")[0] for each in east.interruptions] == [
+        "the run failed, and the site waited",
+        "the run was resumed",
+    ]
+    assert "another process of the site went on" in north.to_text()
     assert any("broken off" in each or "not known" in each for each in north.unsettled)
     assert all("coordinator" in record.keys and len(record.keys) == 4 for record in (east, south))

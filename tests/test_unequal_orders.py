@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from copy import copy, deepcopy
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,8 +23,10 @@ from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import FederationError, ProtocolError, SiteFailed
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.signed import OrderSigner
+from fedsvm.federation.startup import Deployment
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
@@ -89,8 +92,15 @@ def other_timeouts(site: str, order: Order) -> Order:
     return replace(order, timeout_s=order.timeout_s + (site == VICTIM))
 
 
+def another_receiver(site: str, order: Order) -> Order:
+    if site != VICTIM or not isinstance(order.terms, SumTerms):
+        return order
+    return replace(order, terms=replace(order.terms, receiver="site-1"))
+
+
 LIES: dict[str, Callable[[str, Order], Order]] = {
     "other members": other_members,
+    "another receiver": another_receiver,
     "another argument": zero_but_of_the_victim,
     "another step": lambda site, order: replace(order, step="ahead", parameters={}) if site == VICTIM else order,
     "another bound": lambda site, order: (
@@ -105,6 +115,23 @@ LIES: dict[str, Callable[[str, Order], Order]] = {
 def test_whatever_differs_between_the_orders_of_a_round_ends_the_run(lie: str) -> None:
     with drill(5) as federation, telling(LIES[lie]), pytest.raises(SiteFailed, match="received different orders"):
         federation.sum("total", shape=(3,), bound=1e3, factor=1.0)
+
+
+@pytest.mark.parametrize("protocol", ["ring", "masked"])
+def test_other_terms_for_one_site_end_the_run_at_the_first_sum(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = Deployment.assignment
+
+    def lying(deployment: Deployment, site: str, *told: Any) -> Assignment:
+        assignment = honest(deployment, site, *told)
+        if site != VICTIM:
+            return assignment
+        terms = replace(assignment.policy.terms, min_sites=2)
+        return replace(assignment, policy=replace(assignment.policy, terms=terms))
+
+    monkeypatch.setattr(Deployment, "assignment", lying)
+    with drill(5, protocol=protocol) as federation, pytest.raises(SiteFailed) as caught:
+        total(federation)
+    assert VICTIM in str(caught.value)
 
 
 @pytest.mark.parametrize("protocol", ["ring", "masked"])

@@ -156,7 +156,7 @@ class Evaluation(SitePart):
         }
     )
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
-        """Return the (4 + 2 bins,), or for more classes more, counts of the held-out rows, as a model scores them.
+        """Return (4 + 2 bins,): counts of the held-out rows by decision value; more for more classes.
 
         See `score_counts`. Raises OrderRefused for another number of bins or classes than the site's own, for a
         threshold, since none is found by rows that sites hold out, and where `kept` differs from the agreed release.

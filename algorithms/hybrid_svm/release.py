@@ -295,7 +295,7 @@ def _protection(settings: HybridSettings, noise: Noise, federation: Federation) 
         yield "the coordinator, and every site but the row's own"
         spared = federation.membership.policy.min_sites - noise.shares
         if noise.shares > 1:
-            several = max(1, min(federation.isolating_sites, spared + 1))
+            several = max(1, min(federation.sum_protocol.isolating(len(federation.sites)), spared + 1))
             who = "another site alone" if several == 1 else f"{several} sites or more together"
             yield f"{who}, which may be left with one site's share of the noise, to {_alone(noise)} only"
 

@@ -22,6 +22,7 @@ from fedsvm.federation.site.site import Site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
 
 
@@ -65,6 +66,8 @@ class OfflineSite:
         The file of the site's receipt.
     version : str
         Of the installation.
+    key : SigningKey, optional
+        The site's, with which it signs its receipt.
     """
 
     def __init__(
@@ -78,8 +81,10 @@ class OfflineSite:
         settings: dict[str, Any],
         receipt: str,
         version: str,
+        key: SigningKey | None = None,
     ) -> None:
         self._version = version
+        self._key = key
         self._receipt = receipt
         self._name = name
         self._public_key = public_key
@@ -135,7 +140,7 @@ class OfflineSite:
         agreement = agreement_of(bytes(diary.facts["secret"]), run)
         me = Party(self._name, "", self._public_key, agreement.public)
         signing_key = bytes(diary.facts["signing_key"])
-        receipt = Receipt(self._receipt, self._version, coordinator_key=signing_key, repeats=True)
+        receipt = Receipt(self._receipt, self._version, key=self._key, coordinator_key=signing_key, repeats=True)
         receipt.record_asked(run, self._name, self._terms.to_fields(), asdict(self._rules))
         endpoint = StoredEndpoint(self._name, Roster([Party(COORDINATOR, "", None), me]), arrivals(), say)
         site = Site(

@@ -13,7 +13,7 @@ itself.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgpack
@@ -118,8 +118,16 @@ class OrderChain:
         self.last = link
         return link
 
-    def miss(self, orders: Sequence[tuple[int, Order]]) -> None:
+    def miss(
+        self, orders: Sequence[tuple[int, Order]], check: Callable[[Order, ChainRound], None] = lambda order, link: None
+    ) -> None:
         """Take in orders of complete rounds, each in full with its round; known ones are compared.
+
+        Parameters
+        ----------
+        orders : sequence of (int, Order)
+        check : callable, optional
+            Called with each order and its link, before the order is taken in.
 
         Raises
         ------
@@ -132,6 +140,7 @@ class OrderChain:
                 raise OrderRefused(self._out_of_chain(order.after, number))
             before = self._head if known is None else self._links.get(order.after, ChainRound(0, "", b"", self._start))
             link = _next(before, order, number)
+            check(order, link)
             own = self.last if self.last is not None and self.last.round == number else known
             if own is not None and own != link:
                 raise OrderRefused(f"round {number} is said to have had another order than this site received in it")

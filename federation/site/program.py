@@ -374,6 +374,10 @@ class SumProtocol(Protocol):
         """True if sites open public sums too, and compare them with the coordinator's."""
 
     @property
+    def group_size(self) -> Callable[[int], int]:
+        """How many sites share the secrets of one, by the number of all."""
+
+    @property
     def min_remaining(self) -> Callable[[int], int]:
         """Of the sites that a run begins with, how many must remain, by their number."""
 

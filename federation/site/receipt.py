@@ -204,8 +204,9 @@ class Receipt:
             self._file = -1
 
     def _close(self) -> None:
-        """Sign the last line, which covers all before it."""
-        if self._key is not None:
+        """Sign the last line, which covers all before it, unless an earlier visit did."""
+        is_signed = bool(self._earlier) and self._earlier[0]["what"] == SIGNED
+        if self._key is not None and not is_signed:
             content = head_content(self._run, self._site, self._digest.hex())
             self._note(SIGNED, signature=self._key.sign(RECEIPT, content).hex())
         self.release()

@@ -401,8 +401,8 @@ class ScriptPosition:
         is_over_others = changed and has_opened and (is_repeated or not _after(now, step))
         if is_over_others and self._over_others == self._max_repeats:
             raise OrderRefused(
-                f"by this site's policy steps come again over other members {self._max_repeats} times at most; step "
-                f"{step!r} would once more"
+                f"by this site's policy steps are repeated over other sites {self._max_repeats} times at most "
+                f"(max_repeats); step {step!r} would be repeated once more"
             )
         before = _distinct((*now, *anew))
         may = _after(before, step)

@@ -45,7 +45,7 @@ from fedsvm.federation.errors import (
     Transient,
 )
 from fedsvm.federation.site.assignment import Assignment
-from fedsvm.federation.site.chain import OrderChain
+from fedsvm.federation.site.chain import ChainRound, OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
@@ -353,17 +353,21 @@ class Site:
         """Raise OrderRefused for a sum that too few sites open, by the operator's rules."""
         terms, count = self._policy.terms, len(self._policy.sites)
         if self._policy.rules.colluders and (protocol := self._installation.sums.get(terms.sum_name)) is not None:
-            self._policy.rules.check_remaining(protocol(**terms.sum_options).min_remaining(count), count)
+            made = protocol(**terms.sum_options)
+            group = made.group_size(count)
+            self._policy.rules.check_remaining(made.min_remaining(group), group)
 
     def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
         self._receipt.record_missed(missed)
-        self._take_missed(missed)
+        self._take_missed(missed, self._require_signature)
         if self._journal is not None:
             self._journal.record_missed(missed.to_message(self._assignment.run, self._endpoint.round))
 
-    def _take_missed(self, missed: MissedOrders) -> None:
-        self.chain.miss(missed.orders)
+    def _take_missed(
+        self, missed: MissedOrders, check: Callable[[Order, ChainRound], None] = lambda order, link: None
+    ) -> None:
+        self.chain.miss(missed.orders, check)
         self._place.miss([link.round for link in self.chain], [link.step for link in self.chain])
 
     def _taken_partition(self) -> Partition:
@@ -433,11 +437,15 @@ class Site:
 
         An order that this site missed is part of the chain already.
         """
+        if not self._policy.is_missed(order, self._endpoint.name):
+            self._require_signature(order, self.chain.link_of(order, number))
+
+    def _require_signature(self, order: Order, link: ChainRound) -> None:
+        """Raise OrderRefused for an order without the coordinator's signature, if its key is known."""
         public = self._assignment.coordinator_signing_key
-        if public is None or self._policy.is_missed(order, self._endpoint.name):
+        if public is None:
             return
-        link = self.chain.link_of(order, number).digest
-        content = order_content(self._assignment.run.hex(), order_facts(order, number), link.hex())
+        content = order_content(self._assignment.run.hex(), order_facts(order, link.round), link.digest.hex())
         if not is_signed(public, order.signature, ORDER, content):
             raise OrderRefused(
                 "it must have the coordinator's signature, bound to the run and to all orders before it, and has "

@@ -557,5 +557,6 @@ def masked(threshold: Threshold = 0.66) -> SecureSum:
         needs_pairwise_keys=True,
         options={"threshold": threshold},
         min_remaining=functools.partial(threshold_of, threshold),
+        group_size=lambda sites: min(sites, MAX_NEIGHBOURS + 1),
         sends_to=lambda me, sites: (COORDINATOR,),
     )

@@ -459,6 +459,7 @@ def check_policy(
     scenario: Scenario,
     policy: Annotated[Path | None, typer.Option(help="The policy file.")] = None,
     data: Annotated[str | None, typer.Option(help="The site's file, to check rows and columns too.")] = None,
+    own: CorrectionsFile = None,
     changes: Changes = None,
     unset: Unset = None,
     names: Names = None,
@@ -467,13 +468,18 @@ def check_policy(
     """List what a policy would refuse in a run, and why. Exit with status 3 if it refuses anything."""
     from fedsvm.scenarios.hosts.preflight import refusals
     from fedsvm.scenarios.hosts.terms_preview import read_asked
+    from fedsvm.scenarios.schema.corrections import Corrections
+    from fedsvm.scenarios.schema.own_file import read_table_file
     from fedsvm.scenarios.schema.policy import read_policy
 
     if policy is None or context.args:
         usage = "fedsvm policy check SCENARIO --policy FILE [--data FILE]"
         raise ScenarioError([f"--policy: must name the policy file, beside one scenario; write {usage}."])
+    if own is not None and data is None:
+        raise ScenarioError(["--corrections: needs --data, the file that they correct."])
+    corrections = None if own is None else read_table_file("--corrections", own, Corrections)
     chosen, terms = read_asked(scenario, changes or [], names_of(names), unset or [])
-    refused = refusals(read_policy(policy), terms, data)
+    refused = refusals(read_policy(policy), terms, data, corrections)
     if as_json:
         print(json.dumps({"allowed": not refused, "refused": refused, "rows_checked": data is not None}, indent=1))
     elif refused:

@@ -20,7 +20,7 @@ _REACHED_WITHIN_S = 5.0
 _BY_POLICY = "by this site's policy "
 
 
-def refusals(rules: SiteRules, terms: Terms, data: str | None = None) -> list[str]:
+def refusals(rules: SiteRules, terms: Terms, data: str | None = None, own: Corrections | None = None) -> list[str]:
     """Return a clause for each thing that a site with these rules would refuse before anything is computed.
 
     Parameters
@@ -31,6 +31,8 @@ def refusals(rules: SiteRules, terms: Terms, data: str | None = None) -> list[st
         Those of the run.
     data : str, optional
         The file of the site's rows. Without it rows and columns are not checked.
+    own : Corrections, optional
+        Those of the file.
     """
     found = rules.refusals(terms)
     program = INSTALLATION.programs[terms.program]
@@ -45,7 +47,7 @@ def refusals(rules: SiteRules, terms: Terms, data: str | None = None) -> list[st
         found.append(str(error).rpartition(_BY_POLICY)[2])
     if data is not None:
         try:
-            held = hold("site", data, terms)
+            held = hold("site", data, terms, own)
             rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
             found.append(str(error).rpartition(_BY_POLICY)[2])

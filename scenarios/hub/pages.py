@@ -249,12 +249,13 @@ class Pages:
         return task.ended_at is not None and (self._hub.conductor.folder_of(task.id) / "report.html").is_file()
 
     def _outcome_of(self, task: Task) -> dict[str, Any]:
-        """Return what the page of a task shows when its run is over: the measures, and whether there is a report."""
+        """Return the fingerprints of keys, and of a run that is over the measures, and whether there is a report."""
         measures: list[ModelMeasure] = []
         if task.state == "completed":
             with suppress(ScenarioError):  # the run's folder was removed
                 measures = list(presentation.measures_of(read_result(self._hub.conductor.folder_of(task.id))))
-        return {"measures": measures, "has_report": self._has_report(task)}
+        fingerprints = presentation.fingerprints_of(task, self._hub.signing_key)
+        return {"measures": measures, "has_report": self._has_report(task), "fingerprints": fingerprints}
 
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
         wish = _wish(given)

@@ -38,6 +38,7 @@ from fedsvm.federation.text import visible
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
+from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
 from fedsvm.scenarios.hosts.site_data import hold
 from fedsvm.scenarios.schema.corrections import Corrections
@@ -176,6 +177,7 @@ class TaskParticipation:
     wait_s: float = 60.0
     corrections: Corrections | None = None
     _hub: HubClient = field(init=False)
+    _signing: SigningKey | None = field(init=False)
 
     def visit(self) -> bool:
         """Do what is due; whether the task is over.
@@ -206,6 +208,7 @@ class TaskParticipation:
                 {"model_path": str((self.folder / _MODEL).resolve())},
                 str(self.folder / _RECEIPT),
                 version("fedsvm"),
+                self._signing,
             )
             try:
                 return self._carry_on(diary, visitor, held)
@@ -227,7 +230,8 @@ class TaskParticipation:
         path = self.folder / f"{_KEY}{certificates.SECRET}"
         if not path.exists():
             certificates.create(self.folder, _KEY)
-        keys = certificates.read_secret(path).keys
+        certificate = certificates.read_secret(path)
+        keys, self._signing = certificate.keys, certificate.signing
         self._hub = HubClient(self.link, Requests(keys, self.link.hub_key), self.wait_s)
         return keys
 
@@ -271,7 +275,7 @@ class TaskParticipation:
 
     def _note_declined(self, name: str, run: bytes, terms: Terms, reason: str) -> None:
         """Record in the receipt what was asked for, and why this site takes no part."""
-        receipt = Receipt(str(self.folder / _RECEIPT), version("fedsvm"), repeats=True)
+        receipt = Receipt(str(self.folder / _RECEIPT), version("fedsvm"), key=self._signing, repeats=True)
         receipt.record_asked(run, name, terms.to_fields(), asdict(self.rules))
         receipt.record_declined(reason)
         receipt.release()

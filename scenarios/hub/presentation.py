@@ -14,6 +14,7 @@ from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Participant, Task
 from fedsvm.scenarios.hub.tasks import scenario_text
+from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.result import RunResult
 
@@ -115,6 +116,23 @@ def task_state(task: Task) -> str:
 def participant_state(who: Participant, task: Task) -> str:
     """Return what the state of a participant is called, which depends on whether the task is over."""
     return _AFTERWARDS.get((task.state, who.state), who.state)
+
+
+def fingerprints_of(task: Task, signing_key: bytes) -> list[tuple[str, str]]:
+    """Return each party with the fingerprint of its keys, as in the participants' receipts.
+
+    Parameters
+    ----------
+    task : Task
+    signing_key : bytes
+        The public key by which the hub signs its orders.
+    """
+    joined = [(each.site, [each.public_key, each.agreement_key]) for each in task.participants]
+    of_sites = [(site, [key.hex() for key in keys if key is not None]) for site, keys in joined]
+    return [
+        ("the hub, which signs orders", fingerprint([signing_key.hex()])),
+        *((site, fingerprint(keys)) for site, keys in of_sites if len(keys) == 2),
+    ]
 
 
 def measures_of(result: RunResult) -> Iterator[ModelMeasure]:

@@ -109,6 +109,7 @@ class Hub:
         self.keys, signing = certificate.keys, certificate.signing
         if signing is None:
             raise FederationError(f"{secret} has no key for signatures; move it away, and start the hub again.")
+        self.signing_key = signing.public
         self.settings = settings
         self.carrier = carrier
         self.closing = asyncio.Event()

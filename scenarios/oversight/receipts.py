@@ -83,6 +83,8 @@ class SiteReceipt:
         Numbers that were sent to each party, masked or not.
     unsettled : tuple of str
         Orders that were broken off, or of which it is not known whether they were carried out.
+    interruptions : tuple of str
+        When the run failed, or another process of the site went on, and when it was resumed.
     refused : tuple of str
         What the site refused, and why.
     epsilon : float or None
@@ -122,6 +124,7 @@ class SiteReceipt:
     left: tuple[Left, ...]
     to_peers: Mapping[str, int]
     unsettled: tuple[str, ...]
+    interruptions: tuple[str, ...]
     refused: tuple[str, ...]
     epsilon: float | None
     mu: float | None
@@ -182,6 +185,7 @@ class SiteReceipt:
         return [
             ("Refused", self.refused or ("Nothing.",)),
             ("Broken off, or not known to be carried out", self.unsettled or ("Nothing.",)),
+            ("Interruptions", self.interruptions or ("None.",)),
             ("Numbers sent, by receiver", peers or ("None.",)),
             ("Logged to the coordinator", self.logged or ("Nothing.",)),
         ]
@@ -300,6 +304,7 @@ def _to_receipt(path: Path, lines: Sequence[Line], problems: Sequence[str], comp
         left=tuple(_left(lines)),
         to_peers=dict(to_peers),
         unsettled=tuple(_find_unsettled(lines)),
+        interruptions=tuple(_find_interruptions(lines)),
         refused=tuple(_in_round(line, line["reason"]) for line in refusals),
         epsilon=sum(charged) if charged else None,
         mu=answered[-1]["mu"] if (answered := by_kind[lines_of.ANSWERED]) else None,
@@ -359,6 +364,16 @@ def _find_unsettled(lines: Sequence[Line]) -> Iterator[str]:
             yield f"round {line['round']}{step} was broken off: {line['reason']}"
     for number, order in open_orders.items():
         yield f"round {number} ({order['step']}) was ordered; whether its value left is not known"
+
+
+def _find_interruptions(lines: Sequence[Line]) -> Iterator[str]:
+    for line in lines:
+        if line["what"] == lines_of.PAUSED:
+            yield f"{line['at']}: the run failed, and the site waited: {line['reason']}"
+        elif line["what"] == lines_of.RESUMED:
+            yield f"{line['at']}: the run was resumed"
+        elif line["what"] == lines_of.RESTARTED:
+            yield f"{line['at']}: another process of the site went on with this file"
 
 
 def fingerprint(keys: Sequence[str]) -> str:
@@ -466,7 +481,7 @@ def _notes(first: SiteReceipt, second: SiteReceipt) -> Iterator[str]:
     for record, other in ((first, second), (second, first)):
         yield from _one_sided(record, other)
         if alone := len(record.orders.keys() - other.orders.keys()):
-            yield f"{alone} rounds are in the receipt of {record.site} alone"
+            yield f"{alone} {'round is' if alone == 1 else 'rounds are'} in the receipt of {record.site} alone"
         if _NOT_CLOSED in record.problems:
             yield f"the receipt of {record.site}: {_NOT_CLOSED}"
         for role, compared in record.compared.items():
