@@ -7,10 +7,11 @@ all other columns share the last rank.
 
 Corrections to the dissertation. Its three filters (equations 6.1 to 6.3) are, on columns of one scale, one and the same
 but for the weights of the classes: two that have p-values vote here, Welch's t and F, and Fisher's ratio by rank, not
-worse than the number that F passes. Its comparison with the accuracy of all candidates (step 4) changes nothing: both
-branches remove the same column. Equal accuracies, of which it says nothing, are decided by the held-out hinge loss,
-then by the lowest |t|, then the higher column goes. Where there are more candidates than are affordable, the lower half
-by |weight| of one linear SVM goes until there are not.
+worse than the number that F passes. `min_fisher` and `min_scatter_ratio` take equations 6.1 and 6.3 with thresholds of
+the user, as printed, in the place of F and of the rank. Its comparison with the accuracy of all candidates (step 4)
+changes nothing: both branches remove the same column. Equal accuracies, of which it says nothing, are decided by the
+held-out hinge loss, then by the lowest |t|, then the higher column goes. Where there are more candidates than are
+affordable, the lower half by |weight| of one linear SVM goes until there are not.
 
 What is disclosed. The class moments; of every candidate and fold the weights (or what cuts show), and how many held-out
 rows are right, with their loss.
@@ -22,12 +23,14 @@ Y. Lu, "Privacy-preserving SVM" (the PAN-SVM dissertation), 2016, chapter 6.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
 import numpy as np
 from annotated_types import Ge, Le
 
+from fedsvm.algorithms.algorithm import Outline
 from fedsvm.algorithms.ranking import RankingStep
 from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.elimination import lowest
@@ -37,7 +40,7 @@ from fedsvm.algorithms.selection.model import Choice, SelectionAlgorithm, Select
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
-from fedsvm.algorithms.settings import Count, Share, doc
+from fedsvm.algorithms.settings import Count, Positive, Share, doc
 from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
@@ -53,12 +56,28 @@ class FilterWrapperSettings(SelectionSettings):
         Count | None,
         doc("Number of best columns by Welch's t, F and Fisher's ratio that become candidates, instead of filter_p."),
     ] = None
+    min_fisher: Annotated[
+        Positive | None,
+        doc("Minimum Fisher score of candidates as the paper prints it: |difference of means| / sum of variances."),
+    ] = None
+    min_scatter_ratio: Annotated[
+        Positive | None,
+        doc("Minimum of the ratio of between to within class scatter of candidates, as the paper prints it."),
+    ] = None
     most_candidates: Annotated[
         int,
-        Ge(2),
+        Ge(0),
         Le(500),
-        doc("Maximum number of candidates. While there are more, the half with the smaller |weight| is removed."),
+        doc(
+            "Maximum number of candidates; 0 takes all. While there are more, the half with the smaller |weight| is "
+            "removed."
+        ),
     ] = 64
+
+    @property
+    def has_printed_filters(self) -> bool:
+        """True if the paper's own scores have thresholds."""
+        return self.min_fisher is not None or self.min_scatter_ratio is not None
 
 
 class FilterWrapperSite(SelectionSite):
@@ -78,6 +97,12 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
     Settings, Site = FilterWrapperSettings, FilterWrapperSite
     figures = {"candidates": "columns that passed the filters", **SelectionAlgorithm.figures}
 
+    def problems(self, settings: FilterWrapperSettings, outline: Outline) -> Iterator[str]:
+        """Yield thresholds beside a number of columns."""
+        yield from super().problems(settings, outline)
+        if settings.has_printed_filters and settings.filter_keep is not None:
+            yield "filter_keep: excludes min_fisher and min_scatter_ratio; keep one of them"
+
     def choose(self, selecting: SelectionInput, settings: FilterWrapperSettings) -> Choice:
         """Filter, and remove, until one candidate is left."""
         federation, names = selecting.federation, selecting.names
@@ -89,7 +114,7 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
         svm = ShrinkingSvm(training, left)
         while len(left) > 1:
             before = federation.progress.round
-            if len(left) > settings.most_candidates:
+            if 0 < settings.most_candidates < len(left):
                 (solution,) = svm.train((settings.select_tolerance,), lambda found: True)
                 places, gap = lowest(np.abs(solution.w), len(left) // 2), solution.gap
                 step = RankingStep((), "score", None, gap, 0, 0)
@@ -122,6 +147,8 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
 
 def candidates(moments: ClassMoments, settings: FilterWrapperSettings) -> IntArray:
     """Return the columns that pass all filters, or the best by Welch's t if none does."""
+    if settings.has_printed_filters:
+        return _by_thresholds(moments, settings)
     welch, f, fisher = filters.welch(moments), filters.f_statistic(moments), filters.squared_fisher(moments)
     places = [
         np.argsort(filters.best_first(scores, moments.constant)) for scores in (welch.statistic, f.statistic, fisher)
@@ -133,3 +160,16 @@ def candidates(moments: ClassMoments, settings: FilterWrapperSettings) -> IntArr
         passed = (welch.p_value <= settings.filter_p) & by_f & (places[2] < by_f.sum())
     passed &= ~moments.constant
     return np.flatnonzero(passed) if passed.any() else np.flatnonzero(places[0] == 0)
+
+
+def _by_thresholds(moments: ClassMoments, settings: FilterWrapperSettings) -> IntArray:
+    """Return the columns that meet the thresholds of equations 6.1 to 6.3, or the best by Welch's t."""
+    welch = filters.welch(moments)
+    passed = (welch.p_value <= settings.filter_p) & ~moments.constant
+    for scores, least in (
+        (filters.printed_fisher(moments), settings.min_fisher),
+        (filters.scatter_ratio(moments), settings.min_scatter_ratio),
+    ):
+        passed &= scores >= (least or 0.0)
+    best = filters.best_first(welch.statistic, moments.constant)[:1]
+    return np.flatnonzero(passed) if passed.any() else best

@@ -316,3 +316,25 @@ def test_where_there_is_no_median_a_sentence_says_so(
     with pytest.raises(ScenarioError) as caught:
         halved(tmp_path, incomes, *changes)
     assert sentence in " ".join(caught.value.problems)
+
+
+def test_public_rows_of_a_shifted_census_are_of_other_people() -> None:
+    changes = ["data.source=made-census:shift=1", "data.public=200"]
+    shifted = dataset.prepare(spec.read("hybrid-stand-in", overrides=changes)[0], Path())
+    private = np.concatenate([each.rows for each in shifted.shards])
+    assert (len(shifted.public), len(private) + len(shifted.tests[0])) == (200, 30_000)
+    assert shifted.public.min() >= 30_000 > private.max()
+    plain = sources.read("made-census", Path()).columns
+    moved = sources.read("made-census:shift=1", Path()).columns
+    assert all(np.array_equal(moved[name][:30_000], plain[name]) for name in plain)
+    assert moved["education"][30_000:].mean() - plain["education"].mean() == pytest.approx(3.0, abs=0.3)
+
+
+def test_marks_of_tic_tac_toe_are_27_columns_and_each_square_has_one() -> None:
+    data = load("tic-tac-toe:marks")
+    values = np.column_stack([each.values for each in data.features])
+    assert values.shape == (958, 27)
+    np.testing.assert_array_equal(values.reshape(958, 9, 3).sum(axis=2), 1.0)
+    assert (data.labels == load("tic-tac-toe").labels).all()
+    with pytest.raises(ScenarioError, match="'tic-tac-toe:x' must be written tic-tac-toe:marks"):
+        load("tic-tac-toe:x")

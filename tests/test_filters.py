@@ -14,6 +14,7 @@ from sklearn.feature_selection import f_classif
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.filter_selection import FilterSettings, _by_score
+from fedsvm.algorithms.filter_wrapper import FilterWrapperSettings, candidates
 from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.scenarios.data import sources
@@ -142,6 +143,24 @@ def test_fisher_of_a_first_over_a_second_power_depends_on_units_and_the_squared_
     larger = moments_of(rows * np.where(np.arange(30) == 7, 1000.0, 1.0), signs)
     np.testing.assert_allclose(filters.squared_fisher(larger), filters.squared_fisher(raw), rtol=1e-6)
     np.testing.assert_allclose(filters.welch(larger).statistic, t, rtol=1e-6)
+
+
+def test_printed_scores_are_equations_6_1_and_6_3_and_their_thresholds_choose() -> None:
+    random = np.random.default_rng(1)
+    signs = np.where(np.arange(90) < 60, 1.0, -1.0)
+    rows = random.normal(size=(90, 4)) + np.outer(signs, [1.5, 0.6, 0.0, 0.5])
+    moments, of = moments_of(rows, signs), [rows[signs < 0], rows[signs > 0]]
+    means, variances = [each.mean(axis=0) for each in of], [each.var(axis=0) for each in of]
+    fisher = np.abs(means[1] - means[0]) / (variances[0] + variances[1])
+    np.testing.assert_allclose(filters.printed_fisher(moments), fisher)
+    between = sum((each - rows.mean(axis=0)) ** 2 for each in means)
+    ratio = between / sum(len(each) * variance for each, variance in zip(of, variances, strict=True))
+    np.testing.assert_allclose(filters.scatter_ratio(moments), ratio)
+    second = FilterWrapperSettings(min_fisher=float(np.sort(fisher)[-2]), filter_p=0.5)
+    assert candidates(moments, second).tolist() == [0, int(np.argsort(fisher)[-2])]
+    first = FilterWrapperSettings(min_scatter_ratio=float(ratio.max()), filter_p=0.5)
+    assert candidates(moments, first).tolist() == [int(ratio.argmax())]
+    assert candidates(moments, FilterWrapperSettings(min_fisher=1e6)).tolist() == [0]
 
 
 def test_mutual_information_is_that_of_the_counts() -> None:

@@ -14,7 +14,7 @@ from scipy import sparse
 from scipy.optimize import check_grad
 from sklearn.svm import LinearSVC
 
-from fedsvm.algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
+from fedsvm.algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, printed_error, rbf
 from fedsvm.algorithms.hybrid_svm.algorithm import HybridSite, HybridSvm
 from fedsvm.algorithms.hybrid_svm.minimizer import minimize, public_weights
 from fedsvm.algorithms.hybrid_svm.release import ModelRelease
@@ -60,7 +60,10 @@ def test_the_gradients_of_equation_6_are_right() -> None:
     def of_cosine(flat: FloatArray) -> tuple[float, FloatArray]:
         return cosine_error(flat.reshape(5, 4), rows, wanted, offsets)
 
-    for error in (of_paired, of_cosine):
+    def of_printed(flat: FloatArray) -> tuple[float, FloatArray]:
+        return printed_error(flat.reshape(5, 4), rows, wanted, offsets)
+
+    for error in (of_paired, of_cosine, of_printed):
         slope = np.linalg.norm(error(start)[1])
         assert check_grad(lambda f, e=error: e(f)[0], lambda f, e=error: e(f)[1].ravel(), start) < 1e-5 * slope
 
@@ -79,6 +82,15 @@ def test_fitting_takes_the_error_down_by_orders_of_magnitude() -> None:
     assert fitted.error <= fitted.error_as_drawn / 100
     of_paper = choose_frequencies(public, 60, 4.0, "paper", np.random.default_rng(0))
     assert fitted.error < of_paper.error, "the paper fits another map than the one it trains in"
+
+
+def test_the_printed_fit_lowers_the_printed_error() -> None:
+    public, random = np.random.default_rng(3).normal(size=(20, 14)), np.random.default_rng(0)
+    drawn = random.normal(0.0, math.sqrt(2.0) / 4.0, (10, 14))
+    offsets = random.uniform(0.0, 2 * math.pi, 10)
+    fitted = choose_frequencies(public, 10, 4.0, "printed", np.random.default_rng(0))
+    before, after = (printed_error(rho, public, rbf(public, 4.0), offsets)[0] for rho in (drawn, fitted.rho))
+    assert after < 0.9 * before
 
 
 # The minimiser.
@@ -470,6 +482,11 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
         (["algorithm.gamma=0.5"], "algorithm.gamma: unknown key. It is a setting of pan-svm, dpp-svm, "),
         (["algorithm.sigma=median"], "algorithm.sigma: must be a number from 1e-12 to 1e12 or \"auto\", got 'median'."),
         (["algorithm.name=pan-svm"], "data.public: pan-svm does not use public rows; remove this key."),
+        (
+            ["data.source=made-census:shift=1", "data.public=3001"],
+            "data.public: must be from 1 to 3000 rows of made-census:shift=1, got 3001.",
+        ),
+        (["data.source=made-census:shift=9"], "data.source: 'made-census:shift=9' must be written made-census:shift=1"),
         (["data.public=30000"], "data.public: made-census has 30000 rows, and some must be private; lower it."),
     ],
 )

@@ -264,9 +264,11 @@ def test_no_support_set_survives_a_site_that_drops() -> None:
 
 def test_a_site_that_is_killed_is_done_without_in_filter_and_wrapper(tmp_path: Path) -> None:
     kill = "faults=[{kind='kill',site=2,phase='select',round=20}]"
-    changes = [*CUTS, kill, "algorithm.size=3", "algorithm.filter_keep=6", f"algorithm.inner_folds={FOLDS}"]
+    all_of = ["algorithm.most_candidates=0", "algorithm.filter_keep=6"]
+    changes = [*CUTS, kill, "algorithm.size=3", *all_of, f"algorithm.inner_folds={FOLDS}"]
     result = choose(tmp_path / "run", "wine", "filter-wrapper", *changes).result
     assert result["model"]["sites"] == ["site-1", "site-3", "site-4", "site-5"]
+    assert [len(step["removed"]) for step in result["selection"]["ranking"]["steps"]] == [1] * 5
 
 
 def test_more_candidates_than_are_affordable_go_by_weight(tmp_path: Path) -> None:
@@ -286,6 +288,13 @@ def test_a_scenario_runs_predicts_and_reports(name: str, tmp_path: Path) -> None
     assert "Order of removal" in render(tmp_path / "run")
     predicted = fedsvm("predict", tmp_path / "run", "wine", folder=tmp_path)
     assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 179)
+
+
+def test_a_number_of_columns_beside_thresholds_is_refused(tmp_path: Path) -> None:
+    words = ["--set", "algorithm.filter_keep=3", "--set", "algorithm.min_fisher=0.5"]
+    done = fedsvm("run", "filter-wrapper", *words, folder=tmp_path)
+    assert done.returncode == 2
+    assert "algorithm.filter_keep: excludes min_fisher and min_scatter_ratio; keep one of them." in done.stderr
 
 
 def test_a_gap_that_does_not_tell_support_rows_is_refused(tmp_path: Path) -> None:

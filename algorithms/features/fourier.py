@@ -7,8 +7,8 @@ z(x) = 1/sqrt(D) [cos rho.x, sin rho.x] (equation 7) has z(x).z(y) = mean over D
 Correction. The paper fits the frequencies to equation 5's cosine map with random offsets, by equation 6, and then
 trains in the paired map, of which equation 6 was not. Fitting the paired map itself is the better-posed choice; both
 are here.
-Equation 6 prints absolute values and a factor 2/D on a map that has it already; here it is the sum of squares, as the
-gradient that L-BFGS needs asks for.
+Equation 6 prints absolute values and a factor 2/D on a map that has it already. `paper` reads it as a sum of squares
+with one factor, as the gradient that L-BFGS needs asks for; `printed` takes it to the letter, with a subgradient.
 
 `FourierMap` is the same map with frequencies that are drawn and fitted to nothing (Rahimi and Recht 2007): they depend
 on no row, and say nothing of any.
@@ -16,8 +16,9 @@ on no row, and say nothing of any.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -29,8 +30,11 @@ from fedsvm.algorithms.features.kernels import Kernel, squared_distances
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 
-FitName = Literal["paired", "paper", "random"]
+FitName = Literal["paired", "paper", "printed", "random"]
 _MAX_ITERATIONS = 300
+
+ErrorOf = Callable[..., tuple[float, FloatArray]]
+"""Frequencies (D, d) to the error of a fit, and its gradient (D, d)."""
 
 
 @dataclass(kw_only=True)
@@ -47,8 +51,8 @@ class FourierSettings:
     fit_to: Annotated[
         FitName,
         doc(
-            "Frequencies fitted to public rows in the map used for training (paired), in the paper's map (paper), "
-            "or drawn at random (random)."
+            "Frequencies fitted to public rows in the map used for training (paired), in the paper's map by least "
+            "squares (paper) or by equation 6 to the letter (printed), or drawn at random (random)."
         ),
     ] = "paired"
 
@@ -153,7 +157,8 @@ def choose_frequencies(
 ) -> Frequencies:
     """Draw frequencies from the kernel's spectral density and, unless `fit` is random, fit them to public rows (n, d).
 
-    random: fits nothing. paired: fits the map that is trained in. paper: fits equation 5's.
+    random: fits nothing. paired: fits the map that is trained in. paper: fits equation 5's, by least squares. printed:
+    fits it as equation 6 is printed.
     """
     drawn = random.normal(0.0, math.sqrt(2.0) / sigma, (count, public.shape[1]))
     offsets = random.uniform(0.0, 2 * math.pi, count)
@@ -161,21 +166,21 @@ def choose_frequencies(
     as_drawn = paired_error(drawn, public, wanted)[0]
     if fit == "random":
         return Frequencies(drawn, as_drawn, as_drawn)
-    rho = _fit(drawn, public, wanted, offsets if fit == "paper" else None)
+    errors: dict[FitName, ErrorOf] = {
+        "paired": paired_error,
+        "paper": functools.partial(cosine_error, offsets=offsets),
+        "printed": functools.partial(printed_error, offsets=offsets),
+    }
+    rho = _fit(drawn, functools.partial(errors[fit], rows=public, wanted=wanted))
     return Frequencies(rho, as_drawn, paired_error(rho, public, wanted)[0])
 
 
-def _fit(start: FloatArray, public: FloatArray, wanted: FloatArray, offsets: FloatArray | None) -> FloatArray:
-    """Minimize equation 6 by L-BFGS from `start`, for the cosine map with these offsets or, without, for the paired
-    map."""
+def _fit(start: FloatArray, error_at: ErrorOf) -> FloatArray:
+    """Minimize an error of frequencies (D, d) by L-BFGS from `start`."""
     from scipy.optimize import minimize  # sites share this module and have no use for it
 
     def error(flat: FloatArray) -> tuple[float, FloatArray]:
-        rho = flat.reshape(start.shape)
-        if offsets is None:
-            value, gradient = paired_error(rho, public, wanted)
-        else:
-            value, gradient = cosine_error(rho, public, wanted, offsets)
+        value, gradient = error_at(flat.reshape(start.shape))
         return value, gradient.ravel()
 
     options = {"maxiter": _MAX_ITERATIONS, "maxfun": 10 * _MAX_ITERATIONS, "ftol": 1e-15, "gtol": 1e-10}
@@ -195,8 +200,18 @@ def paired_error(rho: FloatArray, rows: FloatArray, wanted: FloatArray) -> tuple
 def cosine_error(
     rho: FloatArray, rows: FloatArray, wanted: FloatArray, offsets: FloatArray
 ) -> tuple[float, FloatArray]:
-    """Return equation 6 for equation 5's map, sqrt(2/D) cos(rho.x + b), and its gradient (D, d)."""
+    """Return the sum of squares for equation 5's map, sqrt(2/D) cos(rho.x + b), and its gradient (D, d)."""
     angles = rows @ rho.T + offsets
     cosines, sines = np.cos(angles), np.sin(angles)
     rest = 2.0 / len(rho) * cosines @ cosines.T - wanted
     return float((rest**2).sum()), np.asarray(-8.0 / len(rho) * (sines * (rest @ cosines)).T @ rows)
+
+
+def printed_error(
+    rho: FloatArray, rows: FloatArray, wanted: FloatArray, offsets: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return equation 6 as printed: sum over pairs of |2/D z(x).z(y) - k(x, y)|, and a subgradient (D, d)."""
+    angles = rows @ rho.T + offsets
+    cosines, sines = np.cos(angles), np.sin(angles)
+    rest, factor = (2.0 / len(rho)) ** 2 * cosines @ cosines.T - wanted, -2.0 * (2.0 / len(rho)) ** 2
+    return float(np.abs(rest).sum()), np.asarray(factor * (sines * (np.sign(rest) @ cosines)).T @ rows)

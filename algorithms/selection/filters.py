@@ -11,8 +11,9 @@ all from one sum, of n_c, sum x and sum x^2. Mutual information is that of the c
 equal probability under a normal distribution, from a sum of counts; mRMR (minimal redundancy, maximal relevance) puts
 next the column whose F is largest in comparison with its mean correlation with those before, a sum for each.
 
-Fisher's ratio is squared here: as the PAN-SVM dissertation prints it (equation 6.1), a first over a second power, it
-changes with the units of a column. Its scatter ratio (equation 6.3) orders columns as F does, per column.
+Fisher's ratio is squared here: as the PAN-SVM dissertation prints it (equation 6.1, `printed_fisher`), a first over a
+second power, it changes with the units of a column. Its scatter ratio (equation 6.3, `scatter_ratio`) orders columns as
+F does where classes have equally many rows.
 
 References
 ----------
@@ -136,6 +137,18 @@ def squared_fisher(moments: ClassMoments) -> FloatArray:
     """Return (p,) squared Fisher ratios for two classes."""
     difference = (moments.means[1] - moments.means[0]) ** 2
     return _ratio(difference, (moments.scatter / moments.counts[:, None]).sum(axis=0))
+
+
+def printed_fisher(moments: ClassMoments) -> FloatArray:
+    """Return (p,) |mu_+ - mu_-| / (sigma_+^2 + sigma_-^2), equation 6.1 of the PAN-SVM dissertation."""
+    difference = np.abs(moments.means[1] - moments.means[0])
+    return _ratio(difference, (moments.scatter / moments.counts[:, None]).sum(axis=0))
+
+
+def scatter_ratio(moments: ClassMoments) -> FloatArray:
+    """Return (p,) sum over classes of (mu_c - mu)^2 / sum of SS_c, equation 6.3 of the PAN-SVM dissertation."""
+    between = ((moments.means - moments.total.means) ** 2).sum(axis=0)
+    return _ratio(np.where(moments.constant, 0.0, between), moments.scatter.sum(axis=0))
 
 
 def adjust_p_values(p_values: FloatArray) -> FloatArray:

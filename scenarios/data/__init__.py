@@ -18,6 +18,7 @@ notation    numbers that are read as text for a cell or for how they are written
 proposals   corrections that files seem to need
 rough_ranges  ranges of numeric columns as a first scenario proposes them
 site_column  scenarios whose sites are named by a column of the data
+census      artificial people, whose public rows may be of another population
 sphere      rows on a sphere that a plane through its center tells apart, drawn to measure
 table_description  data set in figures
 """

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.scenarios.data import sphere
+from fedsvm.scenarios.data import census, sphere
+from fedsvm.scenarios.data.tables import Table
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 SQUARES = tuple(f"{row}-{column}" for row in ("top", "middle", "bottom") for column in ("left", "middle", "right"))
 _LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
@@ -42,52 +44,18 @@ def _tic_tac_toe() -> dict[str, NDArray[Any]]:
     return columns | {"label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])}
 
 
-CENSUS_ROWS = 30_000
+def _marks_of_tic_tac_toe(source: str) -> Table:
+    """Return the boards with a column of 0 and 1 for each mark that a square can have. Raises ScenarioError."""
+    if source != MARKS:
+        raise ScenarioError([f"data.source: {source!r} must be written {MARKS}."])
+    boards = _tic_tac_toe()
+    marked = {f"{name}={mark}": (boards[name] == mark).astype(np.float64) for name in SQUARES for mark in "box"}
+    return Table(source, marked | {"label": boards["label"]})
 
 
-def _made_census() -> dict[str, NDArray[Any]]:
-    """Return artificial people with the attributes of the hybrid SVM paper's census; label: income above the median.
-
-    A stand-in that needs no file: the numbers are drawn, and say nothing of anybody.
-    """
-    random = np.random.default_rng(2014)
-    age = np.clip(random.normal(42, 14, CENSUS_ROWS), 18, 90).round()
-    education = np.clip(random.normal(12, 3, CENSUS_ROWS), 0, 20).round()
-    gender = random.integers(0, 2, CENSUS_ROWS)
-    status = np.where(
-        random.random(CENSUS_ROWS) < 1 / (1 + np.exp((age - 30) / 6)), 0, 1 + (random.random(CENSUS_ROWS) < 0.25)
-    )
-    single, married = status == 0, status == 1
-    disability = random.random(CENSUS_ROWS) < 0.02 + 0.002 * np.maximum(age - 30, 0)
-    hours = np.clip(random.normal(38, 12, CENSUS_ROWS) - 15 * disability - 20 * (age > 66), 0, 90).round()
-    children = random.poisson(np.where(single, 0.1, 1.3))
-    family = 1 + married + children
-    here = np.minimum(random.exponential(9, CENSUS_ROWS), age).round()
-    native = random.random(CENSUS_ROWS) < 0.85
-    career = 30 - ((age - 50) / 8) ** 2  # income rises until fifty
-    income = (
-        0.9 * education + 0.12 * hours + 0.15 * career + 1.5 * gender + 1.2 * married - 2 * disability + 0.6 * native
-    )
-    income = income * np.exp(random.normal(0, 0.18, CENSUS_ROWS))
-    owner = random.random(CENSUS_ROWS) < 1 / (1 + np.exp(-(income - income.mean()) / 4 - (age - 40) / 20))
-    automobiles = random.poisson(np.clip(0.06 * income, 0.1, 4))
-    columns = {
-        "age": age,
-        "gender": gender,
-        "education": education,
-        "disability": disability,
-        "nationality": native,
-        "working-hours": hours,
-        "years-in-location": here,
-        "owns-dwelling": owner,
-        "family-size": family,
-        "children": children,
-        "automobiles": automobiles,
-        "single": single,
-        "married": married,
-    }
-    labels = np.where(income > np.median(income), "above", "below")
-    return {name: values.astype(np.float64) for name, values in columns.items()} | {"label": labels}
+def _shifted_census(source: str) -> Table:
+    columns = census.columns_by_name(census.read_shift(source))
+    return Table(source, columns, elsewhere=np.arange(len(columns["label"])) >= census.ROWS)
 
 
 def _from_scikit_learn(loader: str) -> Callable[[], dict[str, NDArray[Any]]]:
@@ -108,9 +76,18 @@ BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
     "wine": _from_scikit_learn("load_wine"),
     "iris": _from_scikit_learn("load_iris"),
     "digits": _from_scikit_learn("load_digits"),
-    "made-census": _made_census,
+    census.NAME: census.columns_by_name,
     sphere.NAME: sphere.Sphere().columns_by_name,
 }
+
+MARKS = "tic-tac-toe:marks"
+
+WITH_OPTIONS: dict[str, Callable[[str], Table]] = {
+    "tic-tac-toe:": _marks_of_tic_tac_toe,
+    census.PREFIX: _shifted_census,
+    sphere.PREFIX: lambda source: Table(source, sphere.Sphere.read(source).columns_by_name()),
+}
+"""Tables by sources that have options, by what these sources begin with."""
 
 COMPLETE = frozenset({"tic-tac-toe"})
 """All boards at which a game can end."""

@@ -327,13 +327,20 @@ def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
     count = scenario.data.public
     if count >= data.rows:
         raise ScenarioError([f"data.public: {data.name} has {data.rows} rows, and some must be private; lower it."])
+    if len(data.elsewhere) and not 0 < count <= data.elsewhere.sum():
+        most = int(data.elsewhere.sum())
+        raise ScenarioError([f"data.public: must be from 1 to {most} rows of {data.name}, got {count}."])
     shuffled = np.random.default_rng([scenario.seed, 5]).permutation(data.rows)
     if len(data.tested):  # rows that are tested on are nobody's, but not public
         shuffled = shuffled[np.argsort(data.tested[shuffled], kind="stable")]
+    private = shuffled[count:]
+    if len(data.elsewhere):  # public rows are of another population than private ones
+        shuffled = shuffled[np.argsort(~data.elsewhere[shuffled], kind="stable")]
+        private = np.flatnonzero(~data.elsewhere)
     public = np.sort(shuffled[:count])
     if count and len(np.unique(data.labels[public])) < 2:
         raise ScenarioError([f"data.public: the {count} public rows are of one class; set more apart."])
-    return public, np.sort(shuffled[count:])
+    return public, np.sort(private)
 
 
 def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[IntArray, tuple[IntArray, ...]]:

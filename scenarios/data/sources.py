@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import list_names
-from fedsvm.scenarios.data import files, openml, sphere
-from fedsvm.scenarios.data.built_in import BUILT_IN, COMPLETE
+from fedsvm.scenarios.data import files, openml
+from fedsvm.scenarios.data.built_in import BUILT_IN, COMPLETE, WITH_OPTIONS
 from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.tables import Dataset, Feature, Table
@@ -121,6 +121,7 @@ def choose(
         unlabeled=int((~labeled).sum()),
         sites=table.sites[keep] if len(table.sites) else table.sites,
         tested=table.tested[keep] if len(table.tested) else table.tested,
+        elsewhere=table.elsewhere[keep] if len(table.elsewhere) else table.elsewhere,
         weights=weights,
         origin=np.flatnonzero(keep),
         table=table,
@@ -190,7 +191,7 @@ def file_name(source: str) -> str:
 
 def is_there(source: str, base_folder: Path) -> bool:
     """Return whether a source can be found, without reading it. openml.org is not queried."""
-    if source in BUILT_IN or source.startswith((sphere.PREFIX, openml.PREFIX)):
+    if source in BUILT_IN or source.startswith((*WITH_OPTIONS, openml.PREFIX)):
         return True
     return file_of(source, base_folder) is not None
 
@@ -225,8 +226,9 @@ def read_as_written(source: str, base_folder: Path, column: str, form: TextForm 
 def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm | None) -> Table:
     if source in BUILT_IN:
         return Table(source, BUILT_IN[source]())
-    if source.startswith(sphere.PREFIX):
-        return Table(source, sphere.Sphere.read(source).columns_by_name())
+    for prefix, make in WITH_OPTIONS.items():
+        if source.startswith(prefix):
+            return make(source)
     if source.startswith(openml.PREFIX):
         return Table(source, openml.read(source))
     if source.endswith(SUFFIXES):

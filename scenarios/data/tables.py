@@ -32,7 +32,8 @@ class Dataset:
     dropped: rows removed for missing values. unlabeled: rows removed beforehand because they have no label.
     identifiers (n,): text that tells which rows of different tables are the same; empty where none were asked for.
     sites (n,): the site that each row is of; empty where the source does not say. tested (n,): whether it is of the
-    source of test rows; empty where there is none. weights (n,): of losses; empty where all are 1. origin (n,): which
+    source of test rows; empty where there is none. elsewhere (n,): whether it is of the population of public rows;
+    empty where that is the one of private rows. weights (n,): of losses; empty where all are 1. origin (n,): which
     row of `table`, counted from 0, each row is.
     """
 
@@ -44,6 +45,7 @@ class Dataset:
     identifiers: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    elsewhere: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     weights: FloatArray = field(default_factory=lambda: np.zeros(0))
     origin: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     table: Table | None = None
@@ -64,7 +66,9 @@ class Dataset:
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
         """Return the table with only these rows."""
         features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
-        by_row = {name: getattr(self, name) for name in ("identifiers", "sites", "tested", "weights", "origin")}
+        by_row = {
+            name: getattr(self, name) for name in ("identifiers", "sites", "tested", "elsewhere", "weights", "origin")
+        }
         kept = {name: values[indices] if len(values) else values for name, values in by_row.items()}
         return replace(self, features=features, labels=self.labels[indices], **kept)
 
@@ -74,7 +78,7 @@ class Table:
     """Columns as read, before a label is chosen: float64 with NaN, or text with "" for missing values.
 
     parts: names and numbers of rows of the tables that it is put together from. forms: how text was read, by the name
-    of the file. sites, tested: see `Dataset`.
+    of the file. sites, tested, elsewhere: see `Dataset`.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Table:
     forms: Mapping[str, TextForm] = field(default_factory=dict)
     sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    elsewhere: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @property
     def rows(self) -> int:
