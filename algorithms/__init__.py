@@ -10,6 +10,8 @@ calibration   probabilities and thresholds of a trained model, by sums over rows
 registry      the algorithms by their names in scenarios
 column_description
               a program that describes the columns of all sites and trains nothing
+column_prediction
+              a program that predicts new records of sites that hold columns, by a model that is trained
 pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference; hybrid_svm is a package
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes

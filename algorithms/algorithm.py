@@ -29,6 +29,7 @@ from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask
+from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.own_models import own_counts
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
@@ -174,6 +175,14 @@ class VerticalModel(Model):
         held (p,): which of these columns each of the sites' is, one site's behind the other's; None where the rows have
         them so.
         """
+
+    @classmethod
+    def expansion_of(cls, arrays: Arrays) -> KernelExpansion | None:
+        """Return the decision values as sums of kernel values, by the coordinator's file; None if they are not such.
+
+        Sites can then be asked for those of new records, see `column_prediction`.
+        """
+        return None
 
 
 @dataclass(frozen=True)

@@ -35,11 +35,13 @@ from fedsvm.algorithms.data.vertical import (
     count_columns,
     max_squared_norm,
 )
+from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
 from fedsvm.algorithms.features.kernels import Kernel, KernelSettings, squared_distances
 from fedsvm.algorithms.features.landmarks import landmark_count
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
 from fedsvm.algorithms.features.partial_kernel import (
-    BLOCK_ELEMENTS,
+    MIN_SITES_TO_OPEN,
+    element_blocks,
     exchanged_elements,
     packed_size,
     partial_kernel,
@@ -63,9 +65,6 @@ from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, maybe, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
-
-MIN_SITES_TO_OPEN = 3
-"""With fewer sites, the one that opened a sum would learn the other's part by taking off its own."""
 
 EXCHANGED = "kernel_rows"
 """The step in which kernel matrices go over the network."""
@@ -159,6 +158,11 @@ class DppModel(VerticalModel):
         indices, weights, b = arrays["support_indices"], arrays["dual_coef"], arrays["b"]
         intercept = b if b.ndim else float(b)
         return cls(kernel, indices, weights, intercept, np.zeros(0), float("inf"), None, reference)
+
+    @classmethod
+    def expansion_of(cls, arrays: Arrays) -> KernelExpansion:
+        """Return the decision values as sums of kernel values; see `VerticalModel.expansion_of`."""
+        return KernelExpansion(Kernel.from_arrays(arrays), arrays["dual_coef"], arrays["b"])
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """Return `support_` (s,), `reference_` (s, p), scaled, `dual_coef_` (P, s), `intercept_` (P,), linear:
@@ -582,15 +586,9 @@ def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held
     """Return (rows, columns) the kernel between records and reference records."""
     blocks = [
         exchange("reference_kernel", (last - first, columns), first=first, last=last, held_out=held_out)
-        for first, last in _blocks(rows, columns)
+        for first, last in element_blocks(rows, columns)
     ]
     return np.concatenate(blocks) if blocks else np.zeros((0, columns))
-
-
-def _blocks(rows: int, columns: int) -> list[tuple[int, int]]:
-    """Return ranges of rows with at most the elements of a block, or one row."""
-    height = max(1, BLOCK_ELEMENTS // max(1, columns))
-    return [(first, min(rows, first + height)) for first in range(0, rows, height)]
 
 
 def check_memory(rows: int) -> None:
@@ -620,7 +618,9 @@ def decision_values(federation: Federation, model: DppModel, rows: int) -> Float
     if model.kernel.name == "linear":
         bound = max(1.0, _largest(model) * model.max_squared_norm)
         return federation.sum("partial_scores", shape=_of_rows(model, rows), bound=bound) + model.intercept
-    blocks = [_scores(federation, model, first, last) for first, last in _blocks(rows, model.dual_coef.shape[-1])]
+    blocks = [
+        _scores(federation, model, first, last) for first, last in element_blocks(rows, model.dual_coef.shape[-1])
+    ]
     return np.concatenate(blocks) + model.intercept if blocks else np.zeros(_of_rows(model, 0))
 
 

@@ -14,6 +14,8 @@ import numpy as np
 
 from fedsvm.algorithms.column_description import NAME as DESCRIBE
 from fedsvm.algorithms.column_description import DescriptionSite
+from fedsvm.algorithms.column_prediction import NAME as PREDICT
+from fedsvm.algorithms.column_prediction import PredictionSite
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.features.k_means import local_centres
 from fedsvm.algorithms.features.kernels import Kernel
@@ -80,7 +82,7 @@ def _step_of_path(half: PanSite) -> FloatArray:
     return Layout(3, 2).pack(opened, np.full(5, 100.0), 4, keeper=True)
 
 
-OTHERS: Mapping[str, type[SiteProgram]] = {"sets": SetsSite, DESCRIBE: DescriptionSite}
+OTHERS: Mapping[str, type[SiteProgram]] = {"sets": SetsSite, DESCRIBE: DescriptionSite, PREDICT: PredictionSite}
 """The programs that train nothing, by name."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -147,8 +147,9 @@ def read_model(folder: Path) -> SavedModel:
     if not holders:
         raise ScenarioError(
             [
-                f"The model in {folder} has no columns: each site keeps the part of its own. Predict in the folder of "
-                f"a run that holds the sites' parts too, in {SITE_MODELS!r}."
+                f"The model in {folder} has no columns: each site keeps the part of its own. Ask the sites for "
+                f"predictions (fedsvm coordinate --predict {folder}), or add their parts to the folder, in "
+                f"{SITE_MODELS!r}."
             ]
         )
     columns = [name for each in holders for name in each["columns"].tolist()]
@@ -195,6 +196,7 @@ def predict(
     *,
     unknown: Unknown = "missing",
     judge: bool = False,
+    decide: Callable[[FloatArray], FloatArray] | None = None,
 ) -> Predictions:
     """Return the predictions of the model in a run's folder for the rows of `source`, a path or the name of a data set.
 
@@ -210,6 +212,8 @@ def predict(
         The treatment of a category that the model does not know.
     judge : bool
         True to measure the predictions against the labels of the rows that have one.
+    decide : callable, optional
+        Returns the decision values of scaled rows. Without it the model does.
 
     Raises
     ------
@@ -227,7 +231,7 @@ def predict(
     taken = saved.rows(source, read, spare={identifier or ""}, takes_unknown=unknown == "missing")
     origins, categories = taken.origins(columns), taken.categories(columns)
     scaled = scale(taken.take(columns))
-    decisions = model.decision_function(scaled)
+    decisions = (decide or model.decision_function)(scaled)
     drifted = drift(read, columns, origins, scale, saved.scaling, saved.ranges, categories)
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold

@@ -691,6 +691,38 @@ def test_sites_that_hold_columns_train_on_the_records_that_all_of_them_have(tmp_
 
 
 @pytest.mark.long
+def test_sites_that_hold_columns_test_three_classes_in_folds(tmp_path: Path) -> None:
+    kinds = np.array(["x", "y", "z"])
+    with hosts(tmp_path) as there:
+        joined = write_columns(tmp_path)
+        known = {who: kinds[(0 if a + b > 0 else 1) if c > -0.5 else 2] for who, (a, b, c, _) in joined.items()}
+        lines = (tmp_path / "south.csv").read_text().splitlines()
+        split = [line.split(",") for line in lines[1:]]
+        labelled = [f"{who},{age},{known.get(who, 'x')}" for who, age, _ in split]
+        (tmp_path / "south.csv").write_text("\n".join([lines[0], *labelled, ""]))
+        scenario = COLUMNS.replace('positive = "M"\n', "").replace('["B", "M"]', '["x", "y", "z"]')
+        (tmp_path / "hospitals.toml").write_text(scenario.replace("test_fraction = 0.25", "folds = 3"))
+        coordinator = there.coordinator()
+        begun = [there.site(name, coordinator) for name in NAMES]
+        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
+    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    digests = [hashlib.sha256(f"0 0 {who}".encode()).digest() for who in joined]
+    folds = np.array([int.from_bytes(digest[:8], "big") % 3 for digest in digests])
+    table, labels = np.array([each[:3] for each in joined.values()]), np.array([known[who] for who in joined])
+    right = []
+    for fold in range(3):
+        train, test = folds != fold, folds == fold
+        rows = (table - table[train].mean(axis=0)) / table[train].std(axis=0)
+        each = [
+            SVC(C=2.0, kernel="rbf", gamma=0.2, tol=1e-8).fit(rows[train], np.where(labels[train] == kind, 1, -1))
+            for kind in kinds
+        ]
+        called = kinds[np.argmax([svc.decision_function(rows[test]) for svc in each], axis=0)]
+        right.append((called == labels[test]).mean())
+    assert result["metrics"]["accuracy"] == pytest.approx(np.mean(right))
+
+
+@pytest.mark.long
 def test_sites_that_hold_columns_go_on_with_a_coordinator_that_was_killed(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         joined = write_columns(tmp_path)
@@ -744,7 +776,6 @@ def test_three_sites_are_needed_across_hosts_unless_fewer_are_invited_or_allowed
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ("data.folds=3", "data.folds: sites that hold columns test one model"),
         ("data.split=columns:[[a],[b],[c]]", "data.split: across hosts each site brings columns of its own"),
         ("data.overlap=0.5", "data.overlap: across hosts each site's own file has its records"),
         ("data.label_site=west", "data.label_site: there is no site 'west'"),
@@ -753,7 +784,7 @@ def test_three_sites_are_needed_across_hosts_unless_fewer_are_invited_or_allowed
 )
 def test_what_sites_that_hold_columns_cannot_do_is_refused(change: str, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "columns.toml"
-    path.write_text(COLUMNS.replace("test_fraction = 0.25\n", "") if "folds" in change else COLUMNS)
+    path.write_text(COLUMNS)
     with pytest.raises(ScenarioError, match=re.escape(sentence)):
         host_scenario.read(path, [change], NAMES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -171,6 +172,32 @@ def test_half_of_those_invited_train_with_masked_sums_if_the_creator_allows_it(t
         visits = [watching(tmp_path, link_of(running, site), files[site]) for site in SITES]
         assert [visit.wait(100) for visit in visits] == [0, 0, 0]
         wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+
+
+@pytest.mark.long
+def test_a_task_of_three_classes_is_tested_in_folds(tmp_path: Path) -> None:
+    files, table, labels = cells(tmp_path)
+    labels = np.where(table[:, 3] > 0.7, "X", labels)
+    lines = files["clinic"].read_text().splitlines()
+    named = [f"{line.rpartition(',')[0]},{label}" for line, label in zip(lines[1:], labels, strict=True)]
+    files["clinic"].write_text("\n".join([lines[0], *named, ""]))
+    with hubs.hub(tmp_path) as running:
+        anna = running.signed_in(CREATOR)
+        number = create(running, anna, more_classes="X", folds="2")
+        visits = [watching(tmp_path, link_of(running, site), files[site]) for site in SITES]
+        assert [visit.wait(200) for visit in visits] == [0, 0, 0]
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+        result = json.loads((running.folder / "tasks" / number / "result.json").read_text())
+    folds, kinds, right = splits.blind_folds(len(table), 2, 0), np.array(["B", "M", "X"]), []
+    for fold in range(2):
+        train, test = folds != fold, folds == fold
+        rows = (table - table[train].mean(axis=0)) / table[train].std(axis=0)
+        duals = [
+            libsvm.dual(rows[train] @ rows[train].T, np.where(labels[train] == kind, 1.0, -1.0), 1.0) for kind in kinds
+        ]
+        scores = [dual.decision_function(rows[test] @ rows[train].T) for dual in duals]
+        right.append((kinds[np.argmax(scores, axis=0)] == labels[test]).mean())
+    assert result["metrics"]["accuracy"] == pytest.approx(np.mean(right))
 
 
 @pytest.mark.long

@@ -22,6 +22,15 @@ from fedsvm.federation.arrays import FloatArray
 BLOCK_ELEMENTS = 1 << 18
 """Of the upper triangle in one round: 2 MB. A single row may be longer."""
 
+MIN_SITES_TO_OPEN = 3
+"""With fewer sites, the one that opened a sum would learn the other's part by taking off its own."""
+
+
+def element_blocks(rows: int, columns: int) -> list[tuple[int, int]]:
+    """Return ranges of rows of a (rows, columns) matrix with at most the elements of a block, or one row."""
+    height = max(1, BLOCK_ELEMENTS // max(1, columns))
+    return [(first, min(rows, first + height)) for first in range(0, rows, height)]
+
 
 def row_blocks(rows: int, most: int = BLOCK_ELEMENTS) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows whose parts of the upper triangle have at most `most` elements, or one row."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.commands.exit_statuses import interrupted_as
+from fedsvm.scenarios.commands.exit_statuses import failing, interrupted_as
 from fedsvm.scenarios.commands.options import Changes, Scenario, Unset, complete_data
 from fedsvm.scenarios.commands.outputs import write_new
 from fedsvm.scenarios.console import errors, print_table
@@ -133,11 +134,21 @@ def predict(
         bool,
         typer.Option("--report", help="Print drift, and measures of rows that have a label, not predictions."),
     ] = False,
+    over_sites: Annotated[
+        bool,
+        typer.Option(
+            "--over-sites", help="Of sites that hold columns: let a process of each compute its part, by secure sums."
+        ),
+    ] = False,
 ) -> None:
     """Predict new rows with the model of a run. The output is CSV: row, decision value and class."""
-    from fedsvm.scenarios import predict
+    from fedsvm.scenarios import column_prediction, predict
 
-    predicted = predict.predict(run_folder, rows, identifier, site, unknown=unknown.value, judge=report)
+    decide = partial(column_prediction.ask_sites, run_folder) if over_sites else None
+    with failing(), interrupted_as("Interrupted; nothing was predicted."):
+        predicted = predict.predict(
+            run_folder, rows, identifier, site, unknown=unknown.value, judge=report, decide=decide
+        )
     text = "\n".join(predicted.lines()) + "\n"
     for doubt in predicted.doubts:
         errors.print(f"note {visible(rows)}: {visible(doubt)}", soft_wrap=True, markup=False)

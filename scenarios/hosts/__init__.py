@@ -9,5 +9,7 @@
 - `coordination`: a run over registered sites
 - `commands`: the commands of a coordinator and of a site
 - `host_description`: description of the columns of sites on other hosts
+- `prediction`: request to sites on other hosts for predictions of new records
+- `new_records`: reads a site's new records, and its part of the model
 - `service`: site as a service
 """

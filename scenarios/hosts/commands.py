@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from fedsvm.algorithms.column_prediction import RECORDS
 from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.messages import is_tcp
@@ -31,7 +32,7 @@ from fedsvm.scenarios.commands.options import (
     names_of,
     seconds,
 )
-from fedsvm.scenarios.commands.outputs import make_new
+from fedsvm.scenarios.commands.outputs import make_new, write_new
 from fedsvm.scenarios.commands.presentation import (
     Presentation,
     command_line,
@@ -77,6 +78,19 @@ def coordinate(
         bool,
         typer.Option("--describe", help="Describe the columns of the sites and train nothing (fedsvm describe)."),
     ] = False,
+    predicts: Annotated[
+        Path | None,
+        typer.Option(
+            "--predict", metavar="RUN_DIR", help="Predict new records of sites that have parts of this run's model."
+        ),
+    ] = None,
+    receiver: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="With --predict: who gets them, a site or coordinator (default: the labels' site)."
+        ),
+    ] = None,
+    records: Annotated[int, typer.Option(min=1, help="With --predict: maximum number of records.")] = RECORDS,
     changes: Changes = None,
     unset: Unset = None,
     folder: RunFolder = None,
@@ -94,8 +108,13 @@ def coordinate(
         if scenario is not None or sites is not None or changes or unset or folder is not None or describes:
             raise ScenarioError(["--resume takes scenario, sites and folder from the run; remove the other options."])
         _resume(resumed, listen, key, wait, rejoin, shown, follower)
+    elif predicts is not None:
+        if scenario is not None or sites is None or changes or unset or describes:
+            raise ScenarioError(["--predict needs --sites and takes all else from the run; remove the other options."])
+        meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
+        _predict(predicts, receiver, records, meeting, folder)
     elif scenario is None or sites is None:
-        raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
+        raise ScenarioError(["SCENARIO and --sites are needed, but with --resume and --predict."])
     elif describes:
         meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
         _describe(scenario, changes or [], unset or [], meeting, folder, as_json=as_json)
@@ -185,10 +204,37 @@ def _describe(
     describe.show(found, as_json=as_json)
 
 
-def _invite(chosen: spec.Scenario, meeting: JoinAddress, address: str) -> None:
-    """Print where the coordinator listens, and the command of every site."""
+def _predict(run: Path, receiver: str | None, records: int, meeting: JoinAddress, folder: Path | None) -> None:
+    """Wait for the sites of a split model, and ask them for decision values of new records."""
+    from fedsvm.scenarios.column_prediction import read_split_model
+    from fedsvm.scenarios.hosts import coordination, prediction
+
+    model = read_split_model(run)
+    request, meeting = model.request(receiver, records), prediction.meeting_of(model, meeting)
+    if folder is not None:
+        make_new(folder)
+    tell = partial(say, "coordinator")
+    with (
+        failing(),
+        interrupted_as("Interrupted; nothing was predicted."),
+        coordination.listening(meeting) as endpoint,
+    ):
+        _invite(model.scenario, meeting, endpoint.address, " --predict NAME.npz")
+        answer = prediction.predict(model, request, meeting, endpoint, tell, version=version("fedsvm"))
+    tell(f"{request.receiver} has the predictions of {answer.records} records")
+    if answer.decisions is not None:
+        rows = [str(number) for number in range(1, answer.records + 1)]
+        text = "\n".join([*model.predictions(answer.decisions, ("row", rows)).lines(), ""])
+        if folder is None:
+            print(text, end="")
+        else:
+            write_new(folder / "predictions.csv", text)
+
+
+def _invite(chosen: spec.Scenario, meeting: JoinAddress, address: str, more: str = "") -> None:
+    """Print where the coordinator listens, and the command of every site. more: options of it."""
     say("coordinator", f"listens at {address} for {', '.join(meeting.admitted)}; each runs:")
-    errors.print(f"  {_join_line(meeting, address, direct=chosen.protocol.routing == 'direct')}", soft_wrap=True)
+    errors.print(f"  {_join_line(meeting, address, direct=chosen.protocol.routing == 'direct')}{more}", soft_wrap=True)
 
 
 def _resume(
@@ -277,7 +323,14 @@ def site(
     receipts: Annotated[Path, typer.Option(help="Folder for this site's receipt (fedsvm receipt).")] = Path(),
     keep: Annotated[
         Path | None,
-        typer.Option(help="File for this site's part of the model (default: NAME.npz, with --serve NAME-TIME.npz)."),
+        typer.Option(
+            help="File for this site's part of the model (default: NAME.npz, with --serve NAME-TIME.npz), or with "
+            "--predict for predictions (NAME-predictions.csv)."
+        ),
+    ] = None,
+    part: Annotated[
+        Path | None,
+        typer.Option("--predict", help="Predict the new records of --data with this file, the site's part of a model."),
     ] = None,
     serves: Annotated[bool, typer.Option("--serve", help="Take part in every run that the policy allows.")] = False,
     check: Annotated[
@@ -290,8 +343,7 @@ def site(
 
     from fedsvm.algorithms.site_process import INSTALLATION
     from fedsvm.federation.hosts.site_session import SiteLocation, Visit
-    from fedsvm.scenarios.hosts import preflight, service
-    from fedsvm.scenarios.hosts.site_data import hold
+    from fedsvm.scenarios.hosts import new_records, preflight, service
     from fedsvm.scenarios.schema.corrections import Corrections
     from fedsvm.scenarios.schema.own_file import read_table_file
     from fedsvm.scenarios.schema.policy import read_policy
@@ -309,8 +361,10 @@ def site(
         visits: list[Visit] = []
         if log_json:
             log_as_json(name, lambda: visits[-1].position if visits else (None, None))
-        if serves and (policy is None or keep is not None):
-            raise ScenarioError(["--serve: needs --policy, since nobody looks at each run, and no --keep."])
+        if serves and (policy is None or keep is not None or part is not None):
+            raise ScenarioError(
+                ["--serve: needs --policy, since nobody looks at each run, and no --keep and no --predict."]
+            )
         rules = SiteRules() if policy is None else read_policy(policy)
         corrections = None if own is None else read_table_file("--corrections", own, Corrections)
         if rules.pinned and sites is None:
@@ -338,9 +392,9 @@ def site(
                 place,
                 INSTALLATION,
                 version("fedsvm"),
-                lambda terms: hold(name, data, terms, corrections),
+                lambda terms: new_records.hold_asked(name, data, part, terms, corrections),
                 lambda sentence: say(name, sentence),
-                rules=rules,
+                rules=rules if part is None else new_records.rules_for(rules),
                 settings={"model_path": str(kept.resolve())},
                 receipts=str(receipts),
                 faults=[_fault(name, number, text) for number, text in enumerate(faults or [], start=1)],
@@ -353,6 +407,8 @@ def site(
         with threadpool_limits(1):  # as the sites of a simulation: sums come out the same
             if serves:
                 service.serve(new_visit, lambda sentence: say(name, sentence))
+            elif part is not None:
+                new_records.answer(new_visit(), keep or Path(f"{name}-predictions.csv"))
             else:
                 new_visit().take_part()
 

@@ -99,11 +99,7 @@ def _problems(scenario: Scenario) -> Iterator[str]:
         )
     if data.positive == ABOVE_MEDIAN:
         yield "data.positive: nobody sees all labels, and there is no median of them; name the label that is +1."
-    if len(classes := declared_classes(data)) > 2 and not algorithm.multiclass:
-        yield f"data.classes: {scenario.algorithm.name} tells two apart; say which one is +1 by data.positive."
-    elif classes:
-        settings = scenario.algorithm.settings
-        yield from (f"algorithm.{said}." for said in algorithm.class_problems(settings, classes))
+    yield from class_problems(scenario)
     if data.test_source is not None:
         yield "data.test_source: nobody has test rows apart across hosts; remove it."
     if data.calibration:
@@ -117,14 +113,21 @@ def _problems(scenario: Scenario) -> Iterator[str]:
             yield f"{name}: applies to simulations; remove it (a site may test a fault: fedsvm site --fault)."
 
 
+def class_problems(scenario: Scenario) -> Iterator[str]:
+    """Yield how the declared classes do not fit the algorithm."""
+    algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
+    if len(classes := declared_classes(scenario.data)) > 2 and not algorithm.multiclass:
+        yield f"data.classes: {scenario.algorithm.name} tells two apart; say which one is +1 by data.positive."
+    elif classes:
+        yield from (f"algorithm.{said}." for said in algorithm.class_problems(settings, classes))
+
+
 def _problems_of_columns(data: DataSpec) -> Iterator[str]:
     """Yield what sites with columns of the same records do not support, or must be told."""
     if len(data.classes) < 2:
         yield "data.classes: is missing; most sites see no labels, so the scenario must name all that there are."
     if data.align == "identifier" and data.identifier is None:
         yield "data.identifier: is missing; name the column that tells which records are the same."
-    if data.folds is not None:
-        yield "data.folds: sites that hold columns test one model; set data.test_fraction."
     if data.split != EVEN:
         yield "data.split: across hosts each site brings columns of its own; remove it."
     if data.overlap < 1:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,11 +50,18 @@ def hold(name: str, file: str, terms: Terms, corrections: Corrections | None = N
     """
     is_vertical = terms.reading.get("partition") == "vertical"
     own = {"source": file} if is_vertical else {"sources": {name: file}}
-    try:
+    with reading_explained():
         said = {key: value for key, value in terms.reading.items() if key != "compare_sites"}
         settings = DataSpec.model_validate({**said, **own})
         table = file_join.read_table(settings, Path(), corrections)
         return (_columns_held if is_vertical else _hold_columns)(settings, table, name, terms.seed)
+
+
+@contextmanager
+def reading_explained() -> Iterator[None]:
+    """Turn errors of a file, or of terms about it, into StepRefused, which quotes nothing to others."""
+    try:
+        yield
     except ScenarioError as error:
         shared = "; ".join(dict.fromkeys(map(shared_problem, error.problems)))
         raise StepRefused(" ".join(error.problems), f"{shared}; {SEE_SITE}") from error
@@ -129,12 +137,7 @@ def _columns_held(settings: DataSpec, table: Table, name: str, seed: int) -> Sit
 
 
 def _columns_partition(settings: DataSpec, data: Dataset, seed: int, *, labelled: bool) -> Partition:
-    """Return the columns. All sites hold out the same records: by identifier, or by position."""
-    folds = np.full(data.rows, NO_FOLD)
-    if settings.align == "identifier":
-        folds[_lots(data.identifiers, seed) < settings.test_fraction] = 0
-    elif settings.test_fraction:
-        folds[splits.blind_test_split(data.rows, settings.test_fraction, seed)[1]] = 0
+    """Return the columns. All sites hold out the same records."""
     labels = labels_of(data, declared_classes(settings))
     rows = rows_of(data.features, labels)
     return site_partition(
@@ -143,13 +146,38 @@ def _columns_partition(settings: DataSpec, data: Dataset, seed: int, *, labelled
         names=[each.name for each in data.features if not each.categorical],
         categorical=rows.categorical,
         categorical_names=[each.name for each in data.features if each.categorical],
-        folds=folds,
+        folds=_agreed_folds(settings, data, seed),
         identifiers=data.identifiers.tolist() if settings.align == "identifier" else None,
         classes=len(declared_classes(settings)),
     )
 
 
-def _lots(identifiers: NDArray[np.str_], seed: int) -> FloatArray:
-    """Return (n,) a number in [0, 1) for each identifier, the same at every site."""
-    digests = [hashlib.sha256(f"{seed} {identifier}".encode()).digest() for identifier in identifiers.tolist()]
-    return np.array([int.from_bytes(digest[:8], "big") / 2.0**64 for digest in digests])
+def _agreed_folds(settings: DataSpec, data: Dataset, seed: int) -> IntArray:
+    """Return (n,), or (n, repeats), the fold in which each record is held out, the same at every site.
+
+    It follows from identifiers, or from positions. Labels decide nothing, since most sites have none.
+    """
+    by_identifier, count = settings.align == "identifier", settings.folds
+    if count is not None:
+        dealt = [
+            repeat * count
+            + (
+                (_lots(data.identifiers, f"{seed} {repeat}") % np.uint64(count)).astype(np.int64)
+                if by_identifier
+                else splits.blind_folds(data.rows, count, seed + repeat)
+            )
+            for repeat in range(settings.repeats)
+        ]
+        return dealt[0] if len(dealt) == 1 else np.column_stack(dealt)
+    folds = np.full(data.rows, NO_FOLD)
+    if by_identifier:
+        folds[_lots(data.identifiers, f"{seed}") / 2.0**64 < settings.test_fraction] = 0
+    elif settings.test_fraction:
+        folds[splits.blind_test_split(data.rows, settings.test_fraction, seed)[1]] = 0
+    return folds
+
+
+def _lots(identifiers: NDArray[np.str_], salt: str) -> NDArray[np.uint64]:
+    """Return (n,) a number for each identifier, the same at every site."""
+    digests = [hashlib.sha256(f"{salt} {identifier}".encode()).digest() for identifier in identifiers.tolist()]
+    return np.array([int.from_bytes(digest[:8], "big") for digest in digests], dtype=np.uint64)

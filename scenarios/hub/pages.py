@@ -335,7 +335,18 @@ def _wish(form: Mapping[str, str]) -> TaskForm:
     return TaskForm(settings=settings, **said)
 
 
-_WISHED = ("algorithm", "label", "positive", "negative", "sum", "test_fraction", "label_site", "identifier")
+_WISHED = (
+    "algorithm",
+    "label",
+    "positive",
+    "negative",
+    "more_classes",
+    "sum",
+    "test_fraction",
+    "folds",
+    "label_site",
+    "identifier",
+)
 
 
 def _new_task(form: Mapping[str, str]) -> NewTask:

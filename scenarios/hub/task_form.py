@@ -39,8 +39,12 @@ class TaskForm:
         Its values.
     sum : str
         The secure sum.
+    more_classes : str
+        Further values, with commas between them; then each class is told from the others.
     test_fraction : str
         Of the rows that are not trained on.
+    folds : str
+        Number of folds in which models are tested, in place of a test fraction.
     label_site : str
         Of columns that are at different participants, who holds the labels.
     identifier : str
@@ -52,8 +56,17 @@ class TaskForm:
     label: str = "label"
     positive: str = ""
     negative: str = ""
+    more_classes: str = ""
     sum: str = DROPOUT_SUM
     test_fraction: str = "0.2"
+    folds: str = ""
+
+    @property
+    def classes(self) -> list[str]:
+        """All values of the label: negative, positive, and more."""
+        more = [each.strip() for each in self.more_classes.split(",")]
+        return [self.negative, self.positive, *filter(None, more)]
+
     label_site: str = ""
     identifier: str = ""
 
@@ -90,13 +103,10 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         raise ScenarioError([f"algorithm.name: must be one of {', '.join(askable())}, got {wish.algorithm!r}."])
     if problems := _unsaid(wish):
         raise ScenarioError(problems)
-    classes = [wish.negative, wish.positive]
-    data: dict[str, Any] = {
-        "label": wish.label,
-        "positive": wish.positive,
-        "classes": classes,
-        "test_fraction": spec.value_of(wish.test_fraction),
-    }
+    data: dict[str, Any] = {"label": wish.label, "classes": wish.classes}
+    data |= {"positive": wish.positive} if len(wish.classes) == 2 else {}
+    tested = "folds" if wish.folds else "test_fraction"
+    data[tested] = spec.value_of(getattr(wish, tested))
     if is_vertical(wish.algorithm):
         data |= {"source": across_hosts.HELD_BY_SITE, "partition": "vertical"}
         data |= {"label_site": wish.label_site or sites[0], "align": "identifier" if wish.identifier else "position"}
@@ -115,9 +125,12 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         "compare": {"centralised": False, "baselines": False},
     }
     try:
-        return spec.validate(given)
+        scenario = spec.validate(given)
     except ScenarioError as error:
         raise ScenarioError([across_hosts.in_words_of_hosts(problem, sites) for problem in error.problems]) from None
+    if problems := list(across_hosts.class_problems(scenario)):
+        raise ScenarioError(problems)
+    return scenario
 
 
 def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
@@ -149,8 +162,8 @@ def _unsaid(wish: TaskForm) -> list[str]:
     said = {"label": wish.label, "positive": wish.positive, "negative": wish.negative}
     why = "is missing; the task must name it, because no participant sees all labels."
     problems = [f"data.{key}: {why}" for key in said if not said[key]]
-    if wish.positive and wish.positive == wish.negative:
-        problems.append("data.negative: must be another value than data.positive.")
+    if wish.positive and len(set(wish.classes)) < len(wish.classes):
+        problems.append("data.classes: must all be different; remove the one that is there twice.")
     return problems
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +11,11 @@ from typing import Annotated, Any, Self
 from pydantic import Field, field_validator, model_validator
 
 from fedsvm.algorithms.column_description import NAME as DESCRIBE
+from fedsvm.algorithms.column_prediction import NAME as PREDICT
+from fedsvm.algorithms.column_prediction import RULED
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT, settings
+from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.site.rules import ANYTHING, MIN_CELL, MIN_SITES, SiteRules
 from fedsvm.protocols.sums.registry import CAREFUL_SUMS, SUMS
 from fedsvm.scenarios.schema.algorithm import whole_run
@@ -35,6 +39,9 @@ class Range(Part):
         return self
 
 
+_OTHERS = {DESCRIBE: (), PREDICT: RULED}
+"""The settings that a policy can limit, of the programs that train nothing."""
+
 Rule = Annotated[list[Any], Field(min_length=1)] | Range
 """The allowed values of a setting: a list, or a range."""
 
@@ -45,7 +52,7 @@ class PolicyFile(Part):
 
     algorithms: dict[str, dict[str, Rule]] | None = None
     """The algorithms that the site trains, each with the allowed values of its settings. Others are refused. The name
-    describe allows `fedsvm describe`."""
+    describe allows `fedsvm describe`, and predict allows `fedsvm coordinate --predict`."""
     sums: dict[str, dict[str, Rule | int]] | None = None
     """The secure sums that the site joins, each with its allowed options and `min_sites`. Others are refused."""
     gathers: list[str] | None = None
@@ -81,8 +88,8 @@ class PolicyFile(Part):
     @classmethod
     def _check_algorithms(cls, listed: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
         for name, rules in (listed or {}).items():
-            if name == DESCRIBE:
-                _require_known(name, rules, [])
+            if name in _OTHERS:
+                _require_known(name, rules, _OTHERS[name])
                 continue
             if name not in ALGORITHMS:
                 raise ValueError(f"there is no algorithm {name!r}.{nearest(name, ALGORITHMS)}")
@@ -135,7 +142,7 @@ def rules_at(site: str, policies: Sequence[PolicySpec], names: list[str]) -> Sit
     return own[-1] if own else ANYTHING
 
 
-def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:
+def _require_known(name: str, rules: dict[str, Any], known: Sequence[str]) -> None:
     for setting in rules:
         if setting not in known:
             raise ValueError(f"{name} has no setting {setting!r}.{nearest(setting, known)}")
@@ -156,7 +163,7 @@ min_rows = 20
 # Columns that may be used for training.
 # columns = ["age", "sex"]
 # Steps whose value the coordinator may see in the clear.
-gathers = ["row_count"]
+gathers = {gathers}
 # true: the coordinator may get the model. false: only runs whose weights stay at the sites (algorithm.release). The
 # coordinator then still has landmarks and scale, which can name rows.
 release = true
@@ -179,12 +186,22 @@ release = true
 # Only algorithms with a table are allowed. A setting has a list of allowed values, or a range: {{ min = 1, max = 9 }}.
 [algorithms.{algorithm}]
 {settings}
-# fedsvm describe: counts, means and quantiles of columns over all sites.
-# [algorithms.describe]
-
+{others}
 # Only secure sums with a table are allowed. The site refuses to join a sum over fewer than min_sites sites.
 {sums}
 """
+
+_DESCRIBE = """\
+# fedsvm describe: counts, means and quantiles of columns over all sites.
+# [algorithms.describe]
+"""
+_PREDICT = """\
+# fedsvm coordinate --predict: decision values of new records. records: of one request. receiver: who may get them.
+# [algorithms.predict]
+# records = {{ max = 100 }}
+# receiver = ["{name}"]
+"""
+"""Other programs that a policy can allow: over sites that hold rows, and over sites that hold columns."""
 
 _WIDTH = 118
 """Of comments."""
@@ -202,8 +219,11 @@ def template(algorithm: str, name: str) -> str:
     """Return a policy file to edit, for a site of this name that trains one algorithm."""
     known = [setting.name for setting in settings(ALGORITHMS[algorithm].Settings)]
     lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in _CAREFUL.items() if setting in known]
+    found = ALGORITHMS[algorithm]
     return _TEMPLATE.format(
         name=name,
+        gathers=json.dumps(open_steps(found.Site)),
+        others=_PREDICT.format(name=name) if found.partition == "vertical" else _DESCRIBE,
         algorithm=algorithm,
         settings="".join(lines),
         leakage=_leakage(algorithm),
