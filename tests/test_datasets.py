@@ -300,7 +300,7 @@ def test_where_a_model_is_private_the_median_is_of_public_rows_alone(tmp_path: P
 @pytest.mark.parametrize(
     ("incomes", "changes", "sentence"),
     [
-        (["1", "2", "rich", "4"] * 10, [], "is of labels that are numbers, and incomes.csv has 'rich'"),
+        (["1", "2", "rich", "4"] * 10, [], "applies to labels that are numbers, and incomes.csv has 'rich'"),
         (["1"] * 30 + ["0"] * 10, [], "of the 40 rows of incomes.csv whose labels may be looked at none is above"),
         (["1", "2"] * 20, ["data.classes=[1, 2]"], 'data.positive = "above-median" defines two classes itself'),
         (

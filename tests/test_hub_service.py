@@ -830,9 +830,10 @@ def test_pages_describe_disclosures_in_sentences_without_names_of_steps(told: To
         async with told.signed_in() as browser:
             for algorithm, kernel in (("dpp-svm", "linear"), ("pan-svm", "rbf")):
                 number = await create(browser, algorithm=algorithm, **{"set-kernel": kernel})
-                page = html.unescape((await browser.get(f"/tasks/{number}")).text).partition("<details>")[0]
-                assert not re.findall(r"\b[a-z]+_[a-z_]+\b", page.partition("What this task discloses")[2])
-                assert "Number of records" in page if algorithm == "dpp-svm" else "Number of training rows" in page
+                page = html.unescape((await browser.get(f"/tasks/{number}")).text)
+                disclosed = page.partition("What this task discloses")[2].partition("<details>")[0]
+                assert ("Number of records" if algorithm == "dpp-svm" else "Number of training rows") in disclosed
+                assert not re.findall(r"\b[a-z]+_[a-z_]+\b", disclosed)
 
     run(story)
 
