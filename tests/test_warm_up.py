@@ -64,7 +64,7 @@ def test_a_machine_that_is_too_slow_rehearses_once_and_says_nothing(
 ) -> None:
     lives: list[int] = []
 
-    def never(self: Endpoint, deadline: Deadline) -> None:
+    def never(self: Endpoint, deadline: Deadline, *, for_answers: bool = True) -> None:
         lives.append(threading.get_ident())
         raise DeadlineExpired
 
