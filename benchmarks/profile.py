@@ -32,7 +32,7 @@ NUMBERS, ROUNDS, WARM_UP = 300, 100, 5
 WAITING = "waiting for a message"
 PARTS: Mapping[str, tuple[str, ...]] = {
     WAITING: ("'poll' of 'select",),
-    "sockets: ZeroMQ's calls": ("zmq/", "backend.cython", "endpoint.py:_drain", "endpoint.py:_send"),
+    "sockets: ZeroMQ's calls": ("zmq/", "backend.cython", "transport/poller.py"),
     "endpoint and mailbox": ("transport/endpoint.py", "transport/auth.py", "mailbox.py", "selectors.py", "deadline.py"),
     "messages to and from frames": ("transport/wire.py", "msgpack", "transport/keys.py"),
     "counting what every link carried": ("ledger.py", "connection.py", "counters.py", "zmtp.py", "getsockopt"),
