@@ -2,8 +2,9 @@
 
 It is a program of its own, which trains nothing. Each site has its part of a trained model and a file of new records.
 The sites align the records, and sum their parts of the kernel between these and the support records. One party, the
-receiver, gets decision values. A site that receives them opens the sums itself. The coordinator receives them only: of
-other kernels than the linear one, the first site opens the sums.
+receiver, gets decision values. A site that receives them opens the sums itself. If the coordinator receives them, it
+opens sums of decision values. For kernels other than the linear one, the first site then opens the sums of kernels, and
+so also has the decision values. With fewer than three sites the coordinator opens the sums of kernels.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class PredictionSite(VerticalSite):
         }
     )
     def score_opened(self, opener: str) -> None:
-        """Keep the decision values of the sum that this site opened, if it did."""
+        """Keep the decision values, without the intercept, if this site opened the sum."""
         if self.site == opener:
             found = self._expansion
             is_linear = found.kernel.name == "linear"
@@ -120,8 +121,8 @@ class PredictionSite(VerticalSite):
     def keep_answer(self) -> None:
         """Write the identifiers of the records, in their common order, to the site's own file.
 
-        The receiver adds their decision values. The `setting` answer_path says where the file is; without one nothing
-        is written.
+        A site that receives decision values adds them. The `setting` answer_path says where the file is. Without one,
+        or if another site receives, nothing is written.
         """
         path, receiver = self.settings.get("answer_path"), self.terms.settings["receiver"]
         if not path or receiver not in (self.site, COORDINATOR):
@@ -258,7 +259,7 @@ def _scores(
 def _sum(
     federation: Federation, name: str, opener: str, *, shape: tuple[int, ...], bound: float, **terms: Any
 ) -> FloatArray | None:
-    """Return a sum if the coordinator opens it. A site that opens it keeps its decision values."""
+    """Run a sum, and return it if the coordinator opens it. A site that opens it is ordered to keep decision values."""
     if opener == COORDINATOR:
         opened: FloatArray = federation.sum(name, shape=shape, bound=bound, **terms)
         return opened

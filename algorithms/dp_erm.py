@@ -14,12 +14,12 @@ Both hold for exact minimisers. Training goes on until the gradient is so small 
 and for output perturbation that rest is in the sensitivity. The proof of objective perturbation has no room for it, and
 its b is no point of a lattice: what it releases is what floating point makes of it.
 
-Of K classes each is told from the others, all in the same rounds. One row moves each of K minimisers by 2k/(n lambda),
-and all together by sqrt(K) times as much: output perturbation has noise for one vector of them. Objective perturbation
-has each of the K models of epsilon / K, which add up. With multiclass = "joint" the K weight vectors are of one
-problem, multinomial logistic regression: its loss log sum_k exp((w_k - w_y).x) has a slope of sqrt(2) in all of them,
-and one row moves them by 2 sqrt(2)/(n lambda), whatever K is. That is for output perturbation; rows of a class that
-nobody named have no loss in it.
+Each of K classes is separated from the others, all in the same rounds. One row moves each of K minimisers by 2k/(n
+lambda), and all together by sqrt(K) times as much: output perturbation has noise for one vector of them. Objective
+perturbation has each of the K models of epsilon / K, which add up. With multiclass = "joint" the K weight vectors are
+of one problem, multinomial logistic regression: its loss log sum_k exp((w_k - w_y).x) has a slope of sqrt(2) in all of
+them, and one row moves them by 2 sqrt(2)/(n lambda), whatever K is. That is for output perturbation; rows of a class
+that nobody named have no loss in it.
 
 Noise protects the model against everyone who gets it, not against the coordinator, which saw exact sums, nor the sites,
 which saw the points that they were taken at. Both proofs need the exact minimizer over all rows, so no site can add a
@@ -127,7 +127,7 @@ class ErmModel(Model):
     """Weights (d,) as released, of points that `feature_map` makes of scaled rows; of more than two classes (K, d).
 
     noise: of output perturbation. jointly: whether the weights of K classes are those of one problem.
-    training: its rounds are told without noise only, since they depend on private rows.
+    training: it has the number of rounds only without noise, since that number depends on private rows.
     """
 
     feature_map: UnitBallMap
@@ -197,7 +197,7 @@ class ErmSite(PubliclyScaledSite):
     def script(cls, terms: Terms) -> Script:
         """Return the script of `DpErm.fit`.
 
-        Training takes a sum at the start and one for each of Newton's steps. After the model there is nothing to order.
+        Training takes a sum at the start and one for each point that Newton's method tries. No step follows the model.
         """
         joint = terms.settings["multiclass"] == "joint"
         steps = repeat("joint_erm_sums" if joint else "erm_sums", 1, 1 + _MAX_STEPS)
@@ -211,9 +211,9 @@ class ErmSite(PubliclyScaledSite):
         }
     )
     def take_rows(self, rho: FloatArray, longest: float, clip: bool) -> None:
-        """Map rows to Fourier features where there are frequencies; else divide them by the length of the longest.
+        """Map rows to Fourier features if there are frequencies; otherwise divide them by `longest`.
 
-        Raises StepRefused for longer ones, unless they are to be clipped.
+        Raises StepRefused if a divided row is longer than 1, unless `clip` is set.
         """
         self.check_agreed(features=len(rho), clip_norm=clip)
         self.points = paired_features(self.rows, rho) if len(rho) else at_most_one(self.rows / longest, clip=clip)
@@ -226,7 +226,7 @@ class ErmSite(PubliclyScaledSite):
         }
     )
     def erm_sums(self, f: FloatArray, loss: str, half_width: float, problems: Sequence[int] = (0,)) -> FloatArray:
-        """Return the (k, 1 + d + d^2) this site's part of the sum of losses, its gradient and its Hessian at f (k, d).
+        """Return (k, 1 + d + d^2): this site's part of the sum of losses, its gradient and its Hessian at f (k, d).
 
         problems: whose points these are, each a class against the others.
         """
@@ -239,7 +239,7 @@ class ErmSite(PubliclyScaledSite):
         }
     )
     def joint_erm_sums(self, f: FloatArray) -> FloatArray:
-        """Return the (1, 1 + K d + (K d)^2) same sums of the multinomial logistic loss of all K classes, at f (1, K
+        """Return (1, 1 + K d + (K d)^2): the same sums of the multinomial logistic loss of all K classes, at f (1, K
         d)."""
         return joint_erm_sums(self.points, members(self.labels), f[0])[None]
 
@@ -304,7 +304,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
             )
 
     def warnings(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows, fold: int) -> list[str]:
-        """Return how many rows were clipped, except private ones, which noise does not cover."""
+        """Return a warning with the number of clipped rows; none for a private model, whose noise does not cover it."""
         longer = model.feature_map.longer(rows.train.rows)
         if settings.is_private or not longer:
             return []
@@ -624,8 +624,10 @@ def _summed_jointly(federation: Federation, rows: int, classes: int, active: lis
 
 
 def _output_noise(settings: ErmSettings, size: int, rows: int, problems: int = 1) -> Noise | None:
-    """Return the noise for the models of all problems together, each of which one row moves as far, or for a joint
-    one."""
+    """Return the noise of output perturbation, for the models of all problems together, or for a joint one.
+
+    None for other perturbations. One row moves the model of each problem by the same distance at most.
+    """
     if settings.perturbation != "output":
         return None
     slope = settings.loss_function.slope

@@ -1,4 +1,4 @@
-"""The site half of algorithms that train in shared features, and the checks of their settings."""
+"""The base classes of algorithms that train in shared features: `MappedSite` at a site, and `MappedAlgorithm`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Model)
 
 
 class MappedSite(HorizontalSite):
-    """A site that maps its rows as all sites do, and may set rows apart for calibration."""
+    """A site that maps its rows as all sites do. It may weight rows and set some apart for calibration."""
 
     part_types: ClassVar[PartTypes] = (
         *HorizontalSite.part_types,
@@ -45,7 +45,10 @@ class MappedSite(HorizontalSite):
         self.row_weights = RowWeights(self)
 
     def check_gamma(self, gamma: float) -> None:
-        """Raise OrderRefused for another gamma than was agreed on: a narrow kernel sees single rows."""
+        """Raise OrderRefused for another gamma than was agreed on: a narrow kernel separates single rows.
+
+        A gamma that was agreed on by name must be 1 / the number of columns.
+        """
         if isinstance(self.terms.settings.get("gamma"), str) and gamma == 1.0 / self.rows.shape[1]:
             return
         self.check_agreed(gamma=gamma)
@@ -66,7 +69,7 @@ class MappedAlgorithm(HorizontalAlgorithm[S, M]):
     }
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
-        """Yield settings of other features, kernels that the features do not have, and thresholds without rows."""
+        """Yield errors: settings of other features, kernels that the features lack, and thresholds without rows."""
         yield from settings.feature_problems(outline.statistics_privacy)
         if isinstance(settings, ThresholdSettings):
             yield from settings.threshold_problems(calibrated=outline.calibrated)

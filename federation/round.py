@@ -1,7 +1,7 @@
 """One attempt at one round: the order, the coordinator's part in the protocol, every site's answer, and an end.
 
-A `Round` owns all that belongs to the attempt (its channel, the answers, the sites that it must do without) and dies
-with it. What becomes of it is for `Federation` to say: a round that is not complete is run again by whoever is left.
+A `Round` owns all that belongs to the attempt (its channel, the answers, the sites that it must do without) and ends
+with it. `RoundRunner` decides what follows: it repeats a round that is not complete with the sites that are left.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class Attempt:
-    """The end of a round: whether it is complete, what it revealed, and the sites that dropped in it, with reasons."""
+    """The outcome of an attempt: whether the round is complete, its value, and the sites that dropped, with reasons."""
 
     complete: bool
     value: Any
@@ -81,8 +81,8 @@ class Round(Exchange):
     def run(self, take_part: Callable[[SocketChannel], Any]) -> Attempt:
         """Send the order, do the coordinator's part and wait for the others.
 
-        A Transient error ends the attempt: the round is aborted, and every site left in peace for the next one. Raises
-        SiteFailed when a step or a protocol raised, or the protocol sent what it must not.
+        A deadline or a Transient error ends the attempt: the round is aborted, so that each site is free for the next
+        one. Raises SiteFailed if a step or a protocol raised, or the protocol sent what it must not.
         """
         reach = Deadline(self._reach_s)
         self.say(self._order, reach)
@@ -171,7 +171,11 @@ class Round(Exchange):
         self._aborting = False
 
     def _recover_revealed_sum(self, take_part: Callable[[SocketChannel], Any]) -> tuple[Any, bool]:
-        """Complete a sum that a site sent before the abort, since it must not be revealed for other sites too."""
+        """Complete a sum that a site sent to the coordinator before the abort.
+
+        Otherwise it would be repeated over other sites, and the difference of the two would be revealed. Return the
+        value, and whether there is one.
+        """
         sent = (answer.standing.sent_to_coordinator for answer in self.answers.values() if answer.standing is not None)
         if any(sent):  # what came in is there for a channel that has not heard of those who dropped since
             with suppress(DeadlineExpired, Transient):

@@ -32,8 +32,8 @@ _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, which decides who is late and aborts the round."""
 
 _MAX_REPEATS = 10
-"""Maximum number of repeats of a round, within the sites' patience, if no site dropped: a broken connection loses
-messages."""
+"""Maximum number of failed attempts at a round, within the sites' patience, if no site dropped: a broken connection
+loses messages."""
 
 
 class RoundObserver:
@@ -99,7 +99,7 @@ class RoundRunner:
         self.is_fixed = False
 
     def begin_phase(self) -> None:
-        """Readmit the sites that dropped and came back, before the next round."""
+        """Readmit the sites that dropped and came back, when the next round begins."""
         self._phase_is_new = True
 
     @contextmanager
@@ -272,7 +272,7 @@ class RoundRunner:
         return order if self._signer is None else self._signer.sign_order(order, number)
 
     def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:
-        """Record what a complete round showed."""
+        """Record what a complete round disclosed, and pass it to the observer."""
         receiver = ""
         if isinstance(order.terms, SumTerms):
             receiver, contributed = order.terms.receiver, frozenset(attempt.contributed)

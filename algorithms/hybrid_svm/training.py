@@ -1,4 +1,4 @@
-"""Training over the sites by either solver, or at each site alone."""
+"""Training over the sites by one of two solvers, or at each site alone, and the release of the model."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
 def _report(
     frequencies: Frequencies, trained: _Minimum | None, prior: FloatArray, sites: tuple[str, ...], *, jointly: bool
 ) -> TrainingReport:
-    """Return the training report. trained: None if noise does not cover the course of training."""
+    """Return the training report. trained: None if the model has noise, which does not cover the course of training."""
     known = trained.certificates if trained is not None else ()
     of_classes = f", {len(prior)} problems, each class against the others" if prior.ndim > 1 else ""
     of_classes = f", 1 joint problem of {len(prior)} classes" if jointly else of_classes
@@ -106,8 +106,8 @@ def _report(
 class _Minimum:
     """The result of training.
 
-    certificates: one for each problem, none where each site has its own. weights (2 D,): None where only sites have
-    them, each a part of its own or all of them the whole.
+    certificates: one for each problem; none if each site trained alone. weights (2 D,), of more than two classes
+    (K 2 D,): None if only sites have them: each its part, or all of them the whole.
     """
 
     certificates: tuple[Certificate, ...]
@@ -115,7 +115,10 @@ class _Minimum:
 
 
 def _minimize(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Minimum:
-    """Return the minimizer over all rows. Raises FederationError if it is not reached."""
+    """Return the minimizer over all rows, or have each site train alone for the variant "one-shot".
+
+    Raises FederationError if the minimizer is not reached.
+    """
     if settings.variant == "one-shot":
         terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
         federation.run("train_alone", remember=True, prior=prior, **terms)
@@ -138,7 +141,10 @@ def _note(federation: Federation, settings: HybridSettings, iteration: int, foun
 
 
 def _by_interior_point(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Minimum:
-    """Train so that the sites have the minimizer in the end, and the coordinator does not. C/n counts these sites."""
+    """Train so that in the end the sites have the minimizer, and the coordinator has not.
+
+    Raises MembershipChanged if sites left or joined before it begins: the price C/n counts the rows of these sites.
+    """
     counted, problems = federation.sites, len(np.atleast_2d(prior))
     path = FederatedPath(
         federation,

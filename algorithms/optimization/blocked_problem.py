@@ -1,6 +1,6 @@
-"""The contributions to a step of the interior point of rows whose features are computed block by block.
+"""The site's half of an interior-point round, for rows whose features are computed block by block.
 
-A step moves each row by itself, and sums are over rows. So one pass over the features does all of a round.
+A step moves the state of each row alone, and all results are sums over rows. So a round reads the features once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _OF_ROWS = ("residuals", "alpha", "rest", "slopes", "lag")
 
 @dataclass(frozen=True)
 class BlockedProblem(Problem):
-    """A binary problem whose features are in blocks. features: (0, m), none of them."""
+    """A binary problem whose features are in blocks. features: (0, m), empty.
+
+    Inherited methods that read the features of all rows, `weigh`, `curvature` and `roots`, do not apply.
+    """
 
     blocks: RowBlocks
 
@@ -49,7 +52,7 @@ class BlockedProblem(Problem):
     def advance(
         self, before: DualState, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
     ) -> tuple[RowSums, DualState]:
-        """Return the sums after a step, and the state, in one pass over the features."""
+        """Return the sums after a step, with their matrix, and the state after it; see `Problem.advance`."""
         v, best = before.v + step, before.v if keep else before.best
         rows = np.empty((len(_OF_ROWS), len(self.labels)))
         after = DualState(iteration, v, best, *rows)
@@ -68,7 +71,7 @@ class BlockedProblem(Problem):
 
 
 def _add_sums(one: RowSums | None, other: RowSums) -> RowSums:
-    """Return the sums over the rows of two blocks."""
+    """Return the sums over the rows of two blocks, or of the `other` one if it is the first."""
     if one is None:
         return replace(other, known=other.matrix)
     return replace(

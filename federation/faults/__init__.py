@@ -1,5 +1,7 @@
 """Kinds of faults: what the keys of a scenario's fault are, and what it does at a site or on links.
 
+A site inflicts faults on itself (`site.faults`), and the relays carry out those on links (`relays`).
+
 - `fault_kind`: the interface of a kind
 - `kinds`: the kinds, one module each
 """

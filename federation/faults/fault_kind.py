@@ -1,4 +1,4 @@
-"""The interface of a kind of fault. Each is one module of `kinds`, and nothing else names it."""
+"""The interface of a kind of fault. Each is one module of `kinds`, found by its name in scenarios."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FaultKey:
     sentence : str
         Its meaning.
     missing : str, default ""
-        Of a key without which the fault is refused: what the fault needs, in words.
+        For a key that the fault needs: the noun phrase that the refusal names.
     """
 
     name: str
@@ -65,7 +65,7 @@ class SiteFault(FaultKind):
     signal : Signals
         The signal to its own process.
     ends_process : bool
-        True if the process is over. Otherwise it goes on after `for_s` seconds.
+        True if the process is over. Otherwise it continues after `for_s` seconds; without `for_s`, never.
     """
 
     signal: ClassVar[Signals]

@@ -23,7 +23,7 @@ from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, SIGNATURE_B
 from fedsvm.federation.transport.wire import Message
 
 MAX_SHOWN = 500
-"""Characters of another party's text that are printed."""
+"""Maximum number of characters of another party's text that are printed."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class SiteRegistration:
     ready_sites : dict of str to JoinedSite
         Connected sites that are ready.
     on_restarted : callable
-        Receives the name of a site that was started again after the run began.
+        Receives the name of a site that was started again, once it calls and before it is ready.
     terms : Terms
         The terms that every site is offered.
     """
@@ -146,7 +146,7 @@ class SiteRegistration:
         return [self.ready_sites[name] for name in self._names if name in self.ready_sites]
 
     def _is_settled(self, quorum: Quorum) -> bool:
-        """Return whether the number of sites of the run is known before the deadline."""
+        """Return whether the wait is over: all sites that can come are ready, or too many decline."""
         by_policy = sum(declined.by_policy for declined in self._declined.values())
         expected = len(self._names) - by_policy
         return (

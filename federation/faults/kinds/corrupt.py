@@ -14,7 +14,7 @@ _MIN_CHUNK_BYTES = 64
 
 
 class Corrupt(LinkFault):
-    """A change of the next bytes on each of the links, in chunks of 64 or more."""
+    """A change of the next bytes on each of the links, in chunks of 64 bytes or more."""
 
     name = "corrupt"
     sentence = "`bytes` bytes of a frame changed on each of the site's links."
@@ -38,7 +38,10 @@ class Corrupt(LinkFault):
         self._left = dict.fromkeys(links, int(self.terms["bytes"]))
 
     def change(self, link: object, data: bytes) -> bytes:
-        """Change bytes from the middle on: frames begin with their lengths, which are to stay whole."""
+        """Change bytes from the middle of a chunk on, until `bytes` of a link are changed.
+
+        Frames begin with their lengths, which must stay whole.
+        """
         if len(data) < _MIN_CHUNK_BYTES:
             return data
         start = len(data) // 2
