@@ -66,11 +66,13 @@ def rounds_of(paths: RowPaths, rounds: int) -> list[FloatArray]:
     return found
 
 
-@pytest.mark.parametrize("lever", [0.0, 2.0])
-def test_sums_and_points_are_those_of_features_in_memory(monkeypatch: pytest.MonkeyPatch, lever: float) -> None:
+@pytest.mark.parametrize(("lever", "left"), [(0.0, 600), (2.0, 600), (2.0, 5)])
+def test_sums_and_points_are_those_of_features_in_memory(
+    monkeypatch: pytest.MonkeyPatch, lever: float, left: int
+) -> None:
     monkeypatch.setattr(row_blocks, "_BLOCK_VALUES", 2000)
     rows, feature_map, labels = mapped(1000, 30)
-    labels[1, ::3] = 0.0  # rows that the second problem does not have
+    labels[1, left:] = 0.0  # rows that the second problem does not have
     prior = np.random.default_rng(1).normal(size=(2, feature_map.dimensions))
     whole = paths_of(feature_map(rows), labels, prior, lever)
     blocked = paths_of(RowBlocks.of(rows, feature_map), labels, prior, lever)

@@ -214,11 +214,13 @@ class RowSums:
         return self.problem.curvature(self.slopes) if self.known is None else self.known
 
     def behind(self, mask: Mask, ridge: FloatArray) -> FloatArray:
-        """Return A (M + D) A^T for the matrix M and a diagonal D, ridge (d,). Fewer rows than d are masked one by one.
+        """Return A (M + D) A^T for the matrix M and a diagonal D, ridge (d,).
+
+        Where M is not known yet, fewer rows than d are masked one by one.
 
         ridge: 1 of each weight and 0 of the intercept, or 0 of all.
         """
-        if len(self.slopes) >= self.problem.dimensions:
+        if self.known is not None or len(self.slopes) >= self.problem.dimensions:
             found = self.problem.curvature(self.slopes) if self.known is None else self.known.copy()
             found[np.diag_indices_from(found)] += ridge
             mask.conjugate(found)
