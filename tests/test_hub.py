@@ -83,6 +83,9 @@ def test_receipts_of_a_task_are_signed_and_equal_and_have_the_fingerprints_of_it
         assert receipts.fingerprint([record.signing["coordinator"]]) in page
         assert all(shown in page for name, shown in record.key_rows if name in SITES)
     assert not any(receipts.compare(records[0], other).differences for other in records[1:])
+    for site, first_visit in zip(SITES, finished.said, strict=False):
+        assert dict(records[0].key_rows)[site] in first_visit
+        assert receipts.fingerprint([records[0].signing["coordinator"]]) in first_visit
 
 
 @pytest.mark.long

@@ -41,6 +41,7 @@ from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
 from fedsvm.scenarios.hosts.site_data import hold
+from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.errors import ScenarioError
 
@@ -192,9 +193,12 @@ class TaskParticipation:
             task = self._join(diary)
             terms = _terms(diary.facts["terms"])
             held = self._read_data(str(task["site"]), bytes(task["run"]), terms)
-            if "secret" not in diary.facts:
+            is_first = "secret" not in diary.facts
+            if is_first:
                 diary.note({"secret": secrets.token_bytes(SECRET_BYTES)})
             agreement = agreement_of(diary.facts["secret"], diary.facts["run"])
+            if is_first:
+                self._tell_fingerprints(keys.public, agreement.public, diary.facts["signing_key"])
             self._hub.ask(
                 "ready", columns=[[c.name, c.categorical] for c in held.columns], agreement_key=agreement.public
             )
@@ -215,6 +219,12 @@ class TaskParticipation:
             finally:
                 with suppress(FederationError):  # what went wrong before is to be read, and a hub finds out by itself
                     HubClient(self.link, Requests(keys, self.link.hub_key), 0.0).ask("leave")
+
+    def _tell_fingerprints(self, public: bytes, agreement: bytes, signing: bytes) -> None:
+        """Print the fingerprints of the keys, for comparison with those that other parties see."""
+        own, hub = fingerprint([public.hex(), agreement.hex()]), fingerprint([signing.hex()])
+        self.tell(f"fingerprint of this site's keys: {own}; the page of the task must show it to everybody")
+        self.tell(f"fingerprint of the hub's key, which signs orders: {hub}")
 
     def decline(self, reason: str) -> None:
         """Take no part, or no longer. Raises FederationError where the hub refuses, or cannot be reached."""
