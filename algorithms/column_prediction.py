@@ -10,7 +10,7 @@ so also has the decision values. With fewer than three sites the coordinator ope
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,8 +56,20 @@ class PredictionSite(VerticalSite):
         if terms.settings["kernel"] == "linear":
             scores = seq("partial_scores", maybe("score_opened"))
         else:
-            scores = repeat(seq("kernel_to_support", maybe("score_opened"), maybe("scores_of_opened")))
+            of_coordinator = [maybe("scores_of_opened")] if terms.settings["receiver"] == COORDINATOR else []
+            scores = repeat(seq("kernel_to_support", maybe("score_opened"), *of_coordinator))
         return alignment_script(terms, "longest", scores, "keep_answer")
+
+    def check_receiver(self, step: str, receiver: str, sites: Sequence[str]) -> None:
+        """Raise OrderRefused for a sum of another receiver than follows from the one that was agreed on."""
+        opener = COORDINATOR
+        if step in ("partial_scores", "kernel_to_support"):
+            settings = self.terms.settings
+            opener = _opener(settings["receiver"], sites, is_linear=settings["kernel"] == "linear")
+        if receiver != opener:
+            raise OrderRefused(f"a sum of step {step!r} must be opened by {opener}, got {receiver}")
+        if opener != COORDINATOR and len(sites) < MIN_SITES_TO_OPEN:
+            raise OrderRefused(f"of {len(sites)} sites none may open a sum, since it would learn the other's part")
 
     @property
     def _expansion(self) -> KernelExpansion:
@@ -230,14 +242,19 @@ def _decisions(federation: Federation, request: Request, records: int) -> FloatA
         bound, shape = max(1.0, model.largest * longest), model.shape(records)
         found = _sum(federation, "partial_scores", receiver, shape=shape, bound=bound)
         return None if found is None else found + model.intercept
-    opener = receiver
-    if receiver == COORDINATOR and len(federation.sites) >= MIN_SITES_TO_OPEN:
-        opener = federation.sites[0]
+    opener = _opener(receiver, federation.sites, is_linear=False)
     blocks = [
         _scores(federation, request, opener, first, last, bound=4.0 * longest)
         for first, last in element_blocks(records, model.dual_coef.shape[-1])
     ]
     return np.concatenate(blocks) + model.intercept if receiver == COORDINATOR else None
+
+
+def _opener(receiver: str, sites: Sequence[str], *, is_linear: bool) -> str:
+    """Return the party that opens the sums from which decision values follow, by the party that receives these."""
+    if receiver == COORDINATOR and not is_linear and len(sites) >= MIN_SITES_TO_OPEN:
+        return sites[0]
+    return receiver
 
 
 def _scores(

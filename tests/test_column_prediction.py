@@ -14,9 +14,10 @@ import pytest
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.column_prediction import NAME, PredictionSite, Request, ask, prediction_partition
+from fedsvm.algorithms.data.vertical import align, max_squared_norm
 from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
 from fedsvm.algorithms.features.kernels import Kernel, KernelName
-from fedsvm.federation.errors import OrderRefused, StepRefused
+from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
 from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.startup import local_federation
@@ -211,6 +212,45 @@ def test_more_records_than_agreed_are_refused_by_the_site() -> None:
     site.terms = Terms(NAME, {"records": 2}, "ring", {}, 3)
     with pytest.raises(OrderRefused, match="a request for 2 records or fewer was agreed on"):
         site.longest()
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_site_opens_sums_to_the_agreed_receiver_only(kernel: KernelName) -> None:
+    def site(receiver: str) -> PredictionSite:
+        made = PredictionSite("a", prediction_partition(np.ones((3, 1)), np.ones((2, 1)), np.ones(2), ["x"]), {})
+        made.terms = Terms(NAME, {"kernel": kernel, "receiver": receiver, "records": 3}, "ring", {}, 3)
+        return made
+
+    step, names = "partial_scores" if kernel == "linear" else "kernel_to_support", ("a", "b", "c")
+    site("b").check_receiver(step, "b", names)
+    site("b").check_receiver("longest", "coordinator", names)
+    site("coordinator").check_receiver(step, "coordinator" if kernel == "linear" else "a", names)
+    site("coordinator").check_receiver(step, "coordinator", names[:2])
+    for other in ("coordinator", "c"):
+        with pytest.raises(OrderRefused, match=f"must be opened by b, got {other}"):
+            site("b").check_receiver(step, other, names)
+    with pytest.raises(OrderRefused, match="must be opened by coordinator, got b"):
+        site("coordinator").check_receiver("scores_of_opened", "b", names)
+    with pytest.raises(OrderRefused, match="would learn the other's part"):
+        site("b").check_receiver(step, "b", names[:2])
+    of_site, of_coordinator = (PredictionSite.script(site(each).terms).steps for each in ("b", "coordinator"))
+    assert "scores_of_opened" not in of_site
+    assert ("scores_of_opened" in of_coordinator) == (kernel == "rbf")
+
+
+def test_a_coordinator_that_lies_does_not_open_what_a_site_receives() -> None:
+    model = KernelExpansion(Kernel("rbf", 0.5, 3, 1.0), np.ones(2), np.array(0.0))
+    request = Request(model, "b", 3, "position", ("x", "y"))
+    partition = prediction_partition(np.ones((3, 1)), np.ones((2, 1)), np.ones(2), ["p"])
+    asked = Terms(NAME, request.to_settings(), "ring", {}, 3, gathers=open_steps(PredictionSite))
+    parts = dict.fromkeys("abc", partition)
+    with (
+        local_federation(SITE_MODULE, NAME, parts, ring(), settings={"seed": 0}, terms=asked) as federation,
+        pytest.raises(FederationError, match="must be opened by b, got coordinator"),
+    ):
+        align(federation, "position")
+        max_squared_norm(federation)
+        federation.sum("kernel_to_support", shape=(3, 2), bound=100.0, first=0, last=3, distances=True)
 
 
 @pytest.mark.parametrize(

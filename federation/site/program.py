@@ -304,6 +304,9 @@ class SiteProgram:
             raise OrderRefused(f"step {step!r} declares no argument {undeclared[0]!r}")
         self.check_agreed(**{name: value for name, value in arguments.items() if mark.told[name] is AGREED})
 
+    def check_receiver(self, step: str, receiver: str, sites: Sequence[str]) -> None:
+        """Raise OrderRefused for a sum that the agreed settings do not let its receiver open; by default for none."""
+
     def run_step(self, name: str, channel: Channel, arguments: Mapping[str, Any]) -> Any:
         """Return what a step returns. channel: the round's."""
         self.channel = channel

@@ -462,6 +462,8 @@ class Site:
         mark = mark_of(program.find_step(order.step))
         self._policy.check_order(order, self._endpoint.name, mark)
         program.check_told(order.step, mark, order.arguments)
+        if isinstance(order.terms, SumTerms):
+            program.check_receiver(order.step, order.terms.receiver, order.sites)
         channel = self._open_channel(order, number, self._admit(order, number))
         value = program.run_step(order.step, channel, order.arguments)
         self._receipt.record_answered(program.answers.spent)
