@@ -34,7 +34,7 @@ Evaluate = Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
 
 @dataclass(frozen=True)
 class Loss:
-    """A convex loss of margins z = y f.x.
+    """A convex loss of margins z = y f.x, nowhere negative.
 
     Parameters
     ----------
@@ -113,6 +113,8 @@ def require_sound(loss: Loss) -> None:
     off = np.abs(np.diff(slopes[inner]) - _STEP * (curvatures[inner][1:] + curvatures[inner][:-1]) / 2).sum()
     if curvatures.min() < 0 or off > _MEAN_ERROR * loss.slope + _MOST_JUMPS / 2 * _STEP * loss.curvature:
         raise ValueError("its second derivative must be that of its values, and nowhere negative")
+    if values.min() < 0:
+        raise ValueError("its values must be nowhere negative; add a constant")
 
 
 def _accept(offered: object, name: str) -> Callable[[float], Loss] | None:

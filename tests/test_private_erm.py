@@ -83,6 +83,7 @@ def part(place: int, change: Callable[[FloatArray], FloatArray]) -> Any:
         (part(2, lambda curvatures: curvatures[:-1]), 1.0, 1.0, "three arrays with a number for each margin"),
         (part(0, lambda values: np.where(values > 5000, np.inf, values)), 1.0, 1.0, "must be finite"),
         (part(0, lambda values: values - values.mean()), 1.0, 1.0, "each margin by itself"),
+        (part(0, lambda values: values - 1.0), 1.0, 1.0, "nowhere negative; add a constant"),
     ],
 )
 def test_a_loss_whose_parts_or_bounds_disagree_is_refused(
