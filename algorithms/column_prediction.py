@@ -25,7 +25,7 @@ from fedsvm.federation.errors import FederationError, OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import free, step
+from fedsvm.federation.site.program import CHECKED, free, step
 from fedsvm.federation.site.script import Script, maybe, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -48,7 +48,8 @@ class PredictionSite(VerticalSite):
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self._reference, self._dual_coef = partition.arrays["reference"], partition.arrays["dual_coef"]
-        self._scores: list[FloatArray] = []
+        self._asked = self._opened = (0, 0)
+        self._scores: dict[tuple[int, int], FloatArray] = {}
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
@@ -83,6 +84,11 @@ class PredictionSite(VerticalSite):
             )
         return self.columns[self.order]
 
+    def take_opened(self, total: FloatArray) -> None:
+        """Keep a sum that this site received, and which records it is of."""
+        super().take_opened(total)
+        self._opened = self._asked
+
     @step(bound=math.inf)
     def longest(self) -> FloatArray:
         """Return the largest squared norm of a new record or a support record, in the columns of this site."""
@@ -92,18 +98,22 @@ class PredictionSite(VerticalSite):
     @step(receiver="either")
     def partial_scores(self) -> FloatArray:
         """Return (n,) or (n, K): this site's part of the decision values, by a linear kernel."""
-        return np.asarray(self._new_rows() @ (self._dual_coef @ self._reference).T)
+        rows = self._new_rows()
+        self._asked = 0, len(rows)
+        return np.asarray(rows @ (self._dual_coef @ self._reference).T)
 
     @step(
         receiver="either",
         told={
             "first, last": free("two whole numbers", "nothing; each block of the matrix is opened anyway"),
-            "distances": free("true or false", "nothing beyond the other kind of the same block"),
+            "distances": CHECKED,
         },
     )
     def kernel_to_support(self, first: int, last: int, distances: bool) -> FloatArray:
         """Return (rows, s): this site's part of the kernel between some new records and the support records."""
-        rows = self._new_rows()[first:last]
+        if distances != self._expansion.kernel.of_distances:
+            raise OrderRefused("distances must be those that the agreed kernel is of")
+        rows, self._asked = self._new_rows()[first:last], (first, last)
         return squared_distances(rows, self._reference) if distances else np.asarray(rows @ self._reference.T)
 
     @step(
@@ -116,7 +126,7 @@ class PredictionSite(VerticalSite):
         if self.site == opener:
             found = self._expansion
             is_linear = found.kernel.name == "linear"
-            self._scores.append(self.opened if is_linear else found.scores_of_sums(self.opened))
+            self._scores[self._opened] = self.opened if is_linear else found.scores_of_sums(self.opened)
 
     @step(
         bound=math.inf,
@@ -127,7 +137,7 @@ class PredictionSite(VerticalSite):
     )
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
         """Return (rows,) or (rows, K): the scores of records whose kernel sums this site opened, otherwise zeros."""
-        return self._scores[-1] if self.site == opener else np.zeros(self._expansion.shape(rows))
+        return self._scores[self._opened] if self.site == opener else np.zeros(self._expansion.shape(rows))
 
     @step
     def keep_answer(self) -> None:
@@ -144,8 +154,15 @@ class PredictionSite(VerticalSite):
         kept["called"] = np.array(self.terms.reading.get("identifier") or "row")
         if receiver == self.site:
             kept["classes"] = np.array(self.terms.settings["classes"], dtype=np.str_)
-            kept["decisions"] = np.concatenate(self._scores) + self._expansion.intercept
+            kept["decisions"] = self._all_scores() + self._expansion.intercept
         replace_private(path, lambda file: np.savez(file, **kept))
+
+    def _all_scores(self) -> FloatArray:
+        """Return the scores of all records in their order. Raises OrderRefused unless each was opened once."""
+        blocks = sorted(self._scores)
+        if [0, *(last for _, last in blocks)] != [*(first for first, _ in blocks), len(self.order)]:
+            raise OrderRefused("each record must be scored once, and is not")
+        return np.concatenate([self._scores[block] for block in blocks])
 
 
 def prediction_partition(

@@ -253,6 +253,30 @@ def test_a_coordinator_that_lies_does_not_open_what_a_site_receives() -> None:
         federation.sum("kernel_to_support", shape=(3, 2), bound=100.0, first=0, last=3, distances=True)
 
 
+def test_a_receiver_keeps_scores_by_record_whatever_the_order_of_blocks(tmp_path: Path) -> None:
+    rows, reference, dual_coef = np.arange(3.0)[:, None], np.array([[1.0], [3.0]]), np.array([1.0, -2.0])
+    model = KernelExpansion(Kernel("rbf", 0.5, 3, 1.0), dual_coef, np.array(0.25))
+    path = tmp_path / "answer.npz"
+    site = PredictionSite("b", prediction_partition(rows, reference, dual_coef, ["x"]), {"answer_path": str(path)})
+    site.terms = Terms(NAME, Request(model, "b", 3, "position", ("x", "y")).to_settings(), "ring", {}, 3)
+
+    def open_block(first: int, last: int) -> None:
+        site.take_opened(site.kernel_to_support(first, last, distances=True))
+
+    open_block(1, 3)
+    site.kernel_to_support(0, 1, distances=True)  # a round that is aborted
+    site.score_opened("b")
+    with pytest.raises(OrderRefused, match="each record must be scored once"):
+        site.keep_answer()
+    open_block(0, 1)
+    site.score_opened("b")
+    site.keep_answer()
+    with np.load(path) as kept:
+        np.testing.assert_allclose(kept["decisions"], model.kernel(rows, reference) @ dual_coef + 0.25)
+    with pytest.raises(OrderRefused, match="that the agreed kernel is of"):
+        site.kernel_to_support(0, 3, distances=False)
+
+
 @pytest.mark.parametrize(
     ("kernel", "classes", "receiver"), [("linear", 2, "coordinator"), ("poly", 3, "coordinator"), ("linear", 3, "b")]
 )
