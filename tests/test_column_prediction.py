@@ -8,6 +8,7 @@ import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -18,11 +19,13 @@ from fedsvm.algorithms.data.vertical import align, max_squared_norm
 from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
 from fedsvm.algorithms.features.kernels import Kernel, KernelName
 from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
+from fedsvm.federation.hosts.site_session import Visit
 from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.startup import local_federation
 from fedsvm.protocols.sums.ring import ring
 from fedsvm.scenarios.column_prediction import SplitModel, read_split_model
+from fedsvm.scenarios.hosts import new_records
 from fedsvm.scenarios.hosts.new_records import hold_asked
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.policy import PolicyFile, template
@@ -204,6 +207,24 @@ def test_files_that_do_not_fit_are_refused_and_quoted_to_nobody_else(asked: Aske
     (folder / "nobody.csv").write_text("patient,size\n,1\n")
     with pytest.raises(StepRefused, match="has no 'patient'"):
         hold_asked("east", str(folder / "nobody.csv"), part, terms, None)
+
+
+def test_a_site_creates_the_folder_of_its_predictions_before_it_takes_part(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "south.csv"
+
+    @dataclass
+    class Visited:
+        settings: dict[str, str]
+
+        def take_part(self) -> None:
+            assert target.parent.is_dir()
+            np.savez(self.settings["answer_path"], called="patient", records=["P1"])
+
+        def tell(self, sentence: str) -> None:
+            assert str(target) in sentence
+
+    new_records.answer(cast(Visit, Visited({})), target)
+    assert target.read_text() == "row,patient\n1,P1\n"
 
 
 def test_more_records_than_agreed_are_refused_by_the_site() -> None:

@@ -128,6 +128,7 @@ def answer(visit: Visit, target: Path) -> None:
     """
     if target.exists():
         raise ScenarioError([f"{target} exists already; name a file that does not (--keep), or remove it."])
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
         path = Path(folder) / "answer.npz"
         replace(visit, settings={**visit.settings, "answer_path": str(path)}).take_part()
