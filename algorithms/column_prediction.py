@@ -137,6 +137,7 @@ class PredictionSite(VerticalSite):
     )
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
         """Return (rows,) or (rows, K): the scores of records whose kernel sums this site opened, otherwise zeros."""
+        self.check_row_count(rows)
         return self._scores[self._opened] if self.site == opener else np.zeros(self._expansion.shape(rows))
 
     @step

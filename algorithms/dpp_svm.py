@@ -303,6 +303,7 @@ class DppSite(VerticalSite):
     )
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
         """Return (rows,) or (rows, K): the scores of records whose kernel sums this site opened, otherwise zeros."""
+        self.check_row_count(rows)
         if self.site != opener:
             return np.zeros((rows, *self.dual_coef.shape[:-1]))
         return np.asarray(self.kernel.of_sums(self.opened) @ self.dual_coef.T)

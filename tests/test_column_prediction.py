@@ -227,6 +227,20 @@ def test_a_site_creates_the_folder_of_its_predictions_before_it_takes_part(tmp_p
     assert target.read_text() == "row,patient\n1,P1\n"
 
 
+def test_options_of_predictions_need_a_run_to_predict_with(tmp_path: Path) -> None:
+    words = ("--sites", "sites", "--listen", "tcp://127.0.0.1:0", "--key", "own.key_secret", "--receiver", "south")
+    refused = fedsvm("coordinate", "study.toml", *words, folder=tmp_path)
+    assert refused.returncode == 2
+    assert "--receiver and --records are for --predict; remove them" in refused.stderr
+
+
+def test_a_number_of_rows_above_those_of_the_site_is_refused_before_it_is_allocated() -> None:
+    site = PredictionSite("a", prediction_partition(np.ones((3, 1)), np.ones((2, 1)), np.ones(2), ["x"]), {})
+    for rows in (-1, 4, 10**15):
+        with pytest.raises(OrderRefused, match="at most the number of records"):
+            site.scores_of_opened("b", rows)
+
+
 def test_more_records_than_agreed_are_refused_by_the_site() -> None:
     partition = prediction_partition(np.ones((3, 1)), np.ones((2, 1)), np.ones(2), ["x"])
     site = PredictionSite("east", partition, {"seed": 0})

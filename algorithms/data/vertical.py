@@ -18,7 +18,7 @@ from fedsvm.algorithms.data.encoding import one_hot
 from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import FederationError, StepRefused
+from fedsvm.federation.errors import FederationError, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import CHECKED, SiteProgram, free, step, steps_of
@@ -54,6 +54,11 @@ class VerticalSite(SiteProgram):
     def data_summary(self) -> tuple[int, list[str]]:
         """Return the number of records, and the columns of the source at this site."""
         return rows_and_columns(self.partition)
+
+    def check_row_count(self, rows: int) -> None:
+        """Raise OrderRefused for more rows than this site has records, before an array of so many is created."""
+        if not 0 <= rows <= len(self.columns):
+            raise OrderRefused("rows must be at most the number of records of this site")
 
     @step(opens="value")
     def record_count(self) -> FloatArray:

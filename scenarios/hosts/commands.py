@@ -114,7 +114,9 @@ def coordinate(
         meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
         _predict(predicts, receiver, records, meeting, folder)
     elif scenario is None or sites is None:
-        raise ScenarioError(["SCENARIO and --sites are needed, but with --resume and --predict."])
+        raise ScenarioError(["SCENARIO and --sites are needed, except with --resume and --predict."])
+    elif receiver is not None or records != RECORDS:
+        raise ScenarioError(["--receiver and --records are for --predict; remove them."])
     elif describes:
         meeting = _meeting(listen, key, _admitted_in(sites), wait, rejoin)
         _describe(scenario, changes or [], unset or [], meeting, folder, as_json=as_json)
