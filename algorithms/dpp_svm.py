@@ -252,6 +252,8 @@ class DppSite(VerticalSite):
             Support records, scaled, in the columns of this site.
         dual_coef : (s,) or (K, s)
             Coefficients of the support records.
+        kernel, gamma, degree, coef0
+            The kernel; see `Kernel.to_arrays`.
         weights : (p,) or (K, p)
             dual_coef times reference.
         offset, scale : (p,)
@@ -268,6 +270,7 @@ class DppSite(VerticalSite):
         return {
             "reference": self.reference,
             "dual_coef": self.dual_coef,
+            **self.kernel.to_arrays(),
             "weights": self.weights,
             "offset": self.scale.offset,
             "scale": self.scale.scale,

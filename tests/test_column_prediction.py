@@ -196,10 +196,11 @@ def test_files_that_do_not_fit_are_refused_and_quoted_to_nobody_else(asked: Aske
         hold_asked("east", new, None, terms, None)
     with pytest.raises(StepRefused, match="trains a model; remove --predict"):
         hold_asked("east", new, part, replace(terms, program="dpp-svm"), None)
-    other = replace(terms, settings={**terms.settings, "model": "0"})
-    with pytest.raises(StepRefused, match="is not this site's part of the model") as caught:
-        hold_asked("east", new, part, other, None)
-    assert str(folder) not in caught.value.shared
+    for name, value in {"model": "0", "gamma": 1e7, "kernel": "linear", "classes": ["one"]}.items():
+        other = replace(terms, settings={**terms.settings, name: value})
+        with pytest.raises(StepRefused, match="is not this site's part of the model") as caught:
+            hold_asked("east", new, part, other, None)
+        assert str(folder) not in caught.value.shared
     (folder / "gap.csv").write_text("patient,size\nP1,1\nP2,\n")
     with pytest.raises(StepRefused, match="has no value in row 2") as caught:
         hold_asked("east", str(folder / "gap.csv"), part, terms, None)

@@ -10,11 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.column_prediction import NAME
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.kernel_expansion import digest_of
+from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.hosts.site_session import SiteData, Visit
@@ -85,12 +87,20 @@ def hold_new(file: str, path: Path, terms: Terms, corrections: Corrections | Non
 
 def _check_part(path: Path, part: Mapping[str, NDArray[Any]], terms: Terms) -> None:
     """Raise StepRefused for a file that is not the site's part of the model that the terms name."""
-    is_part = {"reference", "dual_coef", "columns", "offset", "scale"} <= part.keys()
-    if not is_part or digest_of(part["dual_coef"]) != terms.settings.get("model"):
+    is_part = {"reference", "dual_coef", "kernel", "columns", "offset", "scale"} <= part.keys()
+    asked = {**terms.settings, "classes": len(terms.settings.get("classes", ()))}
+    if not is_part or any(asked.get(name) != value for name, value in _identity_of(part).items()):
         why = "is not this site's part of the model that the coordinator asks about"
         raise StepRefused(
             f"{path} {why}; name the file that the site kept in that run", f"the file that it named {why}"
         )
+
+
+def _identity_of(part: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return the kernel, the digest of coefficients and the number of classes, by which terms name a model."""
+    dual_coef = part["dual_coef"]
+    classes = max(2, len(np.atleast_2d(dual_coef)))
+    return {**Kernel.from_arrays(part).to_named_fields(), "model": digest_of(dual_coef), "classes": classes}
 
 
 def _identifiers(file: str, table: Mapping[str, NDArray[Any]], column: str) -> list[str]:
