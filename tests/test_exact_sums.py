@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import setup_cost
 from fedsvm.algorithms.algorithm import VerticalAlgorithm
 from fedsvm.algorithms.data.statistics_rounds import StatisticsSums
 from fedsvm.algorithms.features.drawn_landmark_sums import DrawnLandmarks
@@ -44,7 +45,7 @@ def _documented() -> dict[str, tuple[float, set[str]]]:
     """The default mu and the exact sums of each algorithm, from the page."""
     text = (ROOT / "docs" / "threat-model.md").read_text(encoding="utf-8")
     section = text.partition("## Which sums have noise?")[2].partition("\n## ")[0]
-    found = {}
+    found: dict[str, tuple[float, set[str]]] = {}
     for names, mu, sums in re.findall(r"^\| (`.+`) \| ([\d.]+) \| (.+) \|$", section, re.MULTILINE):
         for name in re.findall(r"`([\w-]+)`", names):
             listed = set(sums.split("; "))
@@ -78,3 +79,11 @@ def test_the_table_says_which_sums_of_an_algorithm_are_exact(name: str, tmp_path
     methods = step_methods(algorithm.Site)
     opened = {each for each in ordered & methods.keys() if methods[each].__annotations__.get("return") != "None"}
     assert {WORDS[each] for each in opened - NOISY - NO_SUM_OF_ROWS} == documented
+
+
+@pytest.mark.long
+def test_set_up_costs_as_many_rounds_and_bytes_as_documented() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    columns = setup_cost.line("quickstart", "pan-svm").split(" | ")
+    documented = next(each.split(" | ") for each in page.splitlines() if each.startswith("| quickstart | `pan-svm` |"))
+    assert columns[:-1] == documented[:-1]
