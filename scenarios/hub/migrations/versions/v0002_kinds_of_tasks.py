@@ -1,4 +1,4 @@
-"""The end date of a task."""
+"""Kinds of tasks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the date; earlier tasks have none."""
-    op.add_column("tasks", sql.Column("end_by", sql.Float))
+    """Add the kind; all earlier tasks train."""
+    with op.batch_alter_table("tasks") as table:
+        table.add_column(sql.Column("kind", sql.String(16), nullable=False, server_default="train"))
 
 
 def downgrade() -> None:
     """Remove it."""
     with op.batch_alter_table("tasks") as table:
-        table.drop_column("end_by")
+        table.drop_column("kind")
