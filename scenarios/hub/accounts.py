@@ -24,7 +24,7 @@ class RequestRefused(Exception):
     """The refusal of a request. The sentence says why, and what to do."""
 
 
-class Accounts:
+class UserAccounts:
     """The users of a hub.
 
     Parameters

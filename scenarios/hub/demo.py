@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.hub import task_form
-from fedsvm.scenarios.hub.accounts import Accounts
+from fedsvm.scenarios.hub.accounts import UserAccounts
 from fedsvm.scenarios.hub.new_task import Invited, NewTask
 from fedsvm.scenarios.hub.task_form import TaskForm
 from fedsvm.scenarios.hub.tasks import Tasks
@@ -19,7 +19,7 @@ _SOURCE, _LABEL = "wdbc", "label"
 _SITES = ("clinic", "north", "south")
 
 
-def prepare(tasks: Tasks, accounts: Accounts, folder: Path) -> str:
+def prepare(tasks: Tasks, accounts: UserAccounts, folder: Path) -> str:
     """Make a task, unless there is one; write what each participant has into files. The creator's path to sign in."""
     if not tasks.of(CREATOR):
         _write(folder)

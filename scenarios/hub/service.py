@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.hosts import certificates
-from fedsvm.scenarios.hub.accounts import Accounts
+from fedsvm.scenarios.hub.accounts import UserAccounts
 from fedsvm.scenarios.hub.database import Database
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.mails import MailSender, Outbox
@@ -118,7 +118,7 @@ class Hub:
         self.database = Database(settings.database)
         letters = StoredMessages(vault_of(self.keys, "letters"))
         self.outbox = Outbox(self.database, vault_of(self.keys, "mails"), settings.sender)
-        self.accounts = Accounts(self.database, self.outbox, settings.url)
+        self.accounts = UserAccounts(self.database, self.outbox, settings.url)
         self.tasks = Tasks(self.database, letters, Notices(self.outbox, self.keys, settings.url))
         self.conductor = TaskRunner(self.database, letters, folder / "tasks", self.tasks.note_over, signing)
         self.tasks.nudge, self.tasks.never_ran = self.conductor.nudge, self.conductor.never_ran
