@@ -29,7 +29,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedsvm.algorithms.optimization import libsvm
-from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import FederationError, OrderRefused
 from fedsvm.federation.offline.sealing import Requests
@@ -818,9 +817,29 @@ def test_the_form_explains_every_algorithm_and_recommends_one_for_each_kind_of_d
             ["pan-svm"],
         ]
         assert len(task_form.askable()) > 10
-        for name in task_form.askable():
-            assert f"<dt>{name}</dt><dd>{ALGORITHMS[name].summary}" in page
-            assert len(ALGORITHMS[name].summary.split()) > 5
+        for name in task_form.choices():
+            assert f"<dt>{name}</dt><dd>{task_form.summary_of(name)}" in page
+            assert len(task_form.summary_of(name).split()) > 5
+
+    run(story)
+
+
+def test_a_form_without_training_has_no_fields_of_models_and_checks_ranges(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            page = (await browser.get("/tasks/new?algorithm=describe")).text
+            assert {"label", "positive", "negative", "statistics_privacy", "ranges"} <= set(
+                re.findall(r' name="(\w+)"', page)
+            )
+            assert not re.findall(r' name="(set-\w+|test_fraction|folds)"', page)
+            wrong = {**await form_of(browser, algorithm="describe"), "ranges": "age 0 120\ndose 1 to 2"}
+            answer = await browser.post("/tasks", data=wrong)
+            assert answer.status_code == 400
+            assert "each line must be a column, its lowest and its highest value" in answer.text
+            number = await create(browser, algorithm="pan-svm", ranges="last dose -1 2.5e1", statistics_privacy="0.2")
+            data = scenario_text(told.one(Task, id=number)).data
+            assert data.ranges == {"last dose": [-1.0, 25.0]}
+            assert data.statistics_privacy == 0.2
 
     run(story)
 

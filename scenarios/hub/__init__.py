@@ -7,6 +7,7 @@ run; a database keeps its messages until a participant fetches them. Reading ord
 - `database`: the tables, which `migrations` creates
 - `migrations`: the migrations of these tables
 - `stored_messages`: stores the messages between participants and coordinators
+- `description_task`: describes columns in place of training
 - `task_runner`: runs the coordinators of tasks
 - `mails`: writes each mail once, and sends it
 - `tasks`: the events of a task: invite, join, decline, withdraw, begin, end

@@ -25,6 +25,7 @@ from fedsvm.algorithms.settings import Setting
 from fedsvm.protocols.sums.registry import DROPOUT_SUM, OWN_SUMS
 from fedsvm.scenarios.hub import presentation, task_form
 from fedsvm.scenarios.hub.database import Task, Visitor, day
+from fedsvm.scenarios.hub.description_task import PAGE, VALUES
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.presentation import ModelMeasure
 from fedsvm.scenarios.hub.task_form import TaskForm
@@ -81,6 +82,7 @@ def pages_of(hub: Hub) -> APIRouter:
         ("GET", "/tasks/{number}", pages.task),
         ("GET", "/tasks/{number}/progress", pages.progress),
         ("GET", "/tasks/{number}/report", pages.report),
+        ("GET", "/tasks/{number}/description.json", pages.description),
         ("POST", "/tasks/{number}/cancel", pages.cancel),
         ("GET", "/join/{token}", pages.invitation),
         ("POST", "/join/{token}/decline", pages.decline),
@@ -169,7 +171,7 @@ class Pages:
         """Return the form of a task, made from the settings of its algorithm."""
         _require_signed_in(caller)
         chosen = query.get("algorithm", "")
-        return self._form(caller, {"algorithm": chosen if chosen in task_form.askable() else task_form.default()})
+        return self._form(caller, {"algorithm": chosen if chosen in task_form.choices() else task_form.default()})
 
     def create(self, caller: Caller) -> Response:
         """Make a task; where something is wrong, the form says what, as it was filled in."""
@@ -200,12 +202,20 @@ class Pages:
         return HTMLResponse(render_template("progress", caller, title="", task=task, **self._outcome_of(task)))
 
     def report(self, caller: Caller, number: str) -> Response:
-        """Return the report of a task's run."""
+        """Return the report of a task's run, or the page of a description."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
         if not self._has_report(task):
             raise RequestRefused("There is no report yet; it is written when the task ends.")
-        path = self._hub.conductor.folder_of(task.id) / "report.html"
-        return HTMLResponse(path.read_text(encoding="utf-8"), headers={"Content-Security-Policy": _REPORT_POLICY})
+        text = self._report_of(task).read_text(encoding="utf-8")
+        return HTMLResponse(text, headers={"Content-Security-Policy": _REPORT_POLICY})
+
+    def description(self, caller: Caller, number: str) -> Response:
+        """Return the description of a task that describes columns, as JSON."""
+        task = self._tasks.task(number, _require_signed_in(caller).email)
+        path = self._hub.conductor.folder_of(task.id) / VALUES
+        if not path.is_file():
+            raise RequestRefused("There is no description of columns; a task of this kind writes it when it ends.")
+        return FileResponse(path, media_type="application/json")
 
     def cancel(self, caller: Caller, number: str) -> Response:
         """Call a task off."""
@@ -246,12 +256,16 @@ class Pages:
         )
 
     def _has_report(self, task: Task) -> bool:
-        return task.ended_at is not None and (self._hub.conductor.folder_of(task.id) / "report.html").is_file()
+        return task.ended_at is not None and self._report_of(task).is_file()
+
+    def _report_of(self, task: Task) -> Path:
+        name = PAGE if task.kind == task_form.DESCRIBE else "report.html"
+        return self._hub.conductor.folder_of(task.id) / name
 
     def _outcome_of(self, task: Task) -> dict[str, Any]:
         """Return the fingerprints of keys, and of a run that is over the measures, and whether there is a report."""
         measures: list[ModelMeasure] = []
-        if task.state == "completed":
+        if task.state == "completed" and task.kind == task_form.TRAIN:
             with suppress(ScenarioError):  # the run's folder was removed
                 measures = list(presentation.measures_of(read_result(self._hub.conductor.folder_of(task.id))))
         fingerprints = presentation.fingerprints_of(task, self._hub.signing_key)
@@ -259,7 +273,7 @@ class Pages:
 
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
         wish = _wish(given)
-        if wish.algorithm not in task_form.askable():
+        if wish.algorithm not in task_form.choices():
             wish = TaskForm(task_form.default())
         defaults = {
             "title": "",
@@ -279,6 +293,8 @@ class Pages:
             partitions=presentation.algorithms_by_partition(),
             summary=task_form.summary_of(wish.algorithm),
             vertical=task_form.is_vertical(wish.algorithm),
+            trains=wish.kind == task_form.TRAIN,
+            default_mu=task_form.default_mu(wish.algorithm),
             settings=task_form.fields_of(wish.algorithm),
             sums=list(OWN_SUMS),
             dropout_sum=DROPOUT_SUM,
@@ -346,6 +362,8 @@ _WISHED = (
     "folds",
     "label_site",
     "identifier",
+    "statistics_privacy",
+    "ranges",
 )
 
 

@@ -142,7 +142,7 @@ class ParticipantApi:
                 "creator": task.creator,
                 "site": who.site,
                 "run": task.run,
-                "terms": asdict(task_form.terms(scenario)),
+                "terms": asdict(task_form.terms(scenario, task.kind)),
                 "signing_key": self._signing_key,
             }
 

@@ -27,7 +27,6 @@ from fedsvm.scenarios.hub.database import Database, Participant, SignIn, Task, V
 from fedsvm.scenarios.hub.mails import Outbox
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.hub.task_form import TaskForm
-from fedsvm.scenarios.run.runner import FinishedRun
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.federation import require_name
@@ -178,6 +177,7 @@ class Tasks:
                 title=new.title,
                 description=new.description,
                 creator=creator,
+                kind=new.wish.kind,
                 scenario=resolved_toml(scenario),
                 run=secrets.token_bytes(RUN_ID_BYTES),
                 state="inviting",
@@ -257,13 +257,12 @@ class Tasks:
         for number in numbers:
             self.look_after(number)
 
-    def note_over(self, number: str, finished: FinishedRun) -> None:
-        """Record that a task's run is over."""
+    def note_over(self, number: str, error: str | None) -> None:
+        """Record that a task's run is over. error: why it failed, None if it did not."""
         with self.database.session() as session:
             task = session.get_one(Task, number)
             if task.state == "running":
-                state = "completed" if finished.result.status == "completed" else "failed"
-                self._end(session, task, state, finished.result.error or "")
+                self._end(session, task, "completed" if error is None else "failed", error or "")
 
     def look_after(self, number: str, *, changed: bool = False) -> None:
         """Process one task. changed: its coordinator has more messages."""
