@@ -11,12 +11,14 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+import zmq
 
 from fedsvm.federation.errors import DeadlineExpired, EndpointError
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import KeyPair
+from fedsvm.federation.transport.poller import Poller
 from tests.conftest import long_but_for, wait_until
 
 SOFT_LIMIT = 1024  # what most systems allow a process unless it asks for more
@@ -170,3 +172,28 @@ def test_errors_that_are_not_for_lack_of_descriptors_stay_what_they_are() -> Non
         open("/no/such/file").close()  # noqa: PTH123
     with pytest.raises(EndpointError, match=r"ulimit -n"), descriptors_explained("server"):
         raise OSError(24, "Too many open files")
+
+
+def test_a_peer_that_sends_ever_more_does_not_keep_a_party_from_its_deadline() -> None:
+    """Each message that is read is replaced by another, so that the socket never becomes empty."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    poller = Poller(context)
+    receiver, sender = poller.open(zmq.PULL), context.socket(zmq.PUSH)
+    read: list[bytes] = []
+
+    def take() -> None:
+        read.append(receiver.recv())
+        sender.send(b"more")
+
+    try:
+        receiver.bind("inproc://flood")
+        sender.connect("inproc://flood")
+        poller.add(receiver, take)
+        sender.send(b"first")
+        for served in range(1, 4):
+            before = len(read)
+            poller.serve(0)
+            assert len(read) > before, f"call {served} read nothing"
+    finally:
+        poller.close()
+        context.destroy(linger=0)
