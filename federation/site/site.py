@@ -499,7 +499,7 @@ class Site:
         return NO_VALUE
 
     def _free_memory(self, step: str) -> None:
-        """Free unused memory before another step; a step that is repeated needs as much again."""
+        """Return unused memory to the system before another step; a repeated step needs as much again."""
         if step != self._last_step:
             free_unused_memory()
             self._last_step = step
