@@ -215,7 +215,7 @@ def _reflections(
     vectors[:, places, places] += np.copysign(lengths, heads)
     vectors /= np.sqrt(2 * lengths * (lengths + np.abs(heads)))[:, None, :]
     inner = np.linalg.inv(np.triu(vectors.transpose(0, 2, 1) @ vectors, 1) + np.eye(width) / 2)
-    return vectors, inner, -np.copysign(1.0, heads)
+    return np.asarray(vectors), np.asarray(inner), np.asarray(-np.copysign(1.0, heads))
 
 
 def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:
