@@ -54,19 +54,21 @@ class MaskedRounds:
         In the sum of a round without a committee.
     mask_products : float
         The products of matrices that each site computes with in a round without a committee.
-    rounds, committee_rounds : float
-        Of all models, without and with a committee.
+    rounds : int
+        Of all models, without a committee.
     conditions : Conditions
         Of the network.
+    share : float, default 1.0
+        The rounds with a committee over those without.
     """
 
     sites: int
     systems: tuple[BlindSystem, ...]
     numbers: int
     mask_products: float
-    rounds: float
-    committee_rounds: float
+    rounds: int
     conditions: Conditions = field(default_factory=Conditions)
+    share: float = 1.0
 
     @classmethod
     def of_path(
@@ -79,9 +81,8 @@ class MaskedRounds:
         scales, noises = np.ones((problems, 5)), np.ones((problems, 3))
         order = BlindOrder(1, counted, ones, ones, ones, scales, 1, noises, np.ones((problems, 2)))
         masked = problems * MASK_PRODUCTS
-        rounds = float(NEWTON_ROUNDS * models)
         systems, numbers = tuple(order.systems(layout)), problems * layout.length
-        return cls(sites, systems, numbers, masked, rounds, _FEWER_ROUNDS * rounds, conditions)
+        return cls(sites, systems, numbers, masked, NEWTON_ROUNDS * models, conditions, _FEWER_ROUNDS)
 
     @property
     def open_s(self) -> float:
@@ -96,7 +97,7 @@ class MaskedRounds:
         cost = blind_systems_cost(self.conditions.secure_sum, self.sites, self.systems)
         residues = sum(len(each.numbers.primes) * each.extended**2 for each in self.systems)
         flops = sum(_PRODUCTS * 2 * len(each.numbers.primes) * each.extended**3 for each in self.systems)
-        return self._run_s(self.committee_rounds, cost, residues * _RESIDUE_S + flops / _PRODUCT_FLOPS)
+        return self._run_s(self.share * self.rounds, cost, residues * _RESIDUE_S + flops / _PRODUCT_FLOPS)
 
     def _run_s(self, rounds: float, cost: Cost, computed_s: float) -> float:
         carried = cost.payload_bytes / self.sites / self.conditions.bytes_per_s
