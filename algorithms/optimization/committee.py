@@ -28,7 +28,7 @@ from fedsvm.protocols.sums.registry import SUMS
 _PRODUCT_S = 5e-8
 """Seconds that the products of matrices may take in a round, times the cube of their size."""
 
-Masking = Literal["none", "committee"]
+Masking = Literal["none", "committee", "auto"]
 
 
 @dataclass(kw_only=True)
@@ -39,7 +39,8 @@ class BlindSystemSettings:
         Masking,
         doc(
             "none opens the second moments to the coordinator. committee hides them behind the masks of two sites; it "
-            "needs three sites or more."
+            "needs three sites or more. auto: committee if the run is predicted to take at most twice as long as "
+            "with none, otherwise none."
         ),
     ] = "none"
 

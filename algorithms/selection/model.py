@@ -296,8 +296,8 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Yield the problems of PAN-SVM, and sizes without a curve."""
         yield from PanSvm().problems(settings, outline)
-        if settings.masking == "committee":
-            yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
+        if settings.masking in ("committee", "auto"):
+            yield f'masking: must be "congruence", "orthogonal" or "none" here; "{settings.masking}" is for pan-svm'
         if outline.needs_curve and settings.size not in ("best", "one-se"):
             yield f'size: must be "best" or "one-se" where data.evaluation looks at every size, got {settings.size!r}'
 

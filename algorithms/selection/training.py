@@ -99,7 +99,7 @@ class SubsetTraining:
         settings, sites = self.settings, self.federation.sites
         noises = settings.step_noise_among(sites), settings.step_noise_floor_among(sites)
         price = settings.select_penalty if self.landmarks is None else settings.C
-        solved = (price, settings.masking, *noises)
+        solved = (price, settings.resolved_masking, *noises)
         self.paths = SubsetPaths(self.federation, self.rows, self.squares, *solved)
 
     @property
