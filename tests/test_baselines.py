@@ -33,7 +33,8 @@ ALL = list(POOLED_BASELINES)
 
 def _of_fsv(C: float, gamma: float) -> FloatArray:
     kept = concave_columns(*ROWS.train)
-    return SVC(C=C, gamma=gamma).fit(ROWS.train.rows[:, kept], ROWS.train.labels).predict(ROWS.test.rows[:, kept])
+    machine = SVC(C=C, gamma=gamma).fit(ROWS.train.rows[:, kept], ROWS.train.labels)
+    return np.asarray(machine.predict(ROWS.test.rows[:, kept]))
 
 
 @pytest.mark.parametrize(
