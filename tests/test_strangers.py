@@ -14,10 +14,11 @@ import pytest
 import zmq
 
 from fedsvm.federation.errors import DeadlineExpired, EndpointError
+from fedsvm.federation.transport.auth import Authenticator
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint
-from fedsvm.federation.transport.keys import KeyPair
+from fedsvm.federation.transport.keys import KeyPair, Party, Roster
 from fedsvm.federation.transport.poller import Poller
 from tests.conftest import long_but_for, wait_until
 
@@ -196,4 +197,26 @@ def test_a_peer_that_sends_ever_more_does_not_keep_a_party_from_its_deadline() -
             assert len(read) > before, f"call {served} read nothing"
     finally:
         poller.close()
+        context.destroy(linger=0)
+
+
+def test_a_question_that_ctrl_c_interrupted_leaves_later_ones_answered() -> None:
+    """The questions are those of libzmq about handshakes. The first is read and not answered."""
+    keys, context = KeyPair.generate(), zmq.Context[zmq.Socket[bytes]]()
+    authenticator = Authenticator("coordinator", keys)
+    authenticator.roster = Roster([Party("site-1", "", keys.public)])
+    question = [b"1.0", b"7", b"", b"127.0.0.1", b"", b"CURVE", keys.public]
+    try:
+        zap = authenticator.listen(context)
+        assert zap is not None
+        for interrupted in (True, False):
+            libzmq = context.socket(zmq.REQ)
+            libzmq.connect("inproc://zeromq.zap.01")
+            libzmq.send_multipart(question)
+            if interrupted:
+                zap.recv_multipart()
+            else:
+                authenticator.serve(zap)
+                assert libzmq.recv_multipart(zmq.NOBLOCK) == [b"1.0", b"7", b"200", b"OK", b"site-1", b""]
+    finally:
         context.destroy(linger=0)
