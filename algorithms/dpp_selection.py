@@ -218,7 +218,8 @@ class DppSelectionSite(DppSite):
     def shares_between(self, labels: FloatArray, classes: int, first: Mapping[str, int], columns: int) -> FloatArray:
         """Return the (p,) share of the variance of own columns that is between the classes of records with labels
         (n,)."""
-        found, rows = _empty_table(1, columns)[0], self.scaled[self.training]
+        found: FloatArray = _empty_table(1, columns)[0]
+        rows = self.scaled[self.training]
         moments = ClassMoments.of(rows, members(one_against_rest(labels, classes)))
         whole = moments.total.scatter[0]
         within = moments.scatter.sum(axis=0)
