@@ -64,6 +64,9 @@ def join(
     folder: Annotated[
         Path | None, typer.Option(help="Folder for state between visits (default: fedsvm-visits).")
     ] = None,
+    predict: Annotated[
+        Path | None, typer.Option(help="Your part of the model (model.npz), in a task that predicts new records.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Stay connected until the task ends.")] = False,
     decline: Annotated[str | None, typer.Option(help="Decline the invitation or withdraw, with this reason.")] = None,
     wait: Annotated[str, typer.Option(help="Maximum time to retry if the hub cannot be reached.")] = "60s",
@@ -71,6 +74,7 @@ def join(
     """Join a hub task: process pending work, then exit. Nobody else has to be online."""
     from threadpoolctl import threadpool_limits
 
+    from fedsvm.scenarios.hosts.new_records import rules_for
     from fedsvm.scenarios.hub.participation import InvitationLink, TaskParticipation
     from fedsvm.scenarios.schema.corrections import Corrections
     from fedsvm.scenarios.schema.own_file import read_table_file
@@ -81,15 +85,17 @@ def join(
         raise ScenarioError(["--data: is missing; name your data file, or use --decline."])
     with failing(), interrupted_as("Interrupted; run the same command again to continue."):
         invitation = InvitationLink.read(link)
+        rules = SiteRules() if policy is None else read_policy(policy)
         joining = TaskParticipation(
             invitation,
             data,
-            SiteRules() if policy is None else read_policy(policy),
+            rules if predict is None else rules_for(rules),
             folder if folder is not None else _STATE / invitation.folder,
             lambda sentence: say("join", sentence),
             watch,
             seconds("--wait", wait),
             None if own is None else read_table_file("--corrections", own, Corrections),
+            predict,
         )
         with threadpool_limits(1):
             if decline is not None:
