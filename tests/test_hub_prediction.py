@@ -37,6 +37,8 @@ def test_participants_predict_new_records_that_equal_the_pooled_model(tmp_path: 
         assert (status, found is not None) == (200, True), page
         assert "clinic receives decision values" in page
         wait_until(lambda: all(link_of(running, site) != first[site] for site in SITES), 60)
+        status, page = anna.get(link_of(running, "north").removeprefix(running.url).partition("#")[0])
+        assert (status, "--data mine.csv --predict model.npz" in page) == (200, True), page
         for place, site in enumerate(SITES):
             head = files[site].read_text().partition("\n")[0].removesuffix(",diagnosis")
             rows = [",".join(map(repr, row.tolist())) for row in new[:, 2 * place : 2 * place + 2]]

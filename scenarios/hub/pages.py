@@ -256,7 +256,7 @@ class Pages:
         """Return a participant's page, by the link of the invitation."""
         who = self._tasks.invitation(token)
         shown = presentation.disclosures_of(who.task)
-        vertical = task_form.is_vertical(shown.algorithm)
+        vertical = presentation.is_over_columns(who.task)
         link = self._tasks.notices.link(token)
         page = render_template(
             "join",

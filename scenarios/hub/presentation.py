@@ -99,7 +99,12 @@ def disclosures_of(task: Task) -> DisclosedValues:
 
 def is_split(task: Task) -> bool:
     """Return whether a task trains a model of which every participant keeps a part."""
-    return task.kind == task_form.TRAIN and task_form.is_vertical(scenario_text(task).algorithm.name)
+    return task.kind == task_form.TRAIN and is_over_columns(task)
+
+
+def is_over_columns(task: Task) -> bool:
+    """Return whether the participants of a task hold columns."""
+    return task_form.is_vertical(scenario_text(task).algorithm.name)
 
 
 def algorithms_by_partition() -> list[tuple[str, list[tuple[str, str]]]]:
