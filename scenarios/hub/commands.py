@@ -64,6 +64,9 @@ def join(
     folder: Annotated[
         Path | None, typer.Option(help="Folder for state between visits (default: fedsvm-visits).")
     ] = None,
+    sites: Annotated[
+        Path | None, typer.Option(help="Folder of the participants' public keys, NAME.key; refuse others.")
+    ] = None,
     predict: Annotated[
         Path | None, typer.Option(help="Your part of the model (model.npz), in a task that predicts new records.")
     ] = None,
@@ -74,6 +77,7 @@ def join(
     """Join a hub task: process pending work, then exit. Nobody else has to be online."""
     from threadpoolctl import threadpool_limits
 
+    from fedsvm.federation.hosts import certificates
     from fedsvm.scenarios.hosts.new_records import rules_for
     from fedsvm.scenarios.hub.participation import InvitationLink, TaskParticipation
     from fedsvm.scenarios.schema.corrections import Corrections
@@ -95,6 +99,7 @@ def join(
             watch,
             seconds("--wait", wait),
             None if own is None else read_table_file("--corrections", own, Corrections),
+            None if sites is None else certificates.read_pinned(sites),
             predict,
         )
         with threadpool_limits(1):

@@ -66,8 +66,8 @@ class Visitor(Base):
 class Task(Base):
     """A task: its scenario, who made it, until when, and how far it has come.
 
-    kind: train, describe or predict. state: inviting, running, completed, failed, cancelled, expired. trained, asks: for
-    predictions, the task of the model, and the terms.
+    kind: train, describe or predict. state: inviting, running, completed, failed, cancelled, expired.
+    trained, asks: for predictions, the task of the model, and the terms.
     """
 
     __tablename__ = "tasks"
@@ -110,6 +110,7 @@ class Participant(Base):
     token: Mapped[bytes] = mapped_column(sql.LargeBinary(32), unique=True)
     public_key: Mapped[bytes | None] = mapped_column(sql.LargeBinary(32), unique=True)
     agreement_key: Mapped[bytes | None] = mapped_column(sql.LargeBinary(32))
+    voucher: Mapped[bytes | None] = mapped_column(sql.LargeBinary(64))
     columns: Mapped[list[list[Any]] | None] = mapped_column(sql.JSON)
     state: Mapped[str] = mapped_column(sql.String(16))
     reason: Mapped[str] = mapped_column(sql.Text, default="")
