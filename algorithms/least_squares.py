@@ -27,18 +27,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import numpy as np
 
-from fedsvm.algorithms.algorithm import TrainingReport
+from fedsvm.algorithms.algorithm import Premises, TrainingReport
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
-from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.algorithms.data.classes import one_against_rest, problems_of
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
@@ -51,6 +51,7 @@ from fedsvm.algorithms.optimization.committee import (
     contribute,
     solve_with_committee,
 )
+from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.weighting import ClassWeightSettings, Factors, agreement_on_factors
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark, opened_exactly
@@ -205,6 +206,20 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
     estimator = "LeastSquaresClassifier"
     Settings, Site, Model = LeastSquaresSettings, LeastSquaresSite, PanModel
     multiclass = True
+
+    def resolve_settings(
+        self, settings: LeastSquaresSettings, premises: Premises
+    ) -> tuple[LeastSquaresSettings, tuple[Remark, ...]]:
+        """Resolve `masking = "auto"`."""
+        if settings.masking != "auto":
+            return settings, ()
+        rounds = None
+        if (m := settings.expected_features) is not None:
+            problems = problems_of(premises.classes, "ovr")
+            system = BlindSystem(m + int(settings.intercept), problems, 1.0, 0.0, int(settings.intercept))
+            rounds = MaskedRounds(premises.sites, (system,), system.own, 0.0, premises.models, premises.conditions)
+        is_taken, sentence = choice("none", rounds, obstacle(premises.sites, premises.conditions))
+        return replace(settings, masking="committee" if is_taken else "none"), (Remark("masking", sentence),)
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
         """Map the rows, sum, and solve."""

@@ -28,23 +28,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
 
-from fedsvm.algorithms.algorithm import TrainingReport
+from fedsvm.algorithms.algorithm import Premises, TrainingReport
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.logistic_steps import LogisticSteps
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
+from fedsvm.algorithms.data.classes import problems_of
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
-from fedsvm.algorithms.leakage import WholeRunLeakage
-from fedsvm.algorithms.least_squares import committee_leakage, moments_leakage, with_ones
+from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
+from fedsvm.algorithms.least_squares import moments_leakage, with_ones
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimization import libsvm
@@ -56,6 +57,7 @@ from fedsvm.algorithms.optimization.committee import (
     dither_size,
     solve_with_committee,
 )
+from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.weighting import (
     ClassWeightSettings,
     Factors,
@@ -81,6 +83,9 @@ _MAX_EXPONENT = 500.0
 
 _LOSS_NOISE = 1e-3
 """The largest noise of a member on a loss, as a share of the objective before."""
+
+_ROUNDS = 8
+"""Of a training, about."""
 
 _SPREAD = 32.0
 """No normal number of 53 bits is larger, by a factor of three."""
@@ -407,6 +412,24 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
     Settings, Site, Model = LogisticSettings, LogisticSite, PanModel
     multiclass = True
 
+    def resolve_settings(
+        self, settings: LogisticSettings, premises: Premises
+    ) -> tuple[LogisticSettings, tuple[Remark, ...]]:
+        """Resolve `masking = "auto"`."""
+        if settings.masking != "auto":
+            return settings, ()
+        rounds = None
+        if (m := settings.expected_features) is not None:
+            problems = problems_of(premises.classes, "ovr")
+            ones, noises, dithers = np.ones(3), np.zeros(problems), np.zeros((problems, 2))
+            d = m + int(settings.intercept)
+            systems = newton_systems(d, ones, noises, dithers, 1.0, intercept=settings.intercept)
+            numbers = problems * (systems[0].own + 1)
+            count = _ROUNDS * premises.models
+            rounds = MaskedRounds(premises.sites, tuple(systems), numbers, 0.0, count, premises.conditions)
+        is_taken, sentence = choice("none", rounds, obstacle(premises.sites, premises.conditions))
+        return replace(settings, masking="committee" if is_taken else "none"), (Remark("masking", sentence),)
+
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
         """Map the rows, then Newton's steps; sites lost meanwhile have the others go on from the point."""
         if settings.masking == "committee":
@@ -454,8 +477,13 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         return Pooled(scores)
 
     def whole_run(self, settings: LogisticSettings) -> WholeRunLeakage:
-        """Return what the first round's second moments give away, or what two members of a committee have of them."""
-        return committee_leakage(settings) if settings.masking == "committee" else moments_leakage(settings)
+        """Return what the first round's second moments give away; behind a committee, what the points may."""
+        opened = moments_leakage(settings)
+        if settings.masking != "committee":
+            return opened
+        extent = "every row" if settings.step_noise == 0 else "some rows"
+        by_points = Recovery(extent, LISTED, settings.landmark_rows(with_site=False))
+        return WholeRunLeakage(by_points, by_points, by_points, with_members=opened.with_site)
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the first round's moments, and on the points."""

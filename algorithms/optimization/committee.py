@@ -33,7 +33,7 @@ LEAN = 32.0
 _PRODUCT_S = 5e-8
 """Seconds that the products of matrices may take in a round, times the cube of their size."""
 
-Masking = Literal["none", "committee"]
+Masking = Literal["none", "committee", "auto"]
 
 
 @dataclass(kw_only=True)
@@ -44,7 +44,8 @@ class BlindSystemSettings:
         Masking,
         doc(
             "none opens the system of all rows to the coordinator. committee hides it behind the masks of two sites; "
-            "it needs three sites or more."
+            "it needs three sites or more. auto: committee if the run is predicted to take at most twice as long as "
+            "with none, otherwise none."
         ),
     ] = "none"
 

@@ -28,6 +28,9 @@ from fedsvm.federation.channel.interface import uniform_residues
 Masking = Literal["congruence", "orthogonal", "none", "committee"]
 """In `committee` no site knows the masks; see `blind_path`."""
 
+MaskingSetting = Literal["congruence", "orthogonal", "none", "committee", "auto"]
+"""`auto` is resolved before a run; see `masking_choice`."""
+
 STRETCH = 4.0
 """The largest diagonal entry of S; the smallest is its inverse."""
 

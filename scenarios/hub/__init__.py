@@ -10,6 +10,9 @@ run; a database keeps its messages until a participant fetches them. Reading ord
 - `description_task`: describes columns in place of training
 - `task_runner`: runs the coordinators of tasks
 - `mails`: writes each mail once, and sends it
+- `notices`: the texts of mails about tasks
+- `accounts`: users, who sign in by a mailed link
+- `new_task`: a task as its creator describes it
 - `tasks`: the events of a task: invite, join, decline, withdraw, begin, end
 - `participant_api`: answers the sealed requests of participants' programs
 - `pages`: the web pages

@@ -66,7 +66,7 @@ class Visitor(Base):
 class Task(Base):
     """A task: its scenario, who made it, until when, and how far it has come.
 
-    kind: train or describe. state: inviting, running, completed, failed, cancelled.
+    kind: train or describe. state: inviting, running, completed, failed, cancelled, expired.
     """
 
     __tablename__ = "tasks"
@@ -82,6 +82,7 @@ class Task(Base):
     made_at: Mapped[float]
     join_until: Mapped[float]
     patience_s: Mapped[float]
+    end_by: Mapped[float | None]
     min_sites: Mapped[int]
     begun_at: Mapped[float | None]
     ended_at: Mapped[float | None]

@@ -24,12 +24,13 @@ from starlette.exceptions import HTTPException
 from fedsvm.algorithms.settings import Setting
 from fedsvm.protocols.sums.registry import DROPOUT_SUM, OWN_SUMS
 from fedsvm.scenarios.hub import presentation, task_form
+from fedsvm.scenarios.hub.accounts import SIGNED_IN_S, RequestRefused, address
 from fedsvm.scenarios.hub.database import Task, Visitor, day
 from fedsvm.scenarios.hub.description_task import PAGE, VALUES
 from fedsvm.scenarios.hub.limits import RateLimiter
+from fedsvm.scenarios.hub.new_task import Invited, NewTask
 from fedsvm.scenarios.hub.presentation import ModelMeasure
 from fedsvm.scenarios.hub.task_form import TaskForm
-from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, RequestRefused, address
 from fedsvm.scenarios.report.template import printable
 from fedsvm.scenarios.run.result import read_result
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -84,6 +85,7 @@ def pages_of(hub: Hub) -> APIRouter:
         ("GET", "/tasks/{number}/report", pages.report),
         ("GET", "/tasks/{number}/description.json", pages.description),
         ("POST", "/tasks/{number}/cancel", pages.cancel),
+        ("POST", "/tasks/{number}/invite", pages.invite_anew),
         ("GET", "/join/{token}", pages.invitation),
         ("POST", "/join/{token}/decline", pages.decline),
         ("GET", "/static/{name}", pages.static),
@@ -97,7 +99,7 @@ def _answer_in_thread(hub: Hub, page: Any) -> Any:
 
     async def answer(request: Request) -> Response:
         cookie = request.cookies.get(_COOKIE, "")
-        visitor = await run_in_threadpool(hub.tasks.visitor, cookie) if cookie else None
+        visitor = await run_in_threadpool(hub.accounts.visitor, cookie) if cookie else None
         caller = Caller(cookie, visitor, request.client.host if request.client is not None else "")
         try:
             if request.method == "POST":
@@ -141,7 +143,7 @@ class Pages:
             raise RequestRefused(
                 "Too many sign-in links were requested from your network address; try again in an hour."
             )
-        self._tasks.send_sign_in(caller.form.get("email", ""))
+        self._hub.accounts.send_sign_in(caller.form.get("email", ""))
         said = "We have mailed you a sign-in link. It works for 15 minutes. You can close this page."
         return HTMLResponse(render_template("sentence", caller, title="Check your mail", said=said))
 
@@ -151,7 +153,7 @@ class Pages:
 
     def sign_in(self, caller: Caller, token: str) -> Response:
         """Set a cookie that identifies this browser."""
-        cookie = self._tasks.sign_in(token)
+        cookie = self._hub.accounts.sign_in(token)
         answer = RedirectResponse("/", 303)
         is_secure = self._hub.settings.url.startswith("https:")
         answer.set_cookie(
@@ -162,7 +164,7 @@ class Pages:
     def sign_out(self, caller: Caller) -> Response:
         """Forget this browser."""
         _require_form(caller)
-        self._tasks.sign_out(caller.cookie)
+        self._hub.accounts.sign_out(caller.cookie)
         answer = RedirectResponse("/", 303)
         answer.delete_cookie(_COOKIE, path="/")
         return answer
@@ -192,6 +194,7 @@ class Pages:
                 title=task.title,
                 task=task,
                 shown=presentation.disclosures_of(task),
+                can_invite_anew=self._can_invite_anew(caller, task),
                 **self._outcome_of(task),
             )
         )
@@ -222,12 +225,18 @@ class Pages:
         self._tasks.cancel(number, _require_form(caller).email)
         return RedirectResponse(f"/tasks/{number}", 303)
 
+    def invite_anew(self, caller: Caller, number: str) -> Response:
+        """Invite a participant again, or another one in its place."""
+        creator = _require_form(caller).email
+        invited = Invited(caller.form.get("site", ""), address(caller.form.get("email", "")))
+        return RedirectResponse(f"/tasks/{self._tasks.invite_anew(number, creator, invited)}", 303)
+
     def invitation(self, caller: Caller, token: str) -> Response:
         """Return a participant's page, by the link of the invitation."""
         who = self._tasks.invitation(token)
         shown = presentation.disclosures_of(who.task)
         vertical = task_form.is_vertical(shown.algorithm)
-        link = self._tasks.link(token)
+        link = self._tasks.notices.link(token)
         page = render_template(
             "join",
             caller,
@@ -262,6 +271,10 @@ class Pages:
         name = PAGE if task.kind == task_form.DESCRIBE else "report.html"
         return self._hub.conductor.folder_of(task.id) / name
 
+    def _can_invite_anew(self, caller: Caller, task: Task) -> bool:
+        is_creator = caller.visitor is not None and caller.visitor.email == task.creator
+        return is_creator and self._tasks.can_invite_anew(task)
+
     def _outcome_of(self, task: Task) -> dict[str, Any]:
         """Return the fingerprints of keys, and of a run that is over the measures, and whether there is a report."""
         measures: list[ModelMeasure] = []
@@ -282,6 +295,7 @@ class Pages:
             "min_sites": "",
             "join_days": "14",
             "patience_days": "7",
+            "end_days": "",
         }
         page = render_template(
             "new",
@@ -378,6 +392,7 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
         min_sites=int(_number(form, "min_sites", "minimum participants", str(len(invited)))),
         join_days=_number(form, "join_days", "days to join", "14"),
         patience_days=_number(form, "patience_days", "days per turn", "7"),
+        end_days=_number(form, "end_days", "days in all", "") if form.get("end_days", "").strip() else None,
     )
 
 

@@ -34,8 +34,10 @@ _AFTERWARDS = {
     ("completed", "joined"): "finished",
     ("failed", "joined"): "took part",
     ("cancelled", "joined"): "had joined",
+    ("expired", "joined"): "took part",
     ("failed", "invited"): "did not answer",
     ("cancelled", "invited"): "did not answer",
+    ("expired", "invited"): "did not answer",
 }
 """The names of a participant's states when the task is over, by both states."""
 

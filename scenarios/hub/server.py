@@ -51,7 +51,7 @@ def serve(
         if demo:
             from fedsvm.scenarios.hub.demo import prepare
 
-            path = prepare(hub.tasks, folder / "demo")
+            path = prepare(hub.tasks, hub.accounts, folder / "demo")
             say("hub", f"the example task is ready; sign in at {where}{path}")
             say("hub", f"the participants' files are in {folder / 'demo'}, and their invitations in {folder / 'mails'}")
         config = uvicorn.Config(

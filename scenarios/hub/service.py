@@ -21,10 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.hosts import certificates
+from fedsvm.scenarios.hub.accounts import UserAccounts
 from fedsvm.scenarios.hub.database import Database
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.mails import MailSender, Outbox
 from fedsvm.scenarios.hub.metrics import free_bytes, metrics
+from fedsvm.scenarios.hub.notices import Notices
 from fedsvm.scenarios.hub.participant_api import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, ParticipantApi
 from fedsvm.scenarios.hub.participation import WORDS
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
@@ -116,7 +118,8 @@ class Hub:
         self.database = Database(settings.database)
         letters = StoredMessages(vault_of(self.keys, "letters"))
         self.outbox = Outbox(self.database, vault_of(self.keys, "mails"), settings.sender)
-        self.tasks = Tasks(self.database, self.keys, letters, self.outbox, settings.url)
+        self.accounts = UserAccounts(self.database, self.outbox, settings.url)
+        self.tasks = Tasks(self.database, letters, Notices(self.outbox, self.keys, settings.url))
         self.conductor = TaskRunner(self.database, letters, folder / "tasks", self.tasks.note_over, signing)
         self.tasks.nudge, self.tasks.never_ran = self.conductor.nudge, self.conductor.never_ran
         self.desk = ParticipantApi(self.tasks, self.conductor, self.keys, signing.public)
