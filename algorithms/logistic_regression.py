@@ -369,8 +369,10 @@ class _Newton:
     def _solve_blindly(
         self, trails: Sequence[_LogisticProgress], most: float, scales: FloatArray, told: dict[str, Any]
     ) -> list[_Tried]:
-        """Have the steps from the tried points opened behind a committee. most: no objective at a best point exceeds
-        it."""
+        """Solve for the steps from the tried points behind a committee.
+
+        most: no objective at a best point exceeds it. Changes the scale of right-hand sides in `scales`.
+        """
         settings, d = self.settings, len(trails[0].best)
         objectives = np.array([min(trail.objective, most) for trail in trails])
         promises = np.array([min(trail.promise / STRETCH**2, most) for trail in trails])
@@ -481,9 +483,13 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         opened = moments_leakage(settings)
         if settings.masking != "committee":
             return opened
-        extent = "every row" if settings.step_noise == 0 else "some rows"
-        by_points = Recovery(extent, LISTED, settings.landmark_rows(with_site=False))
-        return WholeRunLeakage(by_points, by_points, by_points, with_members=opened.with_site)
+        with_site, alone = (
+            Recovery(
+                "every row" if settings.step_noise == 0 else "some rows", LISTED, settings.landmark_rows(with_site=w)
+            )
+            for w in (True, False)
+        )
+        return WholeRunLeakage(with_site, alone, alone, with_members=opened.with_site)
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the first round's moments, and on the points."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,15 +133,15 @@ def test_a_list_of_records_yields_no_board_behind_a_committee(
     (audit,) = result["audit"]
     assert (audit["recovered"], audit["false_claims"]) == (recovered, 0)
     assert result["model"]["converged"]
-    assert result["centralised"]["max_decision_difference"] < 0.01
 
 
 def test_a_site_that_drops_behind_a_committee_is_done_without(tmp_path: Path) -> None:
     kill = "faults=[{kind='kill',site=2,phase='train',round=4}]"
-    result = run("logistic-regression", tmp_path / "run", kill, "algorithm.masking=committee").result
+    changes = ("algorithm.masking=committee", "algorithm.tolerance=1e-13")
+    result = run("logistic-regression", tmp_path / "run", kill, *changes).result
     assert result["model"]["sites"] == ["site-1", "site-3", "site-4", "site-5"]
     assert result["model"]["converged"]
-    assert result["centralised"]["max_decision_difference"] < 0.1
+    assert result["centralised"]["max_decision_difference"] < 0.01
 
 
 def test_points_with_little_noise_say_who_is_there() -> None:
@@ -150,7 +151,7 @@ def test_points_with_little_noise_say_who_is_there() -> None:
     z = feature_map(scaled(written, rows, []))
     written.add("receive_map", **feature_map.to_fields())
     point, scales = np.zeros(50), np.array([40.0, 1.0, 1.0])
-    told = {"scales": scales, "dithers": np.full((1, 2), dither), "intercept": False}
+    told: dict[str, Any] = {"scales": scales, "dithers": np.full((1, 2), dither), "intercept": False}
     for _ in range(5):
         written.add("blind_steps", points=point[None], **told)
         _, gradient, hessian = newton_terms(z, labels, point)
