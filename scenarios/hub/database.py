@@ -84,6 +84,7 @@ class Task(Base):
     patience_s: Mapped[float]
     end_by: Mapped[float | None]
     min_sites: Mapped[int]
+    results_to: Mapped[str] = mapped_column(sql.String(16), default="participants")
     begun_at: Mapped[float | None]
     ended_at: Mapped[float | None]
     progress: Mapped[dict[str, Any]] = mapped_column(sql.JSON, default=dict)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedsvm.scenarios.hub import task_form
+from fedsvm.scenarios.hub.roles import CREATOR, EVERYBODY
 from fedsvm.scenarios.hub.task_form import TaskForm
 from fedsvm.scenarios.schema.federation import require_name
 
@@ -38,6 +39,8 @@ class NewTask:
         How long a participant has, whenever it is its turn.
     end_days : float, optional
         How long the task may take. It ends then, whatever is missing. None is without an end.
+    results_to : {"participants", "creator"}
+        The users who see results and model, besides administrators. "participants" includes the creator.
     """
 
     title: str
@@ -48,6 +51,7 @@ class NewTask:
     join_days: float
     patience_days: float
     end_days: float | None = None
+    results_to: str = EVERYBODY
 
 
 def problems_of(new: NewTask) -> list[str]:
@@ -80,4 +84,6 @@ def problems_of(new: NewTask) -> list[str]:
             problems.append(f"Days {name}: must be above 0 and at most {MOST_DAYS}, got {days:g}.")
     if new.end_days is not None and new.end_days < new.join_days:
         problems.append(f"Days in all: must be at least the days to join ({new.join_days:g}), got {new.end_days:g}.")
+    if new.results_to not in (EVERYBODY, CREATOR):
+        problems.append(f"Results: must be for {EVERYBODY} or the {CREATOR}, got {new.results_to[:40]!r}.")
     return problems

@@ -30,6 +30,7 @@ from fedsvm.scenarios.hub.description_task import PAGE, VALUES
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.new_task import Invited, NewTask
 from fedsvm.scenarios.hub.presentation import ModelMeasure
+from fedsvm.scenarios.hub.roles import EVERYBODY
 from fedsvm.scenarios.hub.task_form import TaskForm
 from fedsvm.scenarios.report.template import printable
 from fedsvm.scenarios.run.result import read_result
@@ -84,6 +85,7 @@ def pages_of(hub: Hub) -> APIRouter:
         ("GET", "/tasks/{number}/progress", pages.progress),
         ("GET", "/tasks/{number}/report", pages.report),
         ("GET", "/tasks/{number}/description.json", pages.description),
+        ("GET", "/tasks/{number}/model", pages.model),
         ("POST", "/tasks/{number}/cancel", pages.cancel),
         ("POST", "/tasks/{number}/invite", pages.invite_anew),
         ("GET", "/join/{token}", pages.invitation),
@@ -135,7 +137,8 @@ class Pages:
     def home(self, caller: Caller) -> Response:
         """Return the visitor's tasks, or the form to sign in."""
         tasks = self._tasks.of(caller.visitor.email) if caller.visitor is not None else []
-        return HTMLResponse(render_template("home", caller, title="fedsvm hub", tasks=tasks))
+        can_create = caller.visitor is not None and self._tasks.roles.can_create(caller.visitor.email)
+        return HTMLResponse(render_template("home", caller, title="fedsvm hub", tasks=tasks, can_create=can_create))
 
     def send_sign_in(self, caller: Caller) -> Response:
         """Mail a link. Raises Refused if this network address asked for too many."""
@@ -171,7 +174,7 @@ class Pages:
 
     def new(self, caller: Caller, query: Mapping[str, str]) -> Response:
         """Return the form of a task, made from the settings of its algorithm."""
-        _require_signed_in(caller)
+        self._tasks.roles.require_maker(_require_signed_in(caller).email)
         chosen = query.get("algorithm", "")
         return self._form(caller, {"algorithm": chosen if chosen in task_form.choices() else task_form.default()})
 
@@ -195,18 +198,18 @@ class Pages:
                 task=task,
                 shown=presentation.disclosures_of(task),
                 can_invite_anew=self._can_invite_anew(caller, task),
-                **self._outcome_of(task),
+                **self._outcome_of(caller, task),
             )
         )
 
     def progress(self, caller: Caller, number: str) -> Response:
         """Show the progress of a task, for htmx."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
-        return HTMLResponse(render_template("progress", caller, title="", task=task, **self._outcome_of(task)))
+        return HTMLResponse(render_template("progress", caller, title="", task=task, **self._outcome_of(caller, task)))
 
     def report(self, caller: Caller, number: str) -> Response:
         """Return the report of a task's run, or the page of a description."""
-        task = self._tasks.task(number, _require_signed_in(caller).email)
+        task = self._tasks.results(number, _require_signed_in(caller).email)
         if not self._has_report(task):
             raise RequestRefused("There is no report yet; it is written when the task ends.")
         text = self._report_of(task).read_text(encoding="utf-8")
@@ -214,11 +217,18 @@ class Pages:
 
     def description(self, caller: Caller, number: str) -> Response:
         """Return the description of a task that describes columns, as JSON."""
-        task = self._tasks.task(number, _require_signed_in(caller).email)
+        task = self._tasks.results(number, _require_signed_in(caller).email)
         path = self._hub.conductor.folder_of(task.id) / VALUES
         if not path.is_file():
             raise RequestRefused("There is no description of columns; a task of this kind writes it when it ends.")
         return FileResponse(path, media_type="application/json")
+
+    def model(self, caller: Caller, number: str) -> Response:
+        """Return the file of a task's model."""
+        task = self._tasks.results(number, _require_signed_in(caller).email)
+        if not self._has_model(task):
+            raise RequestRefused("There is no file of a model; a task that releases its model writes it when it ends.")
+        return FileResponse(self._model_of(task), filename=f"{task.id}.npz")
 
     def cancel(self, caller: Caller, number: str) -> Response:
         """Call a task off."""
@@ -275,14 +285,28 @@ class Pages:
         is_creator = caller.visitor is not None and caller.visitor.email == task.creator
         return is_creator and self._tasks.can_invite_anew(task)
 
-    def _outcome_of(self, task: Task) -> dict[str, Any]:
-        """Return the fingerprints of keys, and of a run that is over the measures, and whether there is a report."""
+    def _has_model(self, task: Task) -> bool:
+        return task.state == "completed" and self._model_of(task).is_file()
+
+    def _model_of(self, task: Task) -> Path:
+        return self._hub.conductor.folder_of(task.id) / "model.npz"
+
+    def _outcome_of(self, caller: Caller, task: Task) -> dict[str, Any]:
+        """Return the fingerprints of keys, and what the visitor sees of a run that is over."""
+        email = _require_signed_in(caller).email
+        sees = self._tasks.roles.sees_results(email, task)
         measures: list[ModelMeasure] = []
-        if task.state == "completed" and task.kind == task_form.TRAIN:
+        if sees and task.state == "completed" and task.kind == task_form.TRAIN:
             with suppress(ScenarioError):  # the run's folder was removed
                 measures = list(presentation.measures_of(read_result(self._hub.conductor.folder_of(task.id))))
         fingerprints = presentation.fingerprints_of(task, self._hub.signing_key)
-        return {"measures": measures, "has_report": self._has_report(task), "fingerprints": fingerprints}
+        return {
+            "measures": measures,
+            "has_report": sees and self._has_report(task),
+            "has_model": sees and self._has_model(task),
+            "can_cancel": self._tasks.roles.manages(email, task),
+            "fingerprints": fingerprints,
+        }
 
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
         wish = _wish(given)
@@ -296,6 +320,7 @@ class Pages:
             "join_days": "14",
             "patience_days": "7",
             "end_days": "",
+            "results_to": EVERYBODY,
         }
         page = render_template(
             "new",
@@ -393,6 +418,7 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
         join_days=_number(form, "join_days", "days to join", "14"),
         patience_days=_number(form, "patience_days", "days per turn", "7"),
         end_days=_number(form, "end_days", "days in all", "") if form.get("end_days", "").strip() else None,
+        results_to=form.get("results_to", EVERYBODY),
     )
 
 

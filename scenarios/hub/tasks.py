@@ -24,6 +24,7 @@ from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Database, Mail, Participant, Task, day, digest, token
 from fedsvm.scenarios.hub.new_task import Invited, NewTask, problems_of
 from fedsvm.scenarios.hub.notices import HOW_LEFT, Notices
+from fedsvm.scenarios.hub.roles import Roles
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -47,6 +48,7 @@ class Tasks:
     database : Database
     letters : StoredMessages
     notices : Notices
+    roles : Roles
 
     Attributes
     ----------
@@ -56,17 +58,19 @@ class Tasks:
         Whether the coordinator of a task was not run since the hub was started.
     """
 
-    def __init__(self, database: Database, letters: StoredMessages, notices: Notices) -> None:
+    def __init__(self, database: Database, letters: StoredMessages, notices: Notices, roles: Roles) -> None:
         self.database = database
         self.nudge: Callable[[str], None] = lambda number: None
         self.never_ran: Callable[[str], bool] = lambda number: False
         self.letters = letters
         self.notices = notices
+        self.roles = roles
 
     # Making a task, and looking at it.
 
     def create(self, creator: str, new: NewTask) -> str:
         """Make a task, and invite its participants. Its number. Raises Refused with all that is wrong."""
+        self.roles.require_maker(creator)
         if problems := problems_of(new):
             raise RequestRefused(" ".join(problems))
         sites = [each.site for each in new.invited]
@@ -91,6 +95,7 @@ class Tasks:
                 patience_s=new.patience_days * _A_DAY_S,
                 end_by=None if new.end_days is None else now + new.end_days * _A_DAY_S,
                 min_sites=new.min_sites,
+                results_to=new.results_to,
                 progress={},
             )
             self._invite_all(session, task, new.invited)
@@ -103,6 +108,7 @@ class Tasks:
         keys of all participants. Raises Refused, also if participants have answered a round: the sums of a round must
         not be repeated over others.
         """
+        self.roles.require_maker(creator)
         now = time.time()
         with self.database.session() as session:
             task = session.get(Task, number)
@@ -125,24 +131,33 @@ class Tasks:
             return not _why_not_anew(task, has_answers=self.letters.has_answers(session, task.id))
 
     def of(self, email: str) -> list[Task]:
-        """Return the tasks that a user created or was invited to, the latest first."""
+        """Return the tasks that a user created or was invited to, and to administrators all; the latest first."""
         with self.database.reading() as session:
             invited = sql.select(Participant.task_id).filter_by(email=email)
             mine = sql.or_(Task.creator == email, Task.id.in_(invited))
-            found = list(session.scalars(sql.select(Task).where(mine).order_by(Task.made_at.desc())))
+            shown = sql.true() if self.roles.is_admin(email) else mine
+            found = list(session.scalars(sql.select(Task).where(shown).order_by(Task.made_at.desc())))
             for task in found:
                 _ = task.participants
             return found
 
     def task(self, number: str, email: str) -> Task:
-        """Return a task to its creator or an invited user. Raises Refused for others, and for an unknown task."""
+        """Return a task to a user who sees it. Raises Refused for others, and for an unknown task."""
         with self.database.reading() as session:
             found = session.get(Task, number)
-            if found is None or email not in (found.creator, *(each.email for each in found.participants)):
+            if found is None or not self.roles.sees_task(email, found):
                 raise RequestRefused(
                     "There is no such task, or this address has no access to it; sign in with another address."
                 )
+            _ = found.participants
             return found
+
+    def results(self, number: str, email: str) -> Task:
+        """Return a task to a user who sees its results. Raises Refused."""
+        found = self.task(number, email)
+        if not self.roles.sees_results(email, found):
+            raise RequestRefused("The results of this task are not for this address; ask the creator of the task.")
+        return found
 
     def invitation(self, said: str) -> Participant:
         """Return the participant of an invitation. Raises Refused."""
@@ -167,15 +182,15 @@ class Tasks:
             self._leave(session, who, "withdrawn" if who.state == "joined" else "declined", reason[:500])
         self.look_after(task.id, changed=True)
 
-    def cancel(self, number: str, creator: str) -> None:
-        """Cancel a task for its creator. Raises Refused."""
+    def cancel(self, number: str, email: str) -> None:
+        """Cancel a task for its creator or an administrator. Raises Refused."""
         with self.database.session() as session:
             task = session.get(Task, number)
-            if task is None or task.creator != creator:
+            if task is None or not self.roles.manages(email, task):
                 raise RequestRefused("Only the creator of a task can cancel it.")
             if task.state not in ("inviting", "running"):
                 raise RequestRefused("The task is already over.")
-            self._end(session, task, "cancelled", f"Canceled by {creator}.")
+            self._end(session, task, "cancelled", f"Canceled by {email}.")
 
     def look_after_all(self) -> None:
         """Begin tasks whose participants are there, miss those that did not come, ask those whose turn it is."""
@@ -332,6 +347,7 @@ class Tasks:
             patience_s=task.patience_s,
             end_by=task.end_by,
             min_sites=task.min_sites,
+            results_to=task.results_to,
             progress={},
         )
         self._invite_all(session, again, [Invited(each.site, email if each is lost else each.email) for each in stay])
