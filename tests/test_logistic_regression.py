@@ -122,16 +122,22 @@ def test_behind_a_committee_steps_that_go_too_far_are_halved() -> None:
 
 @pytest.mark.parametrize(
     ("masking", "sites", "recovered"),
-    [("none", "[]", 766), ("committee", '["site-2"]', 0), pytest.param("committee", "[]", 0, marks=pytest.mark.long)],
+    [
+        ("none", "[]", {"second moments": 766}),
+        ("committee", '["site-2"]', {}),
+        pytest.param("committee", "[]", {}, marks=pytest.mark.long),
+    ],
 )
 def test_a_list_of_records_yields_no_board_behind_a_committee(
-    masking: str, sites: str, recovered: int, tmp_path: Path
+    masking: str, sites: str, recovered: dict[str, int], tmp_path: Path
 ) -> None:
     changes = ["algorithm.name=logistic-regression", "algorithm.features=fourier", "algorithm.frequencies=25"]
     collusion = f"collusion={{sites={sites}, coordinator=true}}"
     result = run("quickstart", tmp_path / "run", *changes, f"algorithm.masking={masking}", collusion).result
     (audit,) = result["audit"]
-    assert (audit["recovered"], audit["false_claims"]) == (recovered, 0)
+    found = {each["attack"]: each["recovered"] for each in audit["attacks"] if each["recovered"]}
+    assert found.pop("logistic steps", 0) < 30  # seldom any: the steps have random noise
+    assert found == recovered
     assert result["model"]["converged"]
 
 
