@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits
 from fedsvm.algorithms.calibration import Calibration, ClassCalibration
+from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
@@ -200,6 +201,19 @@ class Outline:
     statistics_privacy: float = 0.0
 
 
+@dataclass(frozen=True)
+class Premises:
+    """The facts of a run by which settings with the value "auto" are resolved.
+
+    sites, classes, models: how many there are. conditions: of the network.
+    """
+
+    sites: int
+    classes: int = 2
+    models: int = 1
+    conditions: Conditions = field(default_factory=Conditions)
+
+
 S = TypeVar("S")
 M = TypeVar("M", bound=Model)
 T = TypeVar("T")
@@ -284,6 +298,13 @@ class Algorithm(ABC, Generic[S, M, T]):
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Yield contradictions in the settings or with the data, as "key: sentence", before anything starts."""
         return iter(())
+
+    def resolve_settings(self, settings: S, premises: Premises) -> tuple[S, tuple[Remark, ...]]:
+        """Return the settings that sites are offered and models are trained by, and remarks on what was chosen.
+
+        The same premises give the same settings, and no data has a part in them.
+        """
+        return settings, ()
 
     def can_calibrate(self, settings: S) -> bool:
         """Return whether models are calibrated if rows are set apart for it (`HorizontalTask.calibrated`)."""

@@ -3,7 +3,8 @@
 It is a program of its own, which trains nothing. Sites agree on categories, count values in bins between powers of two,
 and then release one vector of counts and moments, all by secure sums. With `data.statistics_privacy` above 0 the
 releases have the noise of noisy statistics, are charged to the same budget, and promise that mu together. With 0 they
-are exact, but a site puts no count below its `min_cell` into a sum, and no sum of fewer than three values.
+are exact, but a site puts no count below its `min_cell` into a sum, and no sum of fewer than three values. It pools
+small cells of a column with the next ones.
 
 Values far from the rest, such as 999 among ages, lie in bins more than three widths of the middle half away from it.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,7 +50,7 @@ _SHARE_GAPS = 0.05
 """And for the missing values of categorical columns."""
 
 _MAX_QUANTILE_NOISE = 0.1
-"""The largest noise of a cumulated share of which a quantile is told."""
+"""The largest noise of a quantile's share of rows; half of the share, or of what is above it, if that is less."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class NumericColumn:
     mean, deviation : float, optional
         With noise, of values clipped to the window. None if noise hides them or there are too few values.
     quantiles : tuple of float, optional
-        By `QUANTILES`, interpolated between cells. None if noise hides them.
+        By `QUANTILES`, interpolated between cells, each None if noise hides it. None if there are too few values.
     low, high : float, optional
         The window: the agreed range, or the ends of full bins that are not far from the rest.
     outside : float
@@ -81,7 +83,7 @@ class NumericColumn:
     missing: float
     mean: float | None
     deviation: float | None
-    quantiles: tuple[float, ...] | None
+    quantiles: tuple[float | None, ...] | None
     low: float | None
     high: float | None
     outside: float
@@ -237,8 +239,11 @@ class DescriptionSums(StatisticsSums):
             for block, part in zip(blocks, contributions(slice(at, at + CHUNK)), strict=True):
                 totals[block.name] += part.sum(axis=0)
         least = max(1, self._site.min_cell)
-        for each in totals.keys() & {"scale", "classes", "categories", "cells", "gaps"}:
+        for each in totals.keys() & {"scale", "classes", "categories", "gaps"}:
             totals[each] = np.where(totals[each] < least, 0.0, totals[each])
+        if "cells" in totals:
+            cells = totals["cells"].reshape(-1, CELLS + 2)
+            totals["cells"] = np.concatenate([_pool_small(each, least) for each in cells])
         if "known" in totals:
             few = totals["known"] < max(MIN_KNOWN, least)
             for each in ("known", "sums", "squares"):
@@ -312,6 +317,27 @@ def _cells(moved: FloatArray, known: np.ndarray) -> FloatArray:
     return cells
 
 
+def _pool_small(cells: FloatArray, least: int) -> FloatArray:
+    """Return the counts of a column's cells, those below the least pooled with the next ones within the window.
+
+    A pooled count is in the cell of its middle row. Small counts outside the window become 0.
+    """
+    pooled = np.where(cells < least, 0.0, cells)
+    pooled[1:-1] = 0.0
+    ends, gathered = [1], 0.0
+    for place in range(1, CELLS + 1):
+        gathered += cells[place]
+        if gathered >= least:
+            ends.append(place + 1)
+            gathered = 0.0
+    if len(ends) > 1:
+        ends[-1] = CELLS + 1
+    for first, last in pairwise(ends):
+        cumulated = np.cumsum(cells[first:last])
+        pooled[first + np.searchsorted(cumulated, cumulated[-1] / 2)] += cumulated[-1]
+    return pooled
+
+
 # The coordinator.
 
 
@@ -369,7 +395,7 @@ def _describe(
             for number, name in enumerate(names)
         ),
         tuple(_categorical(holders, totals, noise, rows, alike[len(names) :], min_cell)),
-        {name: noise[name] for name in ("classes", "known", "cells", "categories") if name in noise},
+        {name: noise[name] for name in ("classes", "known", "gaps", "cells", "categories") if name in noise},
     )
 
 
@@ -440,15 +466,25 @@ def deviation(mean_square: float, mean: float, *, is_exact: bool) -> float | Non
     return 0.0 if is_exact else None
 
 
-def _quantiles(cells: FloatArray, ends: FloatArray, noise: float) -> tuple[float, ...] | None:
+def _quantiles(cells: FloatArray, ends: FloatArray, noise: float) -> tuple[float | None, ...] | None:
     """Return quantiles by interpolation between cells; those outside the window are at its ends."""
-    cumulated = np.maximum.accumulate(np.maximum(np.cumsum(cells), 0.0))
-    total = float(cumulated[-1])
-    if total <= 0 or noise * math.sqrt(len(cells) / 2) > _MAX_QUANTILE_NOISE * total:
+    sums = np.cumsum(cells)
+    rising = (np.maximum.accumulate(sums) + np.minimum.accumulate(sums[::-1])[::-1]) / 2
+    total = float(rising[-1])
+    if total <= 0:
         return None
-    edges = np.linspace(ends[0], ends[1], CELLS + 1)
-    shares = cumulated[: CELLS + 1] / total
-    return tuple(float(np.interp(share, shares, edges)) for share in QUANTILES)
+    edges, shares = np.linspace(ends[0], ends[1], CELLS + 1), rising[: CELLS + 1] / total
+    return tuple(
+        float(np.interp(share, shares, edges)) if _is_told(share, shares, noise / total) else None
+        for share in QUANTILES
+    )
+
+
+def _is_told(share: float, shares: FloatArray, noise: float) -> bool:
+    """Return whether the noise of the share of rows below a quantile is small enough. noise: of a cell's share."""
+    below = 1 + int(np.searchsorted(shares[:-1], share))
+    deviation = noise * math.sqrt(below * (1 - share) ** 2 + (CELLS + 2 - below) * share**2)
+    return deviation <= min(_MAX_QUANTILE_NOISE, share / 2, (1 - share) / 2)
 
 
 def _categorical(

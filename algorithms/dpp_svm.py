@@ -36,7 +36,7 @@ from fedsvm.algorithms.data.vertical import (
     max_squared_norm,
 )
 from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
-from fedsvm.algorithms.features.kernels import Kernel, KernelSettings, squared_distances
+from fedsvm.algorithms.features.kernels import Kernel, KernelSettings, check_kernel, squared_distances
 from fedsvm.algorithms.features.landmarks import landmark_count
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
 from fedsvm.algorithms.features.partial_kernel import (
@@ -227,7 +227,9 @@ class DppSite(VerticalSite):
     @step(
         told={
             "dual_coef": free("any coefficients", "scores of held-out records by coefficients of its choice"),
-            "kernel": free("any kernel", "scores by another kernel of the same products"),
+            "kernel": free(
+                "the agreed one; any gamma if that is a word", "scores by another width of the same products"
+            ),
         }
     )
     def set_dual_coef(self, dual_coef: FloatArray, kernel: dict[str, Any]) -> None:
@@ -237,6 +239,7 @@ class DppSite(VerticalSite):
         nothing is written.
         """
         self.dual_coef, self.kernel = dual_coef, Kernel(**kernel)
+        check_kernel(self, self.kernel)
         self.weights = dual_coef @ self.reference
         if path := self.settings.get("model_path"):
             replace_private(path, lambda file: np.savez(file, **self._part()))

@@ -11,10 +11,11 @@ worse than the number that F passes. `min_fisher` and `min_scatter_ratio` take e
 the user, as printed, in the place of F and of the rank. Its comparison with the accuracy of all candidates (step 4)
 changes nothing: both branches remove the same column. Equal accuracies, of which it says nothing, are decided by the
 held-out hinge loss, then by the lowest |t|, then the higher column goes. Where there are more candidates than are
-affordable, the lower half by |weight| of one linear SVM goes until there are not.
+affordable, the lower half by |weight| of one SVM goes until there are not. The SVMs are linear by default, and as
+printed with `wrapper = "pan-svm"` (see `voted_wrappers`).
 
 What is disclosed. The class moments; of every candidate and fold the weights (or what cuts show), and how many held-out
-rows are right, with their loss.
+rows are right, with their loss; of PAN-SVMs the landmarks.
 
 References
 ----------
@@ -23,6 +24,7 @@ Y. Lu, "Privacy-preserving SVM" (the PAN-SVM dissertation), 2016, chapter 6.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
@@ -36,18 +38,18 @@ from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.elimination import lowest
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.held_out import held_out, removal_of
-from fedsvm.algorithms.selection.model import Choice, SelectionAlgorithm, SelectionInput, SelectionSettings
+from fedsvm.algorithms.selection.model import Choice, SelectionAlgorithm, SelectionInput
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
+from fedsvm.algorithms.selection.wrapper import WrapperSettings, wrapper_training
 from fedsvm.algorithms.settings import Count, Positive, Share, doc
-from fedsvm.federation.arrays import IntArray
-from fedsvm.federation.site.script import Script, any_order
+from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.terms import Terms
 
 
 @dataclass
-class FilterWrapperSettings(SelectionSettings):
+class FilterWrapperSettings(WrapperSettings):
     """The settings of a user."""
 
     _: KW_ONLY
@@ -84,9 +86,9 @@ class FilterWrapperSite(SelectionSite):
     """The site half."""
 
     @classmethod
-    def choosing(cls, terms: Terms) -> Script:
-        """Return the script of SVMs, and of the counts by which columns are removed."""
-        return any_order(super().choosing(terms).steps | {"held_out_rows"})
+    def choosing_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of SVMs, and of the counts by which columns are removed."""
+        return super().choosing_steps(terms) | {"held_out_rows"}
 
 
 class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
@@ -100,6 +102,7 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
     def problems(self, settings: FilterWrapperSettings, outline: Outline) -> Iterator[str]:
         """Yield thresholds beside a number of columns."""
         yield from super().problems(settings, outline)
+        yield from settings.wrapper_problems()
         if settings.has_printed_filters and settings.filter_keep is not None:
             yield "filter_keep: excludes min_fisher and min_scatter_ratio; keep one of them"
 
@@ -107,7 +110,7 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
         """Filter, and remove, until one candidate is left."""
         federation, names = selecting.federation, selecting.names
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
-        training = SubsetTraining(federation, moments, settings)
+        training = wrapper_training(selecting, moments, settings)
         t = filters.welch(moments).statistic
         passed = candidates(moments, settings)
         left, removed, steps = passed, [], []
@@ -115,8 +118,8 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
         while len(left) > 1:
             before = federation.progress.round
             if 0 < settings.most_candidates < len(left):
-                (solution,) = svm.train((settings.select_tolerance,), lambda found: True)
-                places, gap = lowest(np.abs(solution.w), len(left) // 2), solution.gap
+                weights, gap = federation.until_stable(functools.partial(_weights, svm, training))
+                places = lowest(np.abs(weights), len(left) // 2)
                 step = RankingStep((), "score", None, gap, 0, 0)
             else:
                 without = [np.delete(left, place) for place in range(len(left))]
@@ -143,6 +146,12 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
             steps=tuple(steps),
             figures={"candidates": len(passed)},
         )
+
+
+def _weights(svm: ShrinkingSvm, training: SubsetTraining) -> tuple[FloatArray, float]:
+    """Return the weights (m,) of the columns that are left, and the gap of their SVM. Raises MembershipChanged."""
+    (solution,) = svm.train((training.settings.select_tolerance,), lambda found: True)
+    return training.column_weights(svm.columns, solution), solution.gap
 
 
 def candidates(moments: ClassMoments, settings: FilterWrapperSettings) -> IntArray:

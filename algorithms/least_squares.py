@@ -27,38 +27,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import numpy as np
 
-from fedsvm.algorithms.algorithm import TrainingReport
+from fedsvm.algorithms.algorithm import Premises, TrainingReport
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
-from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.algorithms.data.classes import one_against_rest, problems_of
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
-from fedsvm.algorithms.optimization.committee import check_committee, computing_s
+from fedsvm.algorithms.optimization.committee import (
+    BlindSystemSettings,
+    check_committee,
+    contribute,
+    solve_with_committee,
+)
+from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.weighting import ClassWeightSettings, Factors, agreement_on_factors
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark, opened_exactly
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.blind_parameters import BlindSystem
-from fedsvm.protocols.blind_system import contribute_to_systems, solve_blind_systems
-from fedsvm.protocols.sums.registry import SUMS
 
 MOMENTS = (
     "the second moments of all rows in their features, and the features' products with the labels: of few possible "
@@ -70,22 +73,13 @@ BLIND = (
     "eigenvalue a factor of 16, and the weights"
 )
 
-Masking = Literal["none", "committee"]
-
 
 @dataclass
-class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
+class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings, BlindSystemSettings):
     """The settings of a user."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
     intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
-    masking: Annotated[
-        Masking,
-        doc(
-            "none opens the second moments to the coordinator. committee hides them behind the masks of two sites; it "
-            "needs three sites or more."
-        ),
-    ] = "none"
 
 
 def moments_leakage(settings: FeatureSettings) -> WholeRunLeakage:
@@ -181,8 +175,7 @@ class LeastSquaresSite(MappedSite):
         entries = self._moments(factors, intercept=intercept)
         size = self.mapped.features.shape[1] + int(intercept)
         system = BlindSystem(size, len(self.labels), scale, regularisation, int(intercept))
-        total = SUMS[self.terms.sum_name](**self.terms.sum_options)
-        found = contribute_to_systems(self.channel, total, [system], [entries])
+        found = contribute(self, [system], [entries])
         return None if found is None else found[0]
 
 
@@ -194,21 +187,16 @@ def _blind_weights(
     largest = factors.largest * (max(float(squares), 0.0) + float(rows)) * (1 + 1e-9) + settings.regularisation
     scale = 2.0 ** math.frexp(max(largest, 1.0))[1]
     system = BlindSystem(d, problems, scale, settings.regularisation, int(settings.intercept))
-    total = SUMS[federation.sum_protocol.name](**federation.sum_protocol.options)
-
-    def solve(channel: Channel) -> FloatArray:
-        return solve_blind_systems(channel, total, [system])[0].found
-
-    found: FloatArray = federation.run(
+    return solve_with_committee(
+        federation,
         "blind_weights",
-        take_part=solve,
-        work_s=computing_s(system.extended),
+        [system],
+        lambda solved: solved[0].found,
         intercept=settings.intercept,
         regularisation=settings.regularisation,
         scale=scale,
         **factors.told,
     )
-    return found
 
 
 class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
@@ -218,6 +206,20 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
     estimator = "LeastSquaresClassifier"
     Settings, Site, Model = LeastSquaresSettings, LeastSquaresSite, PanModel
     multiclass = True
+
+    def resolve_settings(
+        self, settings: LeastSquaresSettings, premises: Premises
+    ) -> tuple[LeastSquaresSettings, tuple[Remark, ...]]:
+        """Resolve `masking = "auto"`."""
+        if settings.masking != "auto":
+            return settings, ()
+        rounds = None
+        if (m := settings.expected_features) is not None:
+            problems = problems_of(premises.classes, "ovr")
+            system = BlindSystem(m + int(settings.intercept), problems, 1.0, 0.0, int(settings.intercept))
+            rounds = MaskedRounds(premises.sites, (system,), system.own, 0.0, premises.models, premises.conditions)
+        is_taken, sentence = choice("none", rounds, obstacle(premises.sites, premises.conditions))
+        return replace(settings, masking="committee" if is_taken else "none"), (Remark("masking", sentence),)
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
         """Map the rows, sum, and solve."""

@@ -12,12 +12,12 @@ default the sites train by an interior point whose system the coordinator solves
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedsvm.algorithms.algorithm import Outline, TrainingReport
+from fedsvm.algorithms.algorithm import Outline, Premises, TrainingReport
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
@@ -45,6 +45,7 @@ from fedsvm.algorithms.data.classes import (
     numbers,
     one_against_one,
     one_against_rest,
+    problems_of,
 )
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
@@ -70,6 +71,7 @@ from fedsvm.algorithms.optimization.linear_svm import (
     train_linear,
     training,
 )
+from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
 from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
@@ -158,6 +160,17 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         )
         return with_calibration(federation, task, model, settings)
 
+    def resolve_settings(self, settings: PanSettings, premises: Premises) -> tuple[PanSettings, tuple[Remark, ...]]:
+        """Resolve `masking = "auto"`."""
+        if settings.masking != "auto":
+            return settings, ()
+        unless = obstacle(premises.sites, premises.conditions)
+        if settings.solver != "interior-point":
+            unless = "cutting planes have no system to mask"
+        rounds = None if (m := settings.expected_features) is None else _expected_rounds(settings, premises, m)
+        is_taken, sentence = choice("congruence", rounds, unless)
+        return replace(settings, masking="committee" if is_taken else "congruence"), (Remark("masking", sentence),)
+
     def problems(self, settings: PanSettings, outline: Outline) -> Iterator[str]:
         """Yield problems of features and thresholds, and solvers that do not support other settings."""
         yield from super().problems(settings, outline)
@@ -234,6 +247,13 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
 def _support_rows(settings: PanSettings) -> SupportRows:
     weighted = settings.class_weight is not None
     return SupportRows(settings.C, settings.tolerance, settings.release_noise, weighted=weighted)
+
+
+def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -> MaskedRounds:
+    problems = problems_of(premises.classes, settings.multiclass)
+    return MaskedRounds.of_path(
+        premises.sites, features, problems, premises.models, premises.conditions, intercept=settings.intercept
+    )
 
 
 def train(

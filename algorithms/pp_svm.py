@@ -36,7 +36,7 @@ from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Trai
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, PreparedRows, each_model, preparation
-from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
+from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings, check_kernel
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
@@ -46,7 +46,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import free, step
+from fedsvm.federation.site.program import CHECKED, free, step
 from fedsvm.federation.site.script import Script, maybe, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
@@ -206,13 +206,14 @@ class PpSite(HorizontalSite):
         told={
             "dual_coef": free("any coefficients", "scores by coefficients of its choice"),
             "first": free("whole numbers by site", "another division of the same sums among the sites"),
-            "kernel": free("any kernel", "scores by another kernel"),
+            "kernel": CHECKED,
         },
     )
     def keep_support(self, dual_coef: FloatArray, first: dict[str, int], kernel: dict[str, Any]) -> None:
         """Keep its own support rows, here and in its own file, `model_path` of its settings."""
         if not (path := self.settings.get("model_path")):
             raise StepRefused('a site has no file to keep support rows in; use algorithm.kernel = "linear"')
+        check_kernel(self, Kernel(**kernel), self.rows.shape[1])
         own = dual_coef[first[self.site] :][: len(self.rows)]
         self.kernel, self.dual_coef, self.support = Kernel(**kernel), own[own != 0], self.sets[own != 0]
         kept = {"dual_coef": self.dual_coef, "support": self.support}

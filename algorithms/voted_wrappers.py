@@ -1,6 +1,6 @@
 """Columns by three wrappers and their vote, and a PAN-SVM on the best: PPFSVW (Lu 2016, chapter 5).
 
-A linear SVM is trained, and three scores say which column it would miss least: of them the lowest goes.
+An SVM is trained, and three scores say which column it would miss least: of them the lowest goes.
 
     rfe    s_j = w_j^2                                                  (Guyon and others 2002; equation 5.1)
     rsvm   s_j = w_j (m+_j - m-_j), means of the classes                (Zhang and others 2006; equation 5.2)
@@ -12,16 +12,18 @@ accuracy by inner cross-validation, all candidates and folds trained in the same
 reverse order of their removal. The vote is between three lists of one model, all of them the coordinator's: sites rank
 nothing and vote on nothing.
 
-Corrections to the dissertation. Its weights (5.1) are of a linear SVM and not of one with the RBF kernel, whatever the
-model is trained with afterwards. Most candidates tie in accuracy (on the colon data 96 of 100), of which it says
-nothing: the lowest held-out hinge loss decides, then the lowest sum of ranks, then the higher column. Scores within
-1e-9 of the largest are equal. Constant columns go first. Many columns go by halves: every one that is among the lowest
-of two lists, so many.
+Corrections to the dissertation. Its weights (5.1), w = sum alpha y x, are of a linear SVM and not of one with the RBF
+kernel. So SVMs on the way are linear by default, whatever the model is trained with afterwards. `wrapper = "pan-svm"`
+trains PAN-SVMs and takes (5.1) to the letter; since sum alpha y = 0, w then compares class means weighted by alpha. Its
+SVM-t takes the rows that support the PAN-SVM. Most candidates tie in accuracy (on the colon data 96 of 100), of which
+the dissertation says nothing: the lowest held-out hinge loss decides, then the lowest sum of ranks, then the higher
+column. Scores within 1e-9 of the largest are equal. Constant columns go first. Many columns go by halves: every one
+that is among the lowest of two lists, so many.
 
-What is disclosed. The class moments of all columns; the weights of every model (or, of cutting planes, what cuts show);
-numbers of held-out rows that are right, and their loss; and class sums over support rows. The last hand out rows where
-support sets differ by few: see `selection.support_sums` for the guard, and `rows_determined` in the result for what is
-left of them.
+What is disclosed. The class moments of all columns; the weights of every model (or, of cutting planes, what cuts show)
+and, of a PAN-SVM, the landmarks and the sum of alpha y x of each class; numbers of held-out rows that are right, and
+their loss; and class sums over support rows. The last hand out rows where support sets differ by few: see
+`selection.support_sums` for the guard, and `rows_determined` in the result for what is left of them.
 
 References
 ----------
@@ -49,15 +51,15 @@ from fedsvm.algorithms.ranking import DecidedBy, RankingStep
 from fedsvm.algorithms.selection.elimination import Remove, removed_count
 from fedsvm.algorithms.selection.filters import in_grains, welch
 from fedsvm.algorithms.selection.held_out import held_out, removal_of
-from fedsvm.algorithms.selection.model import Choice, SelectionAlgorithm, SelectionInput, SelectionSettings
+from fedsvm.algorithms.selection.model import Choice, SelectionAlgorithm, SelectionInput
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.support_sums import SupportSets, SupportSums
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
+from fedsvm.algorithms.selection.wrapper import WrapperSettings, wrapper_training
 from fedsvm.algorithms.settings import Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.program import steps_of
-from fedsvm.federation.site.script import Script, any_order
 from fedsvm.federation.site.terms import Terms
 
 Criterion = Literal["rfe", "rsvm", "svm-t"]
@@ -65,7 +67,7 @@ CRITERIA: tuple[Criterion, ...] = ("rfe", "rsvm", "svm-t")
 
 
 @dataclass
-class VotedSettings(SelectionSettings):
+class VotedSettings(WrapperSettings):
     """The settings of a user."""
 
     _: KW_ONLY
@@ -111,12 +113,12 @@ class SupportSite(SelectionSite):
     """The site half."""
 
     @classmethod
-    def choosing(cls, terms: Terms) -> Script:
-        """Return the script of SVMs and, by the agreed criteria, of sums over support rows and of a vote's tests."""
+    def choosing_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of SVMs and, by the agreed criteria, of sums over support rows and of a vote's tests."""
         criteria = terms.settings["criteria"]
         counted = {"held_out_rows"} if criteria == "vote" else set[str]()
         supported = steps_of(SupportSets) if criteria in ("vote", "svm-t") else frozenset[str]()
-        return any_order(super().choosing(terms).steps | counted | supported)
+        return super().choosing_steps(terms) | counted | supported
 
 
 class VotedWrappers(SelectionAlgorithm[VotedSettings]):
@@ -130,7 +132,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         """Train, score and remove, until one column is left."""
         federation, names = selecting.federation, selecting.names
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
-        training = SubsetTraining(federation, moments, settings)
+        training = wrapper_training(selecting, moments, settings)
         support = SupportSums(federation, settings.min_change)
         removed: list[int] = np.flatnonzero(moments.constant).tolist()
         svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant))
@@ -177,6 +179,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
     def problems(self, settings: VotedSettings, outline: Outline) -> Iterator[str]:
         """Yield gaps that do not determine support rows."""
         yield from super().problems(settings, outline)
+        yield from settings.wrapper_problems()
         if "svm-t" in requested_scores(settings.criteria) and settings.select_tolerance > 1e-5:
             yield "select_tolerance: must be 1e-5 or less for support rows to be distinguished from others"
 
@@ -191,13 +194,14 @@ def _lists(
 ) -> CriterionScores:
     """Return the scores of the remaining columns. Raises MembershipChanged if sites leave or join."""
     training.refresh()
+    weights = training.column_weights(columns, solution)
     found: dict[str, FloatArray] = {}
     for criterion in requested_scores(criteria):
         if criterion == "rfe":
-            found[criterion] = solution.w**2
+            found[criterion] = weights**2
         elif criterion == "rsvm":
             means = training.moments.only(columns).means
-            found[criterion] = solution.w * (means[1] - means[0])
+            found[criterion] = weights * (means[1] - means[0])
         else:
             found[criterion] = welch(support.moments(columns, solution, training.moments)).statistic
     return CriterionScores(found)

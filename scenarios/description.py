@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -32,6 +33,10 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
 NUMERIC_HEAD = ("column", "known", "missing", "mean", "deviation", "5 %", "25 %", "50 %", "75 %", "95 %")
+LEGEND = (
+    "Known: values that are not missing. Deviation: standard deviation. 5 % to 95 %: quantiles; 50 % is the median. "
+    "Hidden: noise is too large, or there are too few values."
+)
 CATEGORICAL_HEAD = ("column", "known", "missing", "values")
 _MAX_VALUES = 12
 
@@ -108,7 +113,7 @@ def numeric_lines(found: ColumnDescription) -> Iterator[tuple[str, ...]]:
     for each in found.numeric:
         moments = [_number(value) for value in (each.mean, each.deviation)]
         quantiles = [_number(value) for value in each.quantiles] if each.quantiles else ["hidden"] * 5
-        yield each.name, _count(each.known), percent(each.missing, 1), *moments, *quantiles
+        yield each.name, _count(each.known), _missing(found, each.missing, "known"), *moments, *quantiles
 
 
 def categorical_lines(found: ColumnDescription) -> Iterator[tuple[str, ...]]:
@@ -122,7 +127,7 @@ def categorical_lines(found: ColumnDescription) -> Iterator[tuple[str, ...]]:
         yield (
             each.name,
             _count(each.known),
-            percent(each.missing, 1),
+            _missing(found, each.missing, "gaps"),
             ", ".join(
                 [
                     *shown,
@@ -145,8 +150,11 @@ def privacy_line(found: ColumnDescription) -> str:
     """Return what protects the rows."""
     if not found.mu:
         return "none: the sums are exact; data.statistics_privacy above 0 adds noise"
-    noise = ", ".join(f"{name} {value:.3g}" for name, value in found.noise.items())
-    return f"mu {found.mu:g} for one row over all of this; deviations of the noise in counts: {noise}"
+    rows = found.noise["classes"] * math.sqrt(len(found.classes))
+    kinds = [("classes", "rows of a class"), ("known", "known numbers"), ("gaps", "missing categories")]
+    kinds += [("categories", "rows of a category"), ("cells", "values in a twentieth of a column's range")]
+    noise = ", ".join(f"{said} {found.noise[name]:.3g}" for name, said in kinds if name in found.noise)
+    return f"mu {found.mu:g} for one row over all of this; standard deviation of the noise: rows {rows:.3g}, {noise}"
 
 
 def notes(found: ColumnDescription) -> Iterator[str]:
@@ -200,6 +208,7 @@ def page(found: ColumnDescription, name: str) -> str:
         numeric=list(numeric_lines(found)),
         categorical_head=CATEGORICAL_HEAD,
         categorical=list(categorical_lines(found)),
+        legend=LEGEND,
         notes=list(notes(found)),
     )
 
@@ -207,6 +216,13 @@ def page(found: ColumnDescription, name: str) -> str:
 def to_json(found: ColumnDescription) -> str:
     """Return the text of description.json."""
     return json.dumps({**asdict(found), "notes": list(notes(found))}, indent=1, allow_nan=False) + "\n"
+
+
+def _missing(found: ColumnDescription, share: float, kind: str) -> str:
+    """Return the share of rows without a value, or what it is below if noise hides it."""
+    rows = found.noise["classes"] * math.sqrt(len(found.classes)) if kind == "known" else 0.0
+    least = 2 * math.hypot(found.noise[kind], rows) / found.rows
+    return percent(share, 1) if share >= least else f"below {percent(min(least, 1.0), 0)}"
 
 
 def _count(rows: float) -> str:

@@ -2,7 +2,8 @@
 
 Of the rounds of secure sums, messages, hops and bytes follow from the protocol's own formula, with vectors as long as
 in the largest small run. Of everything else, parameters in orders and the list of sites that all are sent among it,
-they are continued as a polynomial of the second degree in the number of sites, which no protocol here exceeds. Seconds
+they are continued as a polynomial of the second degree in the number of sites, which no protocol here exceeds; hops, of
+the first. Seconds
 are those of one round as the small runs had them: so many for a round, a site, a hop, a message, a byte and a
 connection that is made, none below 0, fitted to all rounds with equal relative errors. Such a fit is below the mean
 where seconds vary, so it is scaled to the seconds of the largest small run. The launch has so many for a run and a
@@ -209,7 +210,8 @@ def _carried_on(
         return _extrapolate(runs, lambda run: _mean(run, known, name), sites)
 
     def as_counted() -> RoundCost:
-        hops, messages, payload, wire = map(extrapolate, ("hops", "messages", "payload_bytes", "wire_bytes"))
+        messages, payload, wire = map(extrapolate, ("messages", "payload_bytes", "wire_bytes"))
+        hops = _extrapolate(runs, lambda run: _mean(run, known, "hops"), sites, degree=1)  # vary with who is drawn
         return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, connections, 0.0)
 
     control, connections = extrapolate("control_bytes"), 0.0
@@ -235,11 +237,13 @@ def _mean(run: MeasuredRun, known: RoundCost, name: str) -> float:
     return float(np.mean(found)) if found else float("nan")
 
 
-def _extrapolate(runs: Sequence[MeasuredRun], value: Callable[[MeasuredRun], float], sites: int) -> float:
-    """Extrapolate a value of runs as a polynomial of at most the second degree in the sites, never below 0."""
+def _extrapolate(
+    runs: Sequence[MeasuredRun], value: Callable[[MeasuredRun], float], sites: int, degree: int = 2
+) -> float:
+    """Extrapolate a value of runs as a polynomial of at most a degree in the sites, never below 0."""
     known = [(run.sites, value(run)) for run in runs if not np.isnan(value(run))]
     places, values = np.array(known, dtype=float).T
-    line = np.polynomial.Polynomial.fit(places, values, min(2, len(known) - 1))
+    line = np.polynomial.Polynomial.fit(places, values, min(degree, len(known) - 1))
     return max(0.0, float(line(sites)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.features.kernels import Kernel, check_kernel
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import _by_interior_point
@@ -32,7 +33,7 @@ from fedsvm.federation.errors import LaunchError, OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.launcher_cache import spare_launcher
-from fedsvm.federation.site.program import steps_of
+from fedsvm.federation.site.program import SiteProgram, steps_of
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.site_messages import StepFailure
@@ -659,6 +660,25 @@ OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         "own_part",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("gamma", "columns", "told", "said"),
+    [
+        (0.5, None, Kernel("rbf", 0.5), ""),
+        (0.5, None, Kernel("rbf", 0.25), "gamma must be 0.5, as agreed, got 0.25"),
+        (0.5, None, Kernel("linear", 0.5), 'kernel must be "rbf", as agreed, got "linear"'),
+        (0.5, None, Kernel("rbf", 0.5, degree=5), "degree must be 3, as agreed, got 5"),
+        ("auto", None, Kernel("rbf", 7.0), ""),
+        ("auto", 4, Kernel("rbf", 0.25), ""),
+        ("auto", 4, Kernel("rbf", 7.0), "gamma must be 1 / 4, one by the number of columns, got 7.0"),
+    ],
+)
+def test_a_kernel_must_be_the_agreed_one(gamma: float | str, columns: int | None, told: Kernel, said: str) -> None:
+    site = object.__new__(SiteProgram)
+    site.terms = terms("dpp-svm", gamma=gamma, kernel="rbf")
+    with pytest.raises(OrderRefused, match=said) if said else nullcontext():
+        check_kernel(site, told, columns)
 
 
 def refusals(federation: Federation, orders: Orders) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedsvm.algorithms import column_description
-from fedsvm.algorithms.column_description import CELLS, DescriptionSite, description_blocks
+from fedsvm.algorithms.column_description import CELLS, ColumnDescription, DescriptionSite, description_blocks
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.privacy.noisy_sums import compose_mu
@@ -145,7 +146,36 @@ def test_an_exact_site_puts_no_small_count_into_a_sum() -> None:
     assert totals["classes"] == [0.0, 4.0]
     assert totals["categories"] == [4.0]
     assert totals["gaps"] == [0.0]
-    assert not any(totals["cells"])
+    assert sorted(totals["cells"])[-2:] == [0.0, 4.0]
+
+
+def test_small_cells_are_pooled_with_the_next_and_no_value_within_the_window_is_lost() -> None:
+    cells = np.array([2.0, *np.random.default_rng(0).integers(0, 4, CELLS), 7.0])
+    pooled = column_description._pool_small(cells, 5)
+    assert pooled[1:-1].sum() == cells[1:-1].sum()
+    assert not ((pooled > 0) & (pooled < 5)).any()
+    assert (pooled[0], pooled[-1]) == (0.0, 7.0)
+    assert np.abs(np.cumsum(pooled[1:-1]) - np.cumsum(cells[1:-1])).max() <= 5
+    assert not column_description._pool_small(np.full(CELLS + 2, 0.1), 5).any()
+
+
+def test_a_quantile_is_hidden_by_noise_as_large_as_half_the_share_beyond_it() -> None:
+    ends, flat = np.array([0.0, 20.0]), np.array([0.0, *np.full(CELLS, 50.0), 0.0])
+    assert column_description._quantiles(flat, ends, 0.0) == pytest.approx((1, 5, 10, 15, 19))
+    found = column_description._quantiles(flat, ends, 25.0)
+    assert found is not None
+    assert (found[0], found[4]) == (None, None)
+    assert found[1:4] == pytest.approx((5, 10, 15))
+    assert column_description._quantiles(flat, ends, 50.0) == (None,) * 5
+    assert column_description._quantiles(0 * flat, ends, 1.0) is None
+
+
+def test_a_share_of_missing_values_that_noise_could_be_is_told_as_a_bound() -> None:
+    noise = {"classes": 3.0, "known": 4.0, "gaps": 2.0}
+    found = ColumnDescription(("a", "b", "c"), 0.5, 5, 100.0, {"no": 60.0, "yes": 40.0}, (), (), noise)
+    assert shown._missing(found, 0.05, "known") == "below 12 %"
+    assert shown._missing(found, 0.05, "gaps") == "5.0 %"
+    assert shown._missing(replace(found, noise=dict.fromkeys(noise, 0.0)), 0.0, "known") == "0.0 %"
 
 
 def test_the_two_releases_together_spend_mu() -> None:

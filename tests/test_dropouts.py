@@ -29,7 +29,9 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint, Received
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
 from fedsvm.federation.transport.wire import Message
-from fedsvm.protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, neighbourhoods, requests
+from fedsvm.protocols.sums.consent import MISSING, OPEN
+from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, requests
+from fedsvm.protocols.sums.neighbourhoods import neighbourhoods
 from fedsvm.protocols.sums.ring import ring_reveal
 from tests.conftest import ROWS, drill, long_but_for, sum_protocol
 

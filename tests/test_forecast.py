@@ -34,6 +34,22 @@ def test_rounds_messages_and_bytes_are_those_of_a_run(protocol: str) -> None:
     assert predicted.launch_s > 0
 
 
+@pytest.mark.long
+def test_rounds_messages_and_bytes_of_a_committee_are_those_of_a_run() -> None:
+    """Hops vary with the members that are drawn."""
+    changes = ["algorithm.name=least-squares", "algorithm.features=identity", "algorithm.kernel=linear"]
+    changes += ["algorithm.masking=committee", "data.statistics_privacy=0"]
+    runs = [forecast.measure("naive-bayes", sites, changes) for sites in (4, 6, 9)]
+    predicted = forecast.predict(runs, forecast.secure_sum_of("naive-bayes", changes), 13)
+    found = forecast.measure("naive-bayes", 13, changes).total
+    assert predicted.rounds == found.rounds
+    assert predicted.messages == pytest.approx(found.messages)
+    assert predicted.payload_bytes == pytest.approx(found.payload_bytes, rel=1e-9)
+    assert predicted.wire_bytes == pytest.approx(found.wire_bytes, rel=0.03), "names have a digit more"
+    assert predicted.hops == pytest.approx(found.hops, rel=0.25)
+    assert predicted.rounds_s > 0
+
+
 def test_too_few_runs_and_too_few_sites_are_refused() -> None:
     with pytest.raises(ScenarioError, match="three different numbers of sites"):
         forecast.check(100, [5, 5, 20])

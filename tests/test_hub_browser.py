@@ -6,22 +6,15 @@ With FEDSVM_PICTURES=FOLDER the pages are photographed there, as the guide shows
 from __future__ import annotations
 
 import os
-import re
-import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from email.message import Message
 from pathlib import Path
 
 import pytest
-from aiosmtpd.controller import Controller
-from aiosmtpd.handlers import Message as MessageHandler
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.conftest import wait_until
 from tests.hub import CREATOR, SITES, cells, hub, join
+from tests.mail_server import mail_server
 from tests.test_report import BROWSER
 
 pytestmark = [
@@ -33,44 +26,6 @@ WIDTHS, SCHEMES = (1200, 400), ("light", "dark")
 NAMELESS = """[...document.querySelectorAll('input:not([type=hidden]), select, textarea')]
     .filter(field => !field.labels.length).length"""
 PICTURES = os.environ.get("FEDSVM_PICTURES")
-
-
-class Inbox(MessageHandler):
-    """The mails that a mail server received."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.mails: list[Message] = []
-
-    def handle_message(self, message: Message) -> None:
-        """Keep one mail."""
-        self.mails.append(message)
-
-    def found(self, to: str, pattern: str) -> str:
-        """Return a pattern's match in the last mail to an address that has it; waits for it."""
-        found: list[str] = []
-
-        def is_there() -> bool:
-            texts = [mail.get_payload(decode=True) for mail in self.mails if mail["To"] == to]
-            found[:] = [match[0] for text in texts for match in re.finditer(pattern, bytes(text).decode())]
-            return bool(found)
-
-        wait_until(is_there, 30)
-        return found[-1]
-
-
-@contextmanager
-def mail_server() -> Iterator[tuple[Inbox, int]]:
-    """A mail server in this process, and its port."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    inbox = Inbox()
-    server = Controller(inbox, hostname="127.0.0.1", port=port)
-    server.start()
-    try:
-        yield inbox, port
-    finally:
-        server.stop()
 
 
 @dataclass

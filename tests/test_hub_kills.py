@@ -21,10 +21,10 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.scenarios.hub.database import Letter, Mail, Participant, Task
 from fedsvm.scenarios.hub.mails import Files
+from fedsvm.scenarios.hub.new_task import Invited, NewTask
 from fedsvm.scenarios.hub.participation import InvitationLink, TaskParticipation
 from fedsvm.scenarios.hub.service import Hub, Settings, application
 from fedsvm.scenarios.hub.task_form import TaskForm
-from fedsvm.scenarios.hub.tasks import Invited, NewTask
 from tests.commands import PROCESSES
 from tests.conftest import wait_until
 from tests.hub import CREATOR, SITES, RunningHub, cells, link_of

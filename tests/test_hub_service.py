@@ -29,7 +29,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedsvm.algorithms.optimization import libsvm
-from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import FederationError, OrderRefused
 from fedsvm.federation.offline.sealing import Requests
@@ -40,19 +39,22 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
 from fedsvm.scenarios.hub import database as hub_database
 from fedsvm.scenarios.hub import presentation, service, task_form
+from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
-from fedsvm.scenarios.hub.mails import Files
+from fedsvm.scenarios.hub.mails import Files, Smtp
+from fedsvm.scenarios.hub.new_task import Invited
 from fedsvm.scenarios.hub.participation import WORDS, InvitationLink, TaskParticipation
 from fedsvm.scenarios.hub.participation import HubClient as AskedHub
 from fedsvm.scenarios.hub.server import serve
 from fedsvm.scenarios.hub.service import Hub, Settings, application
-from fedsvm.scenarios.hub.tasks import RequestRefused, scenario_text
+from fedsvm.scenarios.hub.tasks import scenario_text
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import Environment, RunResult, write_result
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
 from tests.conftest import wait_until
 from tests.hub import SITES, cells, environment, hospitals, simulated
+from tests.mail_server import mail_server
 
 ANNA = "anna@clinic.example"
 ENCODED = ("=?utf-8?q?x=0abcc=3ay=40example.org?=@example.org", "=?utf-8?q?a=2cb?=@example.org")
@@ -304,9 +306,9 @@ def test_all_clients_together_cannot_have_links_mailed_without_end(told: Told) -
             SignIn(email=f"a{number}@b.example", token=bytes([number // 256, number % 256]), made_at=time.time())
             for number in range(499)
         )
-    told.hub.tasks.send_sign_in(ANNA)
+    told.hub.accounts.send_sign_in(ANNA)
     with pytest.raises(RequestRefused, match="requested from this hub"):
-        told.hub.tasks.send_sign_in("bert@clinic.example")
+        told.hub.accounts.send_sign_in("bert@clinic.example")
 
 
 # What forms and addresses cannot do.
@@ -818,9 +820,29 @@ def test_the_form_explains_every_algorithm_and_recommends_one_for_each_kind_of_d
             ["pan-svm"],
         ]
         assert len(task_form.askable()) > 10
-        for name in task_form.askable():
-            assert f"<dt>{name}</dt><dd>{ALGORITHMS[name].summary}" in page
-            assert len(ALGORITHMS[name].summary.split()) > 5
+        for name in task_form.choices():
+            assert f"<dt>{name}</dt><dd>{task_form.summary_of(name)}" in page
+            assert len(task_form.summary_of(name).split()) > 5
+
+    run(story)
+
+
+def test_a_form_without_training_has_no_fields_of_models_and_checks_ranges(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            page = (await browser.get("/tasks/new?algorithm=describe")).text
+            assert {"label", "positive", "negative", "statistics_privacy", "ranges"} <= set(
+                re.findall(r' name="(\w+)"', page)
+            )
+            assert not re.findall(r' name="(set-\w+|test_fraction|folds)"', page)
+            wrong = {**await form_of(browser, algorithm="describe"), "ranges": "age 0 120\ndose 1 to 2"}
+            answer = await browser.post("/tasks", data=wrong)
+            assert answer.status_code == 400
+            assert "each line must be a column, its lowest and its highest value" in answer.text
+            number = await create(browser, algorithm="pan-svm", ranges="last dose -1 2.5e1", statistics_privacy="0.2")
+            data = scenario_text(told.one(Task, id=number)).data
+            assert data.ranges == {"last dose": [-1.0, 25.0]}
+            assert data.statistics_privacy == 0.2
 
     run(story)
 
@@ -1012,6 +1034,68 @@ def test_whose_turn_it_is_and_never_comes_is_done_without(told: Told, monkeypatc
     run(story)
 
 
+def test_whose_turn_ends_soon_is_reminded_once_by_a_mail_server(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, patience_days="2")
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        number = told.one(Task).id
+        told.hub.conductor.settle(number, 30)
+        with mail_server() as (inbox, port):
+            told.hub.carrier = Smtp("127.0.0.1", port)
+            for passed in (1.4, 1.6, 1.9):
+                at = time.time() + passed * 86400
+                with monkeypatch.context() as clock:
+                    clock.setattr("fedsvm.scenarios.hub.tasks.time.time", lambda at=at: at)
+                    told.hub.tasks.look_after_all()
+                    await told.hub.send_mails()
+            reminders = [mail for mail in inbox.mails if mail["Subject"].startswith("Reminder, your turn ends soon")]
+        assert sorted(mail["To"] for mail in reminders) == [f"{site}@example.org" for site in SITES]
+        assert "Later the task goes on without you" in str(reminders[0])
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [("site", "east", "must be one of this task"), ("email", "north@example.org", "another participant of this task")],
+)
+def test_only_a_site_of_the_task_and_a_free_address_are_invited_anew(
+    field: str, value: str, said: str, told: Told
+) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+            form = {"form_key": (await form_of(browser))["form_key"], "site": "south", "email": "x@example.org"}
+            answer = await browser.post(f"/tasks/{number}/invite", data={**form, field: value})
+            assert (answer.status_code, said in answer.text) == (400, True)
+        async with told.signed_in("bert@clinic.example") as other:
+            form["form_key"] = (await form_of(other))["form_key"]
+            answer = await other.post(f"/tasks/{number}/invite", data=form)
+            assert (answer.status_code, "Only the creator" in answer.text) == (400, True)
+
+    run(story)
+
+
+def test_who_is_invited_anew_has_time_to_answer_and_counts_as_an_invitation(
+    told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = asyncio.run(_created(told, join_days="1"))
+    monkeypatch.setattr("fedsvm.scenarios.hub.tasks._INVITATIONS_A_DAY", len(SITES) + 1)
+    told.hub.tasks.invite_anew(number, ANNA, Invited("south", "x@example.org"))
+    assert told.one(Task).join_until - time.time() > 2.9 * 86400
+    with pytest.raises(RequestRefused, match="You can invite 4 participants per day"):
+        told.hub.tasks.invite_anew(number, ANNA, Invited("south", "y@example.org"))
+
+
+async def _created(told: Told, **given: str) -> str:
+    async with told.signed_in() as browser:
+        return await create(browser, **given)
+
+
 def test_two_tasks_do_not_know_of_each_other(told: Told) -> None:
     async def story() -> None:
         async with told.signed_in() as browser:
@@ -1056,8 +1140,8 @@ def test_mails_that_nobody_takes_hold_up_no_others(told: Told, monkeypatch: pyte
     async def story() -> None:
         told.hub.carrier = Choosy()
         for number in range(60):
-            told.hub.tasks.send_sign_in(f"x{number}@example.org")
-        told.hub.tasks.send_sign_in(ANNA)
+            told.hub.accounts.send_sign_in(f"x{number}@example.org")
+        told.hub.accounts.send_sign_in(ANNA)
         for _ in range(5):
             await told.hub.send_mails()
         assert sent == [ANNA]
@@ -1229,7 +1313,7 @@ def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told, monkeypat
     async def story() -> None:
         carrier = Broken()
         told.hub.carrier = carrier
-        told.hub.tasks.send_sign_in(ANNA)
+        told.hub.accounts.send_sign_in(ANNA)
         await told.hub.send_mails()
         assert told.one(Mail).problem == "nobody answers"
         carrier.is_up = True
@@ -1428,7 +1512,7 @@ def test_another_hub_at_the_address_is_found_out(monkeypatch: pytest.MonkeyPatch
 
 def test_an_address_is_kept_in_small_letters(told: Told) -> None:
     with pytest.raises(RequestRefused):
-        told.hub.tasks.send_sign_in("x")
-    told.hub.tasks.send_sign_in(" Anna@Clinic.example ")
+        told.hub.accounts.send_sign_in("x")
+    told.hub.accounts.send_sign_in(" Anna@Clinic.example ")
     assert told.one(Mail).recipient == ANNA
     assert len(digest("x")) == 32

@@ -1,6 +1,7 @@
 """Lies of a coordinator inside a masked sum of real site processes, by keys or lists of dropouts of its own.
 
-Both open the vector of one site. Sites that were given the keys of the others refuse such keys, see `test_pinned`.
+They open the vector of one site, or the sum of two. Sites that were given the
+keys of the others refuse such keys, see `test_pinned`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.transport.keys import Roster
 from fedsvm.protocols.arithmetic import shamir
-from fedsvm.protocols.arithmetic.fixed_point import subtract
+from fedsvm.protocols.arithmetic.fixed_point import add, subtract
+from fedsvm.protocols.arithmetic.flags import pack_flags
 from fedsvm.protocols.sums import masked
-from fedsvm.protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, neighbourhoods, requests
+from fedsvm.protocols.sums.consent import CONFIRMED, LIST, MISSING, OPEN
+from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, requests
+from fedsvm.protocols.sums.neighbourhoods import neighbourhoods
 from fedsvm.protocols.sums.plain import collect_chunks
 from tests.accomplice_site_process import ACCOMPLICE, KNOWN
 from tests.conftest import drill
@@ -39,7 +43,9 @@ class Caught(Exception):
     """The coordinator has what it wanted, and ends here."""
 
 
-def lying(federation: Federation, reveal: Callable[[Channel, tuple[int, int]], Residues]) -> FloatArray:
+def lying(
+    federation: Federation, reveal: Callable[[Channel, tuple[int, int]], Residues], sites: int = len(SITES)
+) -> FloatArray:
     """Run a sum in which the coordinator's part is this one, which returns the residues of one site; decode them."""
     found: list[Residues] = []
 
@@ -51,7 +57,7 @@ def lying(federation: Federation, reveal: Callable[[Channel, tuple[int, int]], R
     federation._protocol = replace(honest, reveal_residues=lie)  # type: ignore[type-var]
     with pytest.raises(Caught):
         total(federation)
-    return honest.decode(found[0], (3,), 1e3, len(SITES))
+    return honest.decode(found[0], (3,), 1e3, sites)
 
 
 def keys_with_victim(federation: Federation, peer: str, known: KeyAgreement) -> bytes:
@@ -165,3 +171,69 @@ def test_unequal_lists_of_dropouts_open_a_vector_unless_a_policy_counts_the_coll
         drill(3, protocol="masked", module=COLLUDING, rules=counted) as federation,
     ):
         open_by_two_lists(federation)
+
+
+SIX = tuple(f"site-{number}" for number in range(1, 7))
+TWO = SIX[:2]
+SAID_MISSING = {0: (2, 3), 1: (4, 5), 2: (1,), 3: (1,), 4: (0,), 5: (0,)}
+"""The sites that each of six is told are missing. Each list leaves four of six in the sum, the threshold."""
+
+
+def open_two_of_six(federation: Federation, *, listed: bool = False) -> FloatArray:
+    """Open the sum of two sites: each pairwise mask between them and the others is opened by one of its ends."""
+
+    def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
+        graph = neighbourhoods(SIX)
+        vectors = channel.collect(dict.fromkeys(SIX, shape))
+        sealed = channel.collect(dict.fromkeys(SIX, (5, SEALED_WORDS)))
+        by = np.zeros((6, 6, SEALED_WORDS), dtype=np.uint64)
+        for place, site in enumerate(SIX):
+            by[place][graph.members[place] != place] = sealed[site]
+        shares_of, sum_of_two = by[graph.members, graph.place_at], add(*(vectors[site] for site in TWO))
+        opened_by: dict[str, Residues] = {}
+        there = {place: np.array([other not in gone for other in range(6)]) for place, gone in SAID_MISSING.items()}
+        for place, gone in SAID_MISSING.items():
+            channel.send(SIX[place], requests(graph, MISSING, there[place])[place])
+            for other, seed in zip(gone, channel.receive(SIX[place], (len(gone), SECRET_WORDS)), strict=True):
+                own, peer = sorted((place, other))  # the first has added the mask, and is one of the two
+                assert own in (0, 1)
+                assert peer > 1
+                sum_of_two = subtract(sum_of_two, keystreams([seed.tobytes()], shape)[0])
+        if listed:
+            confirm_unequal_lists(channel, there)
+        for place, site in enumerate(SIX):
+            channel.send(site, requests(graph, OPEN, there[place], shares_of)[place])
+            opened_by[site] = channel.receive(site, (int(there[place].sum()), SECRET_WORDS))
+        for owner in (0, 1):
+            holders = [place for place in range(6) if there[place][owner]][:4]
+            rows = [opened_by[SIX[place]][there[place][:owner].sum()].view(np.uint32) for place in holders]
+            own_mask = shamir.combine(tuple(place + 1 for place in holders), np.stack(rows)).tobytes()
+            sum_of_two = subtract(sum_of_two, keystreams([own_mask], shape)[0])
+        return sum_of_two
+
+    return lying(federation, reveal, sites=6)
+
+
+def confirm_unequal_lists(channel: Channel, there: dict[int, NDArray[np.bool_]]) -> None:
+    """Have each site seal the digest of its list, and hand the digests on."""
+    graph, by = neighbourhoods(SIX), np.zeros((6, 6, SEALED_WORDS), dtype=np.uint64)
+    for place, site in enumerate(SIX):
+        channel.send(site, requests(graph, LIST, there[place])[place])
+        channel.send(site, pack_flags(there[place]))
+        others = there[place] & (np.arange(6) != place)
+        by[place][others] = channel.receive(site, (int(others.sum()), SEALED_WORDS))
+    held = by[graph.members, graph.place_at]
+    for place, site in enumerate(SIX):
+        confirming = np.array([held[place][other].any() for other in range(6)])
+        channel.send(site, requests(graph, CONFIRMED, confirming, held)[place])
+
+
+def test_unequal_lists_of_dropouts_open_the_sum_of_two_unless_sites_confirm_one_list() -> None:
+    with drill(6, protocol="masked", module="tests.unconfirmed_site_process") as federation:
+        assert np.allclose(open_two_of_six(federation), total_of(TWO), rtol=0, atol=1e-9)
+    for listed, said in ((False, "did not confirm the list"), (True, "told others another list")):
+        with (
+            pytest.raises(SiteFailed, match=said),
+            drill(6, protocol="masked") as federation,
+        ):
+            open_two_of_six(federation, listed=listed)

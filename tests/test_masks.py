@@ -19,7 +19,8 @@ from fedsvm.protocols.analysis.execution import execute, site_names
 from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
 from fedsvm.protocols.sums.k_secure import k_secure
-from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked, neighbourhood_threshold, threshold_of
+from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked
+from fedsvm.protocols.sums.neighbourhoods import neighbourhood_threshold, threshold_of
 from fedsvm.protocols.sums.ring import CHUNK, RING
 from fedsvm.protocols.sums.secure_sum import SecureSum
 

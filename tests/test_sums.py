@@ -32,19 +32,10 @@ from fedsvm.protocols.sums import masked as masked_sum
 from fedsvm.protocols.sums import registry
 from fedsvm.protocols.sums.additive_shares import additive_shares
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
+from fedsvm.protocols.sums.consent import LIST, MISSING, OPEN, Consent
 from fedsvm.protocols.sums.k_secure import distances, k_secure, partners
-from fedsvm.protocols.sums.masked import (
-    MAX_NEIGHBOURS,
-    MISSING,
-    OPEN,
-    SEALED_WORDS,
-    SECRET_WORDS,
-    Consent,
-    masked,
-    neighbourhoods,
-    requests,
-    threshold_of,
-)
+from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked, requests
+from fedsvm.protocols.sums.neighbourhoods import MAX_NEIGHBOURS, neighbourhood, neighbourhoods, threshold_of
 from fedsvm.protocols.sums.plain import PLAIN
 from fedsvm.protocols.sums.ring import CHUNK, RING
 from fedsvm.protocols.sums.secure_sum import Cost, SecureSum
@@ -397,14 +388,18 @@ def test_neighbourhoods_are_mutual_and_of_one_size(count: int) -> None:
     assert all(site in groups[peer] for site, group in groups.items() for peer in group)
 
 
-def test_neighbours_are_the_nearest_on_a_circle_that_all_names_together_shuffle() -> None:
-    """In ring order, and so that nobody's name alone decides who the neighbours are."""
-    sites = site_names(60)
-    together = hashlib.sha256(" ".join(sites).encode()).digest()
-    circle = sorted(sites, key=lambda site: hashlib.sha256(together + site.encode()).digest())
+def test_neighbours_are_the_nearest_on_a_circle_that_the_keys_of_all_sites_shuffle() -> None:
+    """In ring order. Nobody's name decides who the neighbours are, and neither does who dropped."""
+    sites, seed = site_names(60), bytes(range(32))
+    circle = sorted(sites, key=lambda site: hashlib.sha256(seed + site.encode()).digest())
     for turn, site in enumerate(circle):
         near = {circle[(turn + step) % 60] for step in range(-25, 26)}
-        assert neighbourhoods(sites).of(site) == tuple(each for each in sites if each in near)
+        assert neighbourhoods(sites, seed).of(site) == tuple(each for each in sites if each in near)
+        assert neighbourhood(sites, site, seed) == neighbourhoods(sites, seed).of(site)
+    assert neighbourhoods(sites, bytes(32)).all != neighbourhoods(sites, seed).all
+    gone = circle[30]
+    near_first = neighbourhoods(tuple(site for site in sites if site != gone), seed).of(circle[0])
+    assert set(neighbourhoods(sites, seed).of(circle[0])) <= {*near_first, gone}
 
 
 @pytest.mark.parametrize("count", [52, 70])
@@ -442,8 +437,34 @@ def test_a_site_helps_with_a_list_of_the_missing_that_grows() -> None:
     consent = Consent("site-1", site_names(5), threshold=3)
     for stage, present in [(MISSING, GROUP - {"site-3"}), (MISSING, GROUP - {"site-3", "site-4"})]:
         consent.agree(stage, present)
+    consent.agree(LIST, GROUP - {"site-3", "site-4"})
+    consent.listed = b"digest"
+    consent.confirm([b"digest"] * 2)
     consent.agree(OPEN, GROUP - {"site-3", "site-4"})
     assert consent.opened
+
+
+@pytest.mark.parametrize(
+    ("digests", "then", "refusal"),
+    [
+        ([], None, "1 of 5 sites confirm the list of the sites in the sum and 3 must"),
+        ([b"digest", b"other"], None, "told others another list"),
+        ([b"digest"] * 2, (LIST, GROUP - {"site-3"}), "it takes no second one"),
+        ([b"digest"] * 2, (MISSING, GROUP - {"site-3", "site-4"}), "it takes no second one"),
+        ([b"digest"] * 2, (OPEN, GROUP - {"site-3", "site-4"}), "it takes no second one"),
+    ],
+)
+def test_a_site_opens_shares_by_one_list_that_others_confirm(
+    digests: list[bytes], then: tuple[int, frozenset[str]] | None, refusal: str
+) -> None:
+    consent = Consent("site-1", site_names(5), threshold=3)
+    consent.agree(LIST, GROUP - {"site-3"})
+    consent.listed = b"digest"
+    with pytest.raises(StepRefused, match=refusal):
+        consent.confirm(digests)
+        consent.agree(*then or (OPEN, GROUP))
+    with pytest.raises(StepRefused, match="the others did not confirm the list"):
+        Consent("site-1", site_names(5), threshold=3).agree(OPEN, GROUP - {"site-3"})
 
 
 def uniform_elements(count: int) -> shamir.Elements:
@@ -574,7 +595,7 @@ def test_a_site_itself_refuses_a_masked_sum_of_too_few(run_sites: int, min_sites
 
 
 def test_a_site_refuses_requests_that_the_protocol_does_not_know() -> None:
-    unknown = [request_without(stage=2), request_without(4, stage=2), request_without(), request_without(4)]
+    unknown = [request_without(stage=4), request_without(4, stage=2**40), request_without(), request_without(4)]
     unknown[2][3, 0], unknown[3][3, 0] = 2, 2**63
     for rows in unknown:
         with pytest.raises(StepRefused, match=r"^the coordinator asks for something that the protocol does not know$"):

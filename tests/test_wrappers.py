@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from fedsvm.algorithms import filter_wrapper, voted_wrappers
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.filters import ClassMoments
@@ -21,6 +24,7 @@ from fedsvm.algorithms.selection.held_out import removal_of
 from fedsvm.algorithms.selection.subsets import Subset
 from fedsvm.algorithms.selection.support_sums import SupportSums
 from fedsvm.algorithms.selection.training import SubsetTraining
+from fedsvm.algorithms.selection.wrapper import wrapper_training
 from fedsvm.algorithms.voted_wrappers import CriterionScores, SupportSite, VotedSettings
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.program import SiteProgram
@@ -36,6 +40,10 @@ from tests.test_runs import run
 CUTS = ("algorithm.select_solver=cutting-plane", "algorithm.select_groups=32")
 PLAIN = ("algorithm.remove=one", "algorithm.min_change=0", "algorithm.size=3")
 FOLDS = 3
+PAN = ("algorithm.wrapper=pan-svm", "algorithm.select_tolerance=1e-6", f"algorithm.inner_folds={FOLDS}")
+
+Features = Callable[[IntArray], FloatArray]
+MapOf = Callable[[IntArray], NystromMap | None]
 
 
 def svm(rows: FloatArray, signs: FloatArray, tol: float = 1e-9) -> Any:
@@ -53,9 +61,11 @@ def judged(rows: FloatArray, signs: FloatArray, folds: IntArray) -> tuple[int, f
     return right, loss
 
 
-def worst(rows: FloatArray, signs: FloatArray, folds: IntArray, places: list[int], ranks: Any) -> tuple[int, str]:
+def worst(
+    features: Features, left: IntArray, signs: FloatArray, folds: IntArray, places: list[int], ranks: Any
+) -> tuple[int, str]:
     """The place without which most rows are right; then by loss, by rank, and the higher one."""
-    found = {place: judged(np.delete(rows, place, axis=1), signs, folds) for place in places}
+    found = {place: judged(features(np.delete(left, place)), signs, folds) for place in places}
     most = max(right for right, _ in found.values())
     best = [place for place in places if found[place][0] == most]
     if len(best) == 1:
@@ -73,16 +83,27 @@ def order_of(scores: FloatArray) -> IntArray:
     return np.lexsort((-np.arange(len(scores)), np.rint(scores / grain)))
 
 
-def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
+def features_of(rows: FloatArray, map_of: MapOf) -> Features:
+    """The function from columns to features of rows: the columns themselves, or those of a map."""
+
+    def features(columns: IntArray) -> FloatArray:
+        found = map_of(columns)
+        return rows[:, columns] if found is None else found(rows[:, columns])
+
+    return features
+
+
+def voted(source: str, folds: IntArray, map_of: MapOf = lambda columns: None) -> tuple[list[str], list[str]]:
     """The reference: columns in the order of their removal, and by what each was decided."""
     train, names = standardised(source)
-    signs = train.labels
+    signs, features = train.labels, features_of(train.rows, map_of)
     left = np.flatnonzero(np.ptp(train.rows, axis=0) > 0)
     removed, decided = [], []
     while len(left) > 1:
         rows = train.rows[:, left]
-        model = svm(rows, signs)
-        w, support = model.coef_[0], signs * model.decision_function(rows) <= 1 + 1e-3
+        model = svm(features(left), signs)
+        w = model.dual_coef_[0] @ rows[model.support_]
+        support = signs * model.decision_function(features(left)) <= 1 + 1e-3
         means = [rows[signs == sign].mean(axis=0) for sign in (-1, 1)]
         moments = ClassMoments.of(rows[support], members(signs[None, support]))
         scores = [w**2, w * (means[1] - means[0]), filters.welch(moments).statistic]
@@ -92,21 +113,24 @@ def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
         ranks = np.sum([np.argsort(order) for order in orders], axis=0)
         by = "vote"
         if times == 1:
-            place, by = worst(rows, signs, folds, sorted(named), ranks)
+            place, by = worst(features, left, signs, folds, sorted(named), ranks)
         removed.append(names[left[place]])
         decided.append(by)
         left = np.delete(left, place)
     return removed, decided
 
 
-def backward(source: str, folds: IntArray, passed: list[str]) -> tuple[list[str], list[str]]:
+def backward(
+    source: str, folds: IntArray, passed: list[str], map_of: MapOf = lambda columns: None
+) -> tuple[list[str], list[str]]:
     """The reference of filter and wrapper, from the candidates on."""
     train, names = standardised(source)
     moments = ClassMoments.of(train.rows, members(train.labels[None, :]))
     t = filters.welch(moments).statistic
     left, removed, decided = np.array(sorted(names.index(name) for name in passed)), [], []
     while len(left) > 1:
-        place, by = worst(train.rows[:, left], train.labels, folds, list(range(len(left))), t[left])
+        places = list(range(len(left)))
+        place, by = worst(features_of(train.rows, map_of), left, train.labels, folds, places, t[left])
         removed.append(names[left[place]])
         decided.append(by)
         left = np.delete(left, place)
@@ -135,6 +159,55 @@ def test_the_vote_is_that_of_pooled_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("solver", ["cutting-plane", "interior-point"])
 def test_the_vote_is_that_of_pooled_rows_of_more(source: str, solver: str, tmp_path: Path, data_folder: Path) -> None:
     check_reference(source, tmp_path / "run", f"algorithm.select_solver={solver}", "algorithm.select_groups=32")
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> list[SubsetTraining]:
+    """The trainings of the wrappers that run."""
+    found: list[SubsetTraining] = []
+
+    def keep(*arguments: Any) -> SubsetTraining:
+        found.append(wrapper_training(*arguments))
+        return found[-1]
+
+    for module in (voted_wrappers, filter_wrapper):
+        monkeypatch.setattr(module, "wrapper_training", keep)
+    return found
+
+
+def test_pan_svms_vote_as_on_pooled_rows(tmp_path: Path, trainings: list[SubsetTraining]) -> None:
+    changes = (*PLAIN, *PAN, "algorithm.size=best", "data.evaluation=whole")
+    result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
+    folds = inner_folds(tmp_path / "run" / "own.toml", FOLDS, *changes)
+    ((training,), selection) = trainings, result["selection"]
+    removed, decided = voted("wine", folds, training.map_of)
+    steps = selection["ranking"]["steps"]
+    assert [name for step in steps for name in step["removed"]] == removed
+    assert Counter(step["decided_by"] for step in steps) == Counter(decided)
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
+    train, names = standardised("wine")
+    for point in selection["curve"]:  # of PAN-SVMs, too: the accuracy of the best columns
+        best = np.array([names.index(name) for name in selection["ranking"]["columns"][: point["size"]]])
+        right, _ = judged(features_of(train.rows, training.map_of)(best), train.labels, folds)
+        assert point["accuracy"] == pytest.approx(right / len(train.labels), abs=1.5 / len(train.labels))
+    reading = selection["readings"]["whole"]
+    assert reading["accuracy"] == max(point["accuracy"] for point in selection["curve"])
+
+
+def test_pan_svms_remove_as_on_pooled_rows(tmp_path: Path, trainings: list[SubsetTraining]) -> None:
+    changes = [*PAN, "algorithm.size=3", "algorithm.filter_keep=5", "algorithm.most_candidates=0"]
+    result = choose(tmp_path / "run", "wine", "filter-wrapper", *changes).result
+    ranking, folds = result["selection"]["ranking"], inner_folds(tmp_path / "run" / "own.toml", FOLDS, *changes)
+    count = result["model"]["figures"]["candidates"]
+    removed, decided = backward("wine", folds, ranking["columns"][:count], trainings[0].map_of)
+    assert [name for step in ranking["steps"] for name in step["removed"]] == removed
+    assert Counter(step["decided_by"] for step in ranking["steps"]) == Counter(decided)
+
+
+def test_pan_svms_on_columns_need_landmarks_and_dual_variables() -> None:
+    settings = VotedSettings(wrapper="pan-svm", features="fourier", select_solver="cutting-plane")
+    assert [problem.split(":")[0] for problem in settings.wrapper_problems()] == ["wrapper", "wrapper"]
+    assert not list(VotedSettings(wrapper="pan-svm").wrapper_problems())
 
 
 @pytest.mark.parametrize("source", long_but_for(["wine", "pima_diabetes", "ionosphere"], "wine"))

@@ -33,6 +33,7 @@ from fedsvm.algorithms.estimators.progress import ProgressPrinter
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, check_settings, doc, settings
 from fedsvm.federation import report
 from fedsvm.federation.arrays import FloatArray
@@ -279,14 +280,17 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
                 raise ValueError(f"{problem}.")
         return chosen
 
-    def _keep(self, model: Model, scaling: Scale, privacy: PrivacyReport | None = None) -> None:
-        """Set the attributes of a trained model, by scikit-learn's names, and add it to `result_`."""
+    def _keep(
+        self, model: Model, scaling: Scale, privacy: PrivacyReport | None = None, remarks: tuple[Remark, ...] = ()
+    ) -> None:
+        """Set the attributes of a trained model, by scikit-learn's names, and add it to `result_` with remarks."""
         self.model_, self.scaling_ = model, scaling
         for name, value in model.attributes(scaling).items():
             setattr(self, name, value)
         training = model.training
         if training is None:
             raise TypeError(f"{self.algorithm} must give a model with a training report, got none")
+        training = dataclasses.replace(training, remarks=(*training.remarks, *remarks))
         if training.iterations is not None:
             self.n_iter_ = max(1, training.iterations)
         if training.gap is not None:

@@ -15,6 +15,7 @@ from annotated_types import Gt, Le
 from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.calibration import MIN_OF_CLASS
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.conditions import Conditions
@@ -137,15 +138,17 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
         chosen = self._settings()
         held = self._deal_rows(np.arange(len(rows)), groups, len(rows), seed)
         weighted, calibrated = weights is not None, apart is not None
+        conditions, classes = Conditions(self._secure_sum(len(held))), self._class_names(chosen)
+        chosen, remarks = self._algorithm.resolve_settings(chosen, Premises(len(held), len(classes), 1, conditions))
         ranges, agreed = self._agreed_ranges(rows.numeric_names), asdict(chosen)
         task = HorizontalTask(
             Schema(rows.numeric_names, rows.text_names),
             self._parameter("scale"),
             seed,
-            classes=self._class_names(chosen),
+            classes=classes,
             weighted=weighted,
             calibrated=calibrated,
-            conditions=Conditions(self._secure_sum(len(held))),
+            conditions=conditions,
             plan=StatisticsPlan(
                 self._mu,
                 ranges,
@@ -164,7 +167,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
             **({"statistics_privacy": self._mu, "ranges": ranges} if self._mu else {}),
         )
         self.columns_ = task.columns
-        self._keep(model, task.columns.scale)
+        self._keep(model, task.columns.scale, remarks=remarks)
 
     @property
     def _mu(self) -> float:

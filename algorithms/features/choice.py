@@ -126,6 +126,17 @@ class FeatureSettings(KernelSettings):
             yield f"landmark_noise: applies to local landmarks, got {self.landmark_method}; remove it"
 
     @property
+    def expected_features(self) -> int | None:
+        """The number of features that is to be expected before the run; None if it depends on the data alone."""
+        if self.features == "fourier":
+            return 2 * self.frequencies
+        if self.features == "identity":
+            return None
+        if isinstance(self.landmarks, int):
+            return self.landmarks
+        return self.max_landmarks if self.landmark_method in ("auto", "drawn") else None
+
+    @property
     def has_exact_landmarks(self) -> bool:
         """True if landmarks are exact means of rows even if statistics are noisy."""
         local = self.landmark_method == "local" and not self.landmark_noise

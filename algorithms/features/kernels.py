@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from fedsvm.algorithms.settings import Degree, Finite, Positive, doc
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.site.program import SiteProgram
 
 KernelName = Literal["linear", "rbf", "poly", "sigmoid"]
 
@@ -106,6 +108,22 @@ class KernelSettings:
         """Yield a sentence if gamma depends on the variance of columns, and the common scale does not make it 1."""
         if self.gamma == "scale" and scale != "standard":
             yield f'gamma: "scale" needs columns of variance 1, got the scale "{scale}"; use "auto" or a number'
+
+
+def check_kernel(site: SiteProgram, kernel: Kernel, columns: int | None = None) -> None:
+    """Check a kernel against the agreed settings. A width that follows from the columns is checked if a site knows
+    their number.
+
+    Raises
+    ------
+    OrderRefused
+    """
+    agreed = site.terms.settings.get("gamma")
+    site.check_agreed(kernel=kernel.name, degree=kernel.degree, coef0=kernel.coef0)
+    if not isinstance(agreed, str):
+        site.check_agreed(gamma=kernel.gamma)
+    elif columns is not None and kernel.gamma != 1.0 / columns:
+        raise OrderRefused(f"gamma must be 1 / {columns}, one by the number of columns, got {kernel.gamma}")
 
 
 def squared_distances(x: FloatArray, y: FloatArray) -> FloatArray:

@@ -120,8 +120,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
         if settings.mechanism != "gaussian" and settings.delta is not None:
             yield f'delta: applies only to mechanism = "gaussian", got {settings.delta!r}; remove it'
-        if settings.masking == "committee":
-            yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
+        if settings.masking in ("committee", "auto"):
+            yield f'masking: must be "congruence", "orthogonal" or "none" here; "{settings.masking}" is for pan-svm'
         if settings.solver == "auto":
             yield 'solver: must be "interior-point" or "cutting-plane" here, since the guarantee covers what they show'
         if settings.multiclass == "joint" and settings.solver != "cutting-plane":

@@ -153,7 +153,7 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         prior=prior,
         price=settings.C / rows,
         intercept=False,
-        masking=settings.masking,
+        masking=settings.resolved_masking,
         target=1.0 + longest_of(prior),
     )
     if federation.sites != counted:

@@ -21,5 +21,6 @@ interior_point  linear SVMs by a federated interior point
 local_path     path of rows that are all in one place, as the interior point trains on them without a federation
 masking        secret matrices, drawn anew by all sites for every round, behind which a coordinator solves without
                seeing what
+masking_choice  choice of a committee by its predicted cost
 solution       solution of a problem
 """

@@ -19,6 +19,7 @@ Mulet 1999 for total variation), and each row goes along its own dual step as fa
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -31,8 +32,8 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 BACK_OFF = 0.05
 """A dual variable keeps at least this share of its distance from 0 and from its price in one step."""
 
-_BLOCK_ROWS = 4096
-"""Rows that are weighted at a time, so that no copy of all features is made."""
+_BLOCK_VALUES, _LEAST_ROWS = 1 << 16, 64
+"""Numbers of a copy of some rows, or of a part of a matrix: what a step holds beside the features and the matrix."""
 
 
 @dataclass(frozen=True)
@@ -84,25 +85,24 @@ class Problem:
 
     def curvature(self, weights: FloatArray) -> FloatArray:
         """Return (d, d) the sum of weights * f~ f~^T; labels cancel."""
-        size = self.features.shape[1]
         total = np.zeros((self.dimensions, self.dimensions))
-        for start in range(0, len(weights), _BLOCK_ROWS):
-            rows = slice(start, start + _BLOCK_ROWS)
-            scaled = self.features[rows] * np.sqrt(weights[rows])[:, None]
-            total[:size, :size] += scaled.T @ scaled
-        if self.lever:
-            total[:size, -1] = total[-1, :size] = self.lever * (weights @ self.features)
-            total[-1, -1] = self.lever**2 * weights.sum()
+        for roots in self.roots(weights, max(_LEAST_ROWS, _BLOCK_VALUES // self.dimensions)):
+            _add_products(total, roots)
         return total
 
-    def roots(self, weights: FloatArray) -> FloatArray:
-        """Return (d, n) columns sqrt(weight) f~, up to their signs: R with R R^T = `curvature`."""
+    def roots(self, weights: FloatArray, length: int) -> Iterator[FloatArray]:
+        """Yield (d, length) columns sqrt(weight) f~ of so many rows at a time, up to their signs.
+
+        R R^T of all add up to `curvature`.
+        """
         scales = np.sqrt(weights)
-        found = np.empty((self.dimensions, len(weights)))
-        np.multiply(self.features.T, scales, out=found[: self.features.shape[1]])
-        if self.lever:
-            found[-1] = self.lever * scales
-        return found
+        for start in range(0, len(weights), length):
+            rows = slice(start, start + length)
+            found = np.empty((len(scales[rows]), self.dimensions)).T
+            np.multiply(self.features[rows].T, scales[rows], out=found[: self.features.shape[1]])
+            if self.lever:
+                found[-1] = self.lever * scales[rows]
+            yield found
 
     def weights(self, v: FloatArray, constant: int = 0) -> FloatArray:
         """Return (m + 1,) w and b of v, or of a constant unless it is 0; b is 0 without an intercept."""
@@ -213,25 +213,42 @@ class RowSums:
         """(d, d), the sum of d f~ f~^T."""
         return self.problem.curvature(self.slopes) if self.known is None else self.known
 
-    def behind(self, mask: Mask, ridge: FloatArray) -> FloatArray:
-        """Return A (M + D) A^T for the matrix M and a diagonal D, ridge (d,).
+    def behind(self, mask: Mask | None, ridge: FloatArray) -> FloatArray:
+        """Return A (M + D) A^T for the matrix M, a mask A if any, and a diagonal D, ridge (d,).
 
-        Where M is not known yet, fewer rows than d are masked one by one.
+        Where M is not known yet, fewer rows than d are masked in place of M, some at a time.
 
         ridge: 1 of each weight and 0 of the intercept, or 0 of all.
         """
-        if self.known is not None or len(self.slopes) >= self.problem.dimensions:
+        d = self.problem.dimensions
+        if mask is None:
+            found = self.matrix.copy()
+            found[np.diag_indices(d)] += ridge
+            return found
+        if self.known is not None or len(self.slopes) >= d:
             found = self.problem.curvature(self.slopes) if self.known is None else self.known.copy()
-            found[np.diag_indices_from(found)] += ridge
+            found[np.diag_indices(d)] += ridge
             mask.conjugate(found)
             return found
-        rows = mask.times(self.problem.roots(self.slopes))
-        found = rows @ rows.T
+        found = mask.around_one() if ridge.any() else np.zeros((d, d))
+        for roots in self.problem.roots(self.slopes, max(_LEAST_ROWS, _BLOCK_VALUES // d) // 2):
+            _add_products(found, mask.times(roots))
         if ridge.any():
-            found += mask.around_one()
             free = mask.times(1 - ridge)
-            found -= np.outer(free, free)
+            for place, value in enumerate(free):
+                found[place] -= value * free
         return found
+
+
+def _add_products(total: FloatArray, columns: FloatArray) -> None:
+    """Add R R^T to a symmetric matrix (d, d), for R (d, n), by some rows of it at a time, and by halves."""
+    length = max(_LEAST_ROWS, _BLOCK_VALUES // len(total))
+    for start in range(0, len(total), length):
+        here = slice(start, start + length)
+        rest = slice(start + length, None)
+        total[here, here] += columns[here] @ columns[here].T
+        total[here, rest] += columns[here] @ columns[rest].T
+        total[rest, here] = total[here, rest].T
 
 
 def on_the_curve(residuals: FloatArray, prices: FloatArray, mu: float) -> tuple[FloatArray, FloatArray]:

@@ -28,18 +28,16 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimization.committee import check_committee, computing_s
+from fedsvm.algorithms.optimization.committee import check_committee, contribute, solve_with_committee
 from fedsvm.algorithms.optimization.interior_point import NewtonRequest, Opened, RoundSums
 from fedsvm.algorithms.optimization.local_path import opened_by
 from fedsvm.algorithms.optimization.path_rounds import Layout, PathOrder, told_of
 from fedsvm.algorithms.optimization.path_sums import FederatedPath, NewtonPath
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.blind_parameters import FRACTION_BITS, STRETCH, Beside, BlindSystem
-from fedsvm.protocols.blind_system import contribute_to_systems, solve_blind_systems
-from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.blind_system import BlindSolution
 
 SHOWS = (
     "in each round, each with noise: the objective, the sum of each class's dual variables and three inner products of "
@@ -110,6 +108,11 @@ def _system(layout: Layout, scales: Sequence[float], noises: Sequence[float], di
     )
 
 
+def _numbers_of(solved: Sequence[BlindSolution]) -> FloatArray:
+    """Return what the coordinator reads from each solution, in rows; see `BlindPath._open`."""
+    return np.stack([np.hstack([np.linalg.norm(s.found), s.trace, s.numbers, s.products.ravel()]) for s in solved])
+
+
 class BlindNewton(SitePart):
     """A site's part in the rounds of a committee, over the path that it keeps."""
 
@@ -135,11 +138,11 @@ class BlindNewton(SitePart):
 
         order: the fields of a `BlindOrder`.
         """
-        round_, path, terms = BlindOrder(**order), self._path, self._site.terms
+        round_, path = BlindOrder(**order), self._path
         systems = round_.systems(path.start.layout)
         keeper = self._site.channel.sites[0] == self._site.site
         entries = [self._entries(round_, place, each, keeper=keeper) for place, each in enumerate(systems)]
-        found = contribute_to_systems(self._site.channel, SUMS[terms.sum_name](**terms.sum_options), systems, entries)
+        found = contribute(self._site, systems, entries)
         if path.paths is not None and found is not None:
             for place, solutions in enumerate(found):
                 told = solutions[0] * round_.solution_unit(place)
@@ -192,17 +195,9 @@ class BlindPath(FederatedPath):
 
     def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         """Run one round."""
-        order, sum_ = self._order(iteration, terms), self._federation.sum_protocol
-        systems, total = order.systems(self._layout), SUMS[sum_.name](**sum_.options)
-
-        def solve(channel: Channel) -> FloatArray:
-            solved = solve_blind_systems(channel, total, systems)
-            return np.stack(
-                [np.hstack([np.linalg.norm(s.found), s.trace, s.numbers, s.products.ravel()]) for s in solved]
-            )
-
-        work_s = sum(computing_s(system.extended) for system in systems)
-        seen = self._federation.run("blind_newton", take_part=solve, work_s=work_s, **vars(order))
+        order = self._order(iteration, terms)
+        systems = order.systems(self._layout)
+        seen = solve_with_committee(self._federation, "blind_newton", systems, _numbers_of, **vars(order))
         opened = [self._open(order, place, each) for place, each in enumerate(seen)]
         of_vectors = math.sqrt(self._layout.features / self._layout.classes) / 2
         resolution = len(self._federation.sites) * max(1.0, of_vectors) * 2.0**-FRACTION_BITS

@@ -72,8 +72,9 @@ class BlockedProblem(Problem):
 
 def _add_sums(one: RowSums | None, other: RowSums) -> RowSums:
     """Return the sums over the rows of two blocks, or of the `other` one if it is the first."""
-    if one is None:
+    if one is None or one.known is None:
         return replace(other, known=other.matrix)
+    np.add(one.known, other.matrix, out=one.known)
     return replace(
         other,
         gradient=one.gradient + other.gradient,
@@ -81,5 +82,5 @@ def _add_sums(one: RowSums | None, other: RowSums) -> RowSums:
         alphas=one.alphas + other.alphas,
         vectors=one.vectors + other.vectors,
         rows=one.rows + other.rows,
-        known=one.matrix + other.matrix,
+        known=one.known,
     )

@@ -1,13 +1,48 @@
-"""The conditions of a committee, behind whose masks a coordinator solves systems (`fedsvm.protocols.blind_system`)."""
+"""A committee, behind whose masks a coordinator solves systems: settings, conditions and rounds.
+
+The protocol is `fedsvm.protocols.blind_system`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.settings import doc
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.protocols.blind_system import MAX_SITES, MIN_SITES
+from fedsvm.protocols.blind_parameters import BlindSystem
+from fedsvm.protocols.blind_system import (
+    MAX_SITES,
+    MIN_SITES,
+    BlindSolution,
+    contribute_to_systems,
+    solve_blind_systems,
+)
+from fedsvm.protocols.sums.registry import SUMS
 
 _PRODUCT_S = 5e-8
 """Seconds that the products of matrices may take in a round, times the cube of their size."""
+
+Masking = Literal["none", "committee", "auto"]
+
+
+@dataclass(kw_only=True)
+class BlindSystemSettings:
+    """The setting of algorithms that solve linear systems of sums over all rows."""
+
+    masking: Annotated[
+        Masking,
+        doc(
+            "none opens the second moments to the coordinator. committee hides them behind the masks of two sites; it "
+            "needs three sites or more. auto: committee if the run is predicted to take at most twice as long as "
+            "with none, otherwise none."
+        ),
+    ] = "none"
 
 
 def check_committee(federation: Federation) -> None:
@@ -24,6 +59,43 @@ def check_committee(federation: Federation) -> None:
         )
 
 
-def computing_s(size: int) -> float:
-    """Return the seconds that sites may compute for in a round of a system of this extended size."""
-    return _PRODUCT_S * size**3
+def contribute(
+    site: HorizontalSite, systems: Sequence[BlindSystem], entries: Sequence[FloatArray]
+) -> list[FloatArray] | None:
+    """Run a site's part in a round of systems, by the run's sum: see `blind_system.contribute_to_systems`."""
+    total = SUMS[site.terms.sum_name](**site.terms.sum_options)
+    return contribute_to_systems(site.channel, total, systems, entries)
+
+
+def solve_with_committee(
+    federation: Federation,
+    step: str,
+    systems: Sequence[BlindSystem],
+    read: Callable[[list[BlindSolution]], FloatArray],
+    **told: Any,
+) -> FloatArray:
+    """Run a round of systems, and return what is read from their solutions.
+
+    Parameters
+    ----------
+    federation : Federation
+    step : str
+        In which the sites call `contribute`.
+    systems : sequence of BlindSystem
+    read : callable
+        Returns an array of the solutions as the coordinator sees them.
+    **told
+        Arguments of the step.
+
+    Returns
+    -------
+    FloatArray
+    """
+    total = SUMS[federation.sum_protocol.name](**federation.sum_protocol.options)
+
+    def solve(channel: Channel) -> FloatArray:
+        return read(solve_blind_systems(channel, total, systems))
+
+    work_s = sum(_PRODUCT_S * system.extended**3 for system in systems)
+    found: FloatArray = federation.run(step, take_part=solve, work_s=work_s, **told)
+    return found

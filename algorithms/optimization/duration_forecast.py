@@ -20,7 +20,7 @@ NEWTON_ROUNDS, CUT_ITERATIONS = 20, 30
 FLOPS = 1e10
 """A second, of one processor; what BLAS does in matrices of some hundred."""
 
-_MASK_PRODUCTS = 3
+MASK_PRODUCTS = 3
 """The most products of (m, m) matrices that masking a system takes; with few rows it takes less."""
 
 _MASTER_PASSES = 100
@@ -48,7 +48,7 @@ class Work:
         """Return the predicted seconds."""
         m = self.features
         numbers, told = self.problems * Layout(m + 1, m).length, self.problems * (m + 1)
-        at_site = self.problems * (2 * self.rows / self.sites * m**2 + 2 * _MASK_PRODUCTS * m**3)
+        at_site = self.problems * (2 * self.rows / self.sites * m**2 + 2 * MASK_PRODUCTS * m**3)
         computing = (self.share * at_site + self.problems * m**3) / FLOPS
         return NEWTON_ROUNDS * (conditions.sum_s(self.sites, numbers, told) + computing)
 

@@ -28,7 +28,7 @@ from fedsvm.algorithms.optimization.interior_point import Outcome
 from fedsvm.algorithms.optimization.joint_hinge import JointOracle
 from fedsvm.algorithms.optimization.line_search import MAX_STEPS, line_search
 from fedsvm.algorithms.optimization.local_path import solve_pooled
-from fedsvm.algorithms.optimization.masking import Dither, Masking, dither_seed
+from fedsvm.algorithms.optimization.masking import Dither, Masking, MaskingSetting, dither_seed
 from fedsvm.algorithms.optimization.path_sums import FederatedPath, PathLostError, Release, newton_path
 from fedsvm.algorithms.optimization.solution import Certificate, Solution, StoppingRule
 from fedsvm.algorithms.optimization.weighting import ClassWeightSettings, Weighting
@@ -90,11 +90,12 @@ class SolverSettings(CuttingPlaneSettings):
         ),
     ] = "interior-point"
     masking: Annotated[
-        Masking,
+        MaskingSetting,
         doc(
             "How Newton's system is masked. congruence hides its eigenvalues up to a factor; orthogonal reveals "
             "them; none reveals the system. committee is congruence with masks that no site knows: the coordinator "
-            "needs two of three members to undo them. It needs three sites or more."
+            "needs two of three members to undo them. It needs three sites or more. auto: committee if the run is "
+            "predicted to take at most twice as long as with congruence, otherwise congruence."
         ),
     ] = "congruence"
     step_noise: Annotated[
@@ -107,6 +108,13 @@ class SolverSettings(CuttingPlaneSettings):
             "training ends. Noise behind a committee is never halved."
         ),
     ] = 0.0
+
+    @property
+    def resolved_masking(self) -> Masking:
+        """The masking. Raises ValueError for "auto", which `Algorithm.resolve_settings` replaces."""
+        if self.masking == "auto":
+            raise ValueError('masking must be resolved before training, got "auto"')
+        return self.masking
 
     def step_noise_among(self, sites: Sequence[str]) -> float:
         """Return the size of the noise on each step: none if a site is alone, with only its own rows."""
@@ -338,7 +346,7 @@ def _along_one_path(
     if is_blind:
         path: FederatedPath = BlindPath(federation, step_noise=noise, **posed)
     else:
-        path = FederatedPath(federation, masking=settings.masking, **posed)
+        path = FederatedPath(federation, masking=settings.resolved_masking, **posed)
     outcomes = interior_point.solve(
         path,
         problems=problems,

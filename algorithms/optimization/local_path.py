@@ -64,12 +64,13 @@ def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: boo
     if intercept:
         weights[-1] = 0.0
     gradient = sums.gradient - weights * v
+    vectors = sums.vectors if mask is None else mask.turn.times(sums.vectors.T).T
     return Opened(
-        matrix=sums.matrix + np.diag(weights) if mask is None else sums.behind(mask, weights),
+        matrix=sums.behind(mask, weights),
         gradient=gradient if mask is None else mask.times(gradient),
         objective=sums.loss + 0.5 * float(weights @ v**2),
         alphas=sums.alphas,
-        vectors=sums.vectors if mask is None else mask.turn.times(sums.vectors.T).T,
+        vectors=vectors,
         rows=sums.rows,
     )
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,9 @@ from fedsvm.federation.channel.interface import uniform_residues
 
 Masking = Literal["congruence", "orthogonal", "none", "committee"]
 """In `committee` no site knows the masks; see `blind_path`."""
+
+MaskingSetting = Literal["congruence", "orthogonal", "none", "committee", "auto"]
+"""`auto` is resolved before a run; see `masking_choice`."""
 
 STRETCH = 4.0
 """The largest diagonal entry of S; the smallest is its inverse."""
@@ -71,13 +74,33 @@ class Rotation:
         for first, vectors, inner in reversed(self.groups):
             rest, beside = matrix[first:, first:], matrix[first:, :first]
             across = rest @ (vectors @ inner.T)
-            across -= vectors @ (inner @ (vectors.T @ across)) / 2
-            left, right = np.hstack([vectors, across]), np.hstack([across, vectors]).T
-            for start in range(0, len(rest), 4 * _GROUP):
-                rest[start : start + 4 * _GROUP] -= left[start : start + 4 * _GROUP] @ right
-            if first:
-                beside -= vectors @ (inner @ (vectors.T @ beside))
-                matrix[:first, first:] = beside.T
+            across -= vectors @ (inner @ (vectors.T @ across) / 2)
+            around = inner @ (vectors.T @ beside)
+            for start in range(0, len(rest), 2 * _GROUP):
+                some = slice(start, start + 2 * _GROUP)
+                rest[some] -= vectors[some] @ across.T
+                rest[some] -= across[some] @ vectors.T
+                beside[some] -= vectors[some] @ around
+            matrix[:first, first:] = beside.T
+            del across, around
+
+
+@dataclass(frozen=True)
+class FleetingRotation:
+    """A Haar-random orthogonal matrix O (size, size), of which one group of reflections at a time is drawn."""
+
+    seed: Residues
+    purpose: str
+    size: int
+
+    def times(self, columns: FloatArray) -> FloatArray:
+        """Return O X for X (size,) or (size, n)."""
+        found, signs = columns.copy(), np.empty(self.size)
+        for first in range(0, self.size, _GROUP):
+            (vectors,), (inner,), (heads,) = _reflections(self.seed, self.purpose, 1, self.size, first)
+            found[first:] -= vectors @ (inner.T @ (vectors.T @ found[first:]))
+            signs[first : first + _GROUP] = heads
+        return np.asarray((signs * found.T).T)
 
 
 @dataclass(frozen=True)
@@ -87,7 +110,7 @@ class Mask:
     left: Rotation
     stretch: FloatArray
     right: Rotation
-    turn: Rotation
+    turn: FleetingRotation
 
     def times(self, columns: FloatArray) -> FloatArray:
         """Return A X for X (d,) or (d, n)."""
@@ -114,13 +137,6 @@ class Mask:
         self.left.conjugate(found)
         return found
 
-    def spent(self) -> Mask:
-        """Return the mask without O, which only the mask's own round needs."""
-        return replace(self, turn=_NO_ROTATION)
-
-
-_NO_ROTATION = Rotation((), np.zeros(0))
-
 
 def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, masking: Masking) -> Mask | None:
     """Draw the mask of one purpose, for v with `dimensions` and w with `features` entries; None if nothing is
@@ -141,7 +157,8 @@ def draw_masks(seed: Residues, purpose: str, sizes: Sequence[tuple[int, int]], m
         places = [place for place, other in enumerate(sizes) if other == size]
         of_size, count = f"{purpose} {d} {m}", len(places)
         lefts, rights = (_rotations(seed, f"{of_size} {side}", count, d) for side in ("left", "right"))
-        turns, stretches = _rotations(seed, f"{of_size} turn", count, m), np.ones((count, d))
+        turns = [FleetingRotation(seed, f"{of_size} {place} turn", m) for place in range(count)]
+        stretches = np.ones((count, d))
         if masking == "congruence":
             stretches = STRETCH ** (2 * _uniform(seed, f"{of_size} stretch", count * d).reshape(count, d) - 1)
         for place, mask in zip(places, map(Mask, lefts, stretches, rights, turns), strict=True):
@@ -171,27 +188,34 @@ def dither_seed() -> Residues:
 
 
 def _rotations(seed: Residues, purpose: str, count: int, size: int) -> list[Rotation]:
-    """Draw Haar-random orthogonal matrices, as products of reflections of normal vectors (Stewart 1980).
+    """Draw Haar-random orthogonal matrices, as products of reflections of normal vectors (Stewart 1980)."""
+    groups: list[list[tuple[int, FloatArray, FloatArray]]] = [[] for _ in range(count)]
+    signs = np.ones((count, size))
+    for first in range(0, size, _GROUP):
+        vectors, inner, signs[:, first : first + _GROUP] = _reflections(seed, purpose, count, size, first)
+        for place, found in enumerate(groups):
+            found.append((first, vectors[place], inner[place]))
+    return [Rotation(*each) for each in zip(groups, signs, strict=True)]
+
+
+def _reflections(
+    seed: Residues, purpose: str, count: int, size: int, first: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Draw one group of the reflections of `count` rotations: V (count, rows, b), T (count, b, b), signs (count, b).
 
     Reflection k takes a normal vector of the last size - k entries to its own length in the first of them, as in a QR
     factorization of normal entries, whose R is not computed.
     """
-    groups: list[list[tuple[int, FloatArray, FloatArray]]] = [[] for _ in range(count)]
-    signs = np.ones((count, size))
-    for first in range(0, size, _GROUP):
-        rows, width = size - first, min(_GROUP, size - first)
-        vectors = _normal(seed, f"{purpose} {first}", count * rows * width).reshape(count, rows, width)
-        vectors[:, :width] = np.tril(vectors[:, :width])
-        lengths = np.sqrt(np.einsum("pij,pij->pj", vectors, vectors))
-        places = np.arange(width)
-        heads = vectors[:, places, places]
-        signs[:, first : first + width] = -np.copysign(1.0, heads)
-        vectors[:, places, places] += np.copysign(lengths, heads)
-        vectors /= np.sqrt(2 * lengths * (lengths + np.abs(heads)))[:, None, :]
-        inner = np.linalg.inv(np.triu(vectors.transpose(0, 2, 1) @ vectors, 1) + np.eye(width) / 2)
-        for place, found in enumerate(groups):
-            found.append((first, vectors[place], inner[place]))
-    return [Rotation(*each) for each in zip(groups, signs, strict=True)]
+    rows, width = size - first, min(_GROUP, size - first)
+    vectors = _normal(seed, f"{purpose} {first}", count * rows * width).reshape(count, rows, width)
+    vectors[:, :width] = np.tril(vectors[:, :width])
+    lengths = np.sqrt(np.einsum("pij,pij->pj", vectors, vectors))
+    places = np.arange(width)
+    heads = vectors[:, places, places]
+    vectors[:, places, places] += np.copysign(lengths, heads)
+    vectors /= np.sqrt(2 * lengths * (lengths + np.abs(heads)))[:, None, :]
+    inner = np.linalg.inv(np.triu(vectors.transpose(0, 2, 1) @ vectors, 1) + np.eye(width) / 2)
+    return np.asarray(vectors), np.asarray(inner), np.asarray(-np.copysign(1.0, heads))
 
 
 def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:

@@ -244,7 +244,7 @@ class RowPaths:
             opened = opened_by(sums, standing.v, intercept=intercept, regulariser=keeper, mask=mask)
             layouts[place].pack_into(places[place], opened, round_.scales[place], round_.rows, keeper=keeper)
             if problem in kept:
-                self._last[problem] = iteration, None if mask is None else mask.spent()
+                self._last[problem] = iteration, mask
         self._last = {problem: self._last[problem] for problem in kept}
         return total
 

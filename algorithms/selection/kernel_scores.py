@@ -56,9 +56,13 @@ class DualScores(SitePart):
         """Return for each class the sum of its rows' alpha, and of alpha y times values (n, q)."""
         if self._path.paths is None:
             raise StepRefused("the site lost the path when it was restarted; run again")
-        alpha, labels = self._path.paths.latest[0].alpha, self._site.labels[0]
-        parts = [(alpha * (labels == sign), sign) for sign in (-1.0, 1.0)]
-        return np.array([np.append(share.sum(), sign * (share @ values)) for share, sign in parts])
+        return sums_by_class(self._path.paths.latest[0].alpha, self._site.labels[0], values)
+
+
+def sums_by_class(alpha: FloatArray, labels: FloatArray, values: FloatArray) -> FloatArray:
+    """Return (2, q + 1) for each class the sum of its rows' alpha (n,), and of alpha y times values (n, q)."""
+    parts = [(alpha * (labels == sign), sign) for sign in (-1.0, 1.0)]
+    return np.array([np.append(share.sum(), sign * (share @ values)) for share, sign in parts])
 
 
 def without_column(kernel: Kernel, x: FloatArray, y: FloatArray, column: int) -> FloatArray:

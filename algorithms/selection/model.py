@@ -2,7 +2,7 @@
 
 What an algorithm of this family says is how columns are ordered (`SelectionAlgorithm.choose`). How many of them are
 kept follows from the curve of accuracy against size, or is told. The curve is measured by inner cross-validation of
-linear SVMs on the best columns, all sizes and folds in the same rounds. Its columns were ranked on the rows that it
+SVMs on the best columns, all sizes and folds in the same rounds. Its columns were ranked on the rows that it
 counts on, so that its accuracies are too good (Ambroise and McLachlan 2002): they choose a size, and nothing else.
 
 References
@@ -31,6 +31,7 @@ from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.horizontal import HorizontalTask, PreparedRows
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
 from fedsvm.algorithms.optimization.solution import Solution
@@ -90,22 +91,27 @@ def curve_sizes(columns: int) -> list[int]:
 
 @dataclass(frozen=True)
 class SizeModel:
-    """A linear SVM on some columns: their numbers (m,), w (m,) and b; of K > 2 classes w (K, m) and b (K,)."""
+    """An SVM on some columns: their numbers (m,), w (m,) and b; of K > 2 classes w (K, m) and b (K,).
+
+    map: the features of the columns, of which w is; None for a linear SVM.
+    """
 
     columns: IntArray
     w: FloatArray
     b: float | FloatArray
+    map: NystromMap | None = None
 
     @classmethod
-    def of(cls, columns: IntArray, model: Sequence[Solution]) -> SizeModel:
+    def of(cls, columns: IntArray, model: Sequence[Solution], feature_map: NystromMap | None = None) -> SizeModel:
         """Return the model of one problem, or of one for each class."""
         if len(model) == 1:
-            return cls(columns, model[0].w, model[0].b)
+            return cls(columns, model[0].w, model[0].b, feature_map)
         return cls(columns, np.array([each.w for each in model]), np.array([each.b for each in model]))
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """Return (n,) decision values of scaled rows (n, p), or (n, K)."""
-        return np.asarray(rows[:, self.columns] @ self.w.T + self.b)
+        features = rows[:, self.columns] if self.map is None else self.map(rows[:, self.columns])
+        return np.asarray(features @ self.w.T + self.b)
 
 
 @dataclass(frozen=True)
@@ -165,7 +171,7 @@ class SelectionOutcome:
 class SelectedModel(Model):
     """A PAN-SVM of chosen columns: their numbers among those of the rows it is asked about, in rising order.
 
-    by_size: linear models of the best columns by their number, on the way to the size that was chosen: of each number
+    by_size: models of the best columns by their number, on the way to the size that was chosen: of each number
     those of the inner folds.
     """
 
@@ -290,8 +296,8 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Yield the problems of PAN-SVM, and sizes without a curve."""
         yield from PanSvm().problems(settings, outline)
-        if settings.masking == "committee":
-            yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
+        if settings.masking in ("committee", "auto"):
+            yield f'masking: must be "congruence", "orthogonal" or "none" here; "{settings.masking}" is for pan-svm'
         if outline.needs_curve and settings.size not in ("best", "one-se"):
             yield f'size: must be "best" or "one-se" where data.evaluation looks at every size, got {settings.size!r}'
 
@@ -399,7 +405,7 @@ def _select_size(
 
 
 def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
-    """Run inner cross-validation of the best columns, for every size of the curve, all in the same rounds.
+    """Run inner cross-validation of SVMs on the best columns, for every size of the curve, all in the same rounds.
 
     Beside it the models, of each size one for each fold.
     """
@@ -411,7 +417,8 @@ def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, 
     for place, size in enumerate(sizes):
         points.append(point_of(size, right[place], rows[place]))
         of_size = judged.models[place * len(folds) : (place + 1) * len(folds)]
-        models += [SizeModel.of(choice.order[:size], model) for model in of_size]
+        feature_map = choice.training.map_of(choice.order[:size])
+        models += [SizeModel.of(choice.order[:size], model, feature_map) for model in of_size]
     return tuple(points), tuple(models)
 
 

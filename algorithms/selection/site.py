@@ -7,7 +7,7 @@ from typing import Any
 
 from fedsvm.algorithms.calibration import calibration
 from fedsvm.algorithms.data.horizontal import each_model, preparation
-from fedsvm.algorithms.features.mapped_rows import mapping
+from fedsvm.algorithms.features.mapped_rows import landmark_script, mapping
 from fedsvm.algorithms.optimization.linear_svm import training
 from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.selection.kernel_scores import DualScores
@@ -32,7 +32,8 @@ def has_curve(terms: Terms) -> bool:
 
 def svms(terms: Terms) -> frozenset[str]:
     """Return the steps that train SVMs on columns and, where a curve is measured, count on rows that they leave out."""
-    by_path = frozenset({"agree_secret", "subset_newton", "subset_weights"})
+    weighted = {"subset_duals"} if terms.settings.get("wrapper") == "pan-svm" else set[str]()
+    by_path = frozenset({"agree_secret", "subset_newton", "subset_weights"} | weighted)
     trained = by_path if terms.settings["select_solver"] == "interior-point" else CUTS
     return trained | ({"held_out_rows"} if has_curve(terms) else frozenset())
 
@@ -45,9 +46,9 @@ class SelectionSite(PanSite):
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         self.class_sums = ClassSums(self)
-        self.subsets = ColumnSubsets(self)
+        self.subsets = ColumnSubsets(self, self.mapped)
         self.subset_path = SubsetPath(self, self.subsets)
-        self.support_sets = SupportSets(self)
+        self.support_sets = SupportSets(self, self.subsets)
         self.dual_scores = DualScores(self, self.mapped, self.path)
 
     @classmethod
@@ -62,5 +63,16 @@ class SelectionSite(PanSite):
 
     @classmethod
     def choosing(cls, terms: Terms) -> Script:
-        """Return the script of what comes before columns are kept: here SVMs on columns, in any order."""
-        return any_order({*MOMENTS, *svms(terms)})
+        """Return the script of what comes before columns are kept: here SVMs on columns, in any order.
+
+        Kernel SVMs come after the landmarks that all of them share.
+        """
+        if terms.settings.get("wrapper") != "pan-svm":
+            return any_order(cls.choosing_steps(terms))
+        shared = stage(landmark_script(terms), "receive_map")
+        return seq(stage(*MOMENTS), shared, any_order(cls.choosing_steps(terms)))
+
+    @classmethod
+    def choosing_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps that train and judge SVMs on columns."""
+        return svms(terms) | set(MOMENTS)

@@ -1,4 +1,4 @@
-"""Linear SVMs on subsets of the columns and of the rows by the interior point, in the same rounds, and blindly.
+"""SVMs on subsets of the columns and of the rows by the interior point, in the same rounds, and blindly.
 
 What `optimization.path_sums` does for all rows and features is done here for problems that have columns and rows of
 their own: the coordinator solves masked systems, and learns the weights of each problem in the end, by one sum. Masks
@@ -36,13 +36,15 @@ from fedsvm.algorithms.optimization.path_rounds import (
 )
 from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
-from fedsvm.algorithms.selection.subsets import ColumnSubsets, Subset, SubsetProblems
+from fedsvm.algorithms.selection.kernel_scores import balance, sums_by_class
+from fedsvm.algorithms.selection.subsets import ColumnSubsets, SubsetProblems
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 RELEASED = "weights of SVMs on the way to the columns that are kept"
+DUAL_SUMS = "of each class the sum of the columns, weighted by dual variables, of SVMs on the way to the kept columns"
 
 
 class SubsetPath(SitePart):
@@ -63,6 +65,8 @@ class SubsetPath(SitePart):
             "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
             "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
             "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+            "mappings": free("any matrices", "features in which later sums can isolate rows"),
+            "ranks": free("whole numbers", "features in which later sums can isolate rows"),
             "groups, inner_folds, price, masking": CHECKED,
             "lever": free("any number", "a model with another scale of the intercept"),
         }
@@ -87,6 +91,13 @@ class SubsetPath(SitePart):
         best = np.concatenate(self._paths.best(keep, constants))
         return best if self._site.site == holder else np.zeros_like(best)
 
+    @step(bound=math.inf)
+    def subset_duals(self) -> FloatArray:
+        """Return the (2, m + 1) sum of alpha of each class, and of alpha y times each column of the first problem."""
+        first = self._subsets.posed[0]
+        rows = self._site.scaled[np.ix_(self._subsets.used_rows(first.fold), first.columns)]
+        return sums_by_class(self._paths.latest[0].alpha, self._site.labels[0], rows)
+
     def _begin(
         self,
         epoch: int,
@@ -99,10 +110,11 @@ class SubsetPath(SitePart):
         """Set new problems, or restrict those of the previous path to the `kept` columns."""
         draw = functools.partial(self._draw_masks, epoch)
         if kept is None:
-            self._site.check_agreed(select_penalty=price, masking=masking)
+            agreed = {"C": price, "wrapper": "pan-svm"} if "mappings" in posed else {"select_penalty": price}
+            self._site.check_agreed(**agreed, masking=masking)
             self._subsets.pose(**posed)
             self._masking = masking
-            problems = [self._problem(subset, price, lever) for subset in self._subsets.posed]
+            problems = [self._problem(problem, price, lever) for problem in range(len(self._subsets.posed))]
             points = [DualState.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
             self._paths = RowPaths(problems, points, draw)
         else:
@@ -110,9 +122,10 @@ class SubsetPath(SitePart):
             self._paths = self._ended.without(kept, draw)
         self._epoch = epoch
 
-    def _problem(self, subset: Subset, price: float, lever: float) -> Problem:
+    def _problem(self, problem: int, price: float, lever: float) -> Problem:
+        subset = self._subsets.posed[problem]
         site, used = self._site, self._subsets.used_rows(subset.fold)
-        features = site.scaled[np.ix_(used, subset.columns)]
+        features = self._subsets.features(problem, used)
         return Problem.of(features, site.labels[subset.label, used], price, lever=lever)
 
     def _draw_masks(self, epoch: int, problems: Sequence[int], iteration: int) -> Sequence[Mask | None]:
@@ -150,7 +163,7 @@ class SubsetPaths:
 
     def solve(self, posed: SubsetProblems, stopping: StoppingRule) -> list[Solution]:
         """Solve new problems. Raises MembershipChanged where sites leave or join."""
-        self._lengths = [len(each.columns) for each in posed.subsets]
+        self._lengths = posed.dimensions
         self._begun = {**posed.to_arguments(), "price": self.C, "lever": self._lever, "masking": self.masking}
         return self._solve(stopping, ())
 
@@ -158,6 +171,12 @@ class SubsetPaths:
         """Continue all problems with only these places of their columns, from their current state."""
         self._lengths, self._begun = [len(kept)] * len(self._mus), {"kept": kept}
         return self._solve(stopping, self._mus)
+
+    def column_weights(self, columns: int) -> FloatArray:
+        """Return (m,) the sum of alpha y times each column of the only problem, over all its rows."""
+        sums = self.federation.sum("subset_duals", shape=(2, columns + 1), bound=math.inf)
+        self.federation.disclose(COORDINATOR, "subset_duals", DUAL_SUMS, sums.shape)
+        return balance(sums)
 
     def extent(self) -> Extent:
         """Return the extent of all rows in all columns, a bound for every problem; see `interior_point.Path`."""

@@ -1,9 +1,10 @@
-"""Linear SVMs on subsets of the columns and of the rows, many of them trained in the same rounds.
+"""SVMs on subsets of the columns and of the rows, many of them trained in the same rounds.
 
-Each problem has columns of its own and, of an inner cross-validation, a fold whose rows are left out; a half-sample
-leaves out half of the rows. A round carries what all unfinished problems ask for, so that rounds do not grow with their
-number, and vectors do. Which problems there are rides on the first order of cuts. Rows are dealt to inner folds by
-their sites, class by class, and to the groups of grouped cuts, both the same way each time.
+The SVMs are linear in the columns, or in the features of landmarks that all problems share. Each problem has columns of
+its own and, of an inner cross-validation, a fold whose rows are left out; a half-sample leaves out half of the rows. A
+round carries what all unfinished problems ask for, so that rounds do not grow with their number, and vectors do. Which
+problems there are rides on the first order of cuts. Rows are dealt to inner folds by their sites, class by class, and
+to the groups of grouped cuts, both the same way each time.
 
 What is shown is what the cutting plane shows of each problem (see `optimization.cutting_plane`), and to the sites the
 columns of each, the points, and of held-out rows how many are classified rightly, and the sum of their losses, to the
@@ -12,15 +13,19 @@ coordinator.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fedsvm.algorithms.data.classes import members, numbers
 from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.mapped_rows import MappedRows
+from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.cutting_plane import Line, Points
 from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle, HingeSums
 from fedsvm.algorithms.optimization.single_rows import lone_rows, rows_apart
@@ -61,17 +66,43 @@ class Subset:
     label: int = 0
 
 
+def column_sets(columns: Sequence[IntArray]) -> list[int]:
+    """Return (q,) a number for the columns of each problem, which neighbors with the same columns share."""
+    numbers = [0]
+    for before, now in itertools.pairwise(columns):
+        numbers.append(numbers[-1] + int(not np.array_equal(before, now)))
+    return numbers
+
+
 @dataclass(frozen=True)
 class SubsetProblems:
-    """Problems, in how many groups of cuts their rows are, and of how many inner folds."""
+    """Problems, in how many groups of cuts their rows are, and of how many inner folds.
+
+    maps (q,): the features of each problem; none of linear ones.
+    """
 
     subsets: Sequence[Subset]
     groups: int
     inner_folds: int
+    maps: Sequence[NystromMap] = ()
+
+    @property
+    def dimensions(self) -> list[int]:
+        """(q,), the features of each problem."""
+        return [each.dimensions for each in self.maps] or [len(each.columns) for each in self.subsets]
 
     def to_arguments(self) -> dict[str, Any]:
         """Return what sites are sent of them, once."""
+        mapped = {}
+        if self.maps:
+            numbers = column_sets([each.columns for each in self.subsets])
+            each_set = [self.maps[place].mapping for place in np.unique(numbers, return_index=True)[1]]
+            mapped = {
+                "mappings": np.concatenate([mapping.ravel() for mapping in each_set]),
+                "ranks": np.array([mapping.shape[1] for mapping in each_set]),
+            }
         return {
+            **mapped,
             "groups": self.groups,
             "columns": np.concatenate([each.columns for each in self.subsets]),
             "lengths": np.array([len(each.columns) for each in self.subsets]),
@@ -135,9 +166,10 @@ class ClassSums(SitePart):
 class ColumnSubsets(SitePart):
     """The problems of columns and rows that were posed to a site, and the cuts of their rows."""
 
-    def __init__(self, site: HorizontalSite) -> None:
-        self._site = site
+    def __init__(self, site: HorizontalSite, mapped: MappedRows) -> None:
+        self._site, self._mapped = site, mapped
         self._subsets: list[Subset] = []
+        self._maps: list[NystromMap] = []
         self._group = self._inner_fold = np.zeros(0, dtype=np.int64)
         self._group_count = 1
         self._cached: dict[int, HingeSums] = {}
@@ -206,7 +238,7 @@ class ColumnSubsets(SitePart):
         for place in range(len(found)):
             of = range(place * together, (place + 1) * together)
             out = ~self.used_rows(self.posed[of[0]].fold)
-            values = [self._site.scaled[np.ix_(out, self.posed[each].columns)] @ points[each] + b[each] for each in of]
+            values = [self.features(each, out) @ points[each] + b[each] for each in of]
             margins = self._site.labels[:, out] * np.array(values)
             right = margins[0] > 0 if together == 1 else np.argmax(values, axis=0) == numbers(self._site.labels[:, out])
             found[place] = right.sum(), np.maximum(1.0 - margins, 0.0).sum(), out.sum()
@@ -220,18 +252,47 @@ class ColumnSubsets(SitePart):
         kinds: IntArray | None = None,
         groups: int = 1,
         inner_folds: int = 0,
+        mappings: FloatArray | None = None,
+        ranks: IntArray | None = None,
     ) -> None:
         """Take down which problems (q,) there are from now on, if they are others, and deal the rows for them.
 
         columns, lengths (q,), folds (q,), kinds (q,): the columns of each, one behind the other, how many, what is left
-        out, and whose labels it has.
+        out, and whose labels it has. mappings, ranks: of each set of columns in turn the mapping of the landmarks'
+        kernel to features, one behind the other, and their number.
         """
         if columns is not None and lengths is not None and folds is not None and kinds is not None:
             self._site.check_agreed(select_groups=groups, inner_folds=inner_folds)
             cut = np.split(columns, np.cumsum(lengths)[:-1])
             told = zip(cut, folds.tolist(), kinds.tolist(), strict=True)
             self._subsets = [Subset(each, fold, kind) for each, fold, kind in told]
+            self._maps = [] if mappings is None or ranks is None else self._read_maps(cut, mappings, ranks)
             self._deal(groups, inner_folds)
+
+    def _read_maps(self, columns: Sequence[IntArray], mappings: FloatArray, ranks: IntArray) -> list[NystromMap]:
+        """Return (q,) the map of each problem: the agreed kernel at the landmarks, in the problem's columns."""
+        shared = self._mapped.map
+        if not isinstance(shared, NystromMap):
+            raise StepRefused("the site has no landmarks; run again")
+        count = len(shared.landmarks)
+        cut = np.split(mappings, np.cumsum(count * ranks)[:-1])
+        each_set = [flat.reshape(count, rank) for flat, rank in zip(cut, ranks.tolist(), strict=True)]
+        kernels = [self._kernel(shared.kernel, len(each)) for each in columns]
+        told = zip(kernels, columns, column_sets(columns), strict=True)
+        return [NystromMap(kernel, shared.landmarks[:, each], each_set[number]) for kernel, each, number in told]
+
+    def _kernel(self, kernel: Kernel, columns: int) -> Kernel:
+        """Return the kernel of some columns; a gamma that was agreed on by name depends on their number."""
+        return replace(kernel, gamma=1.0 / columns) if isinstance(self._site.terms.settings["gamma"], str) else kernel
+
+    def features(self, problem: int, used: BoolArray) -> FloatArray:
+        """Return the features of some rows in a problem: its columns, or the kernel at landmarks in its columns."""
+        rows = self._site.scaled[np.ix_(used, self.posed[problem].columns)]
+        return self._maps[problem](rows) if self._maps else rows
+
+    def features_in(self, columns: IntArray) -> FloatArray:
+        """Return all rows in the features of the first problem, or in some columns if problems are linear."""
+        return self.features(0, self.used_rows(ALL_ROWS)) if self._maps else self._site.scaled[:, columns]
 
     @property
     def posed(self) -> list[Subset]:
@@ -272,13 +333,14 @@ class ColumnSubsets(SitePart):
             subset = self.posed[problem]
             used = self.used_rows(subset.fold)
             members = np.equal.outer(np.arange(self._group_count), self._group[used]).astype(np.float64)
-            features = self._site.scaled[np.ix_(used, subset.columns)]
-            self._cached[problem] = HingeSums(features, self._site.labels[subset.label, used][None, :], members)
+            self._cached[problem] = HingeSums(
+                self.features(problem, used), self._site.labels[subset.label, used][None, :], members
+            )
         return self._cached[problem]
 
     def _points(self, problems: IntArray, flat: FloatArray) -> list[FloatArray]:
-        lengths = [len(self.posed[problem].columns) for problem in problems.tolist()]
-        return np.split(flat, np.cumsum(lengths)[:-1])
+        sizes = [each.dimensions for each in self._maps] or [len(each.columns) for each in self.posed]
+        return np.split(flat, np.cumsum([sizes[problem] for problem in problems.tolist()])[:-1])
 
 
 @dataclass(kw_only=True)

@@ -24,6 +24,7 @@ from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.moments import MIN_OF_CLASS
+from fedsvm.algorithms.selection.subsets import ColumnSubsets
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
@@ -43,8 +44,8 @@ _ONE_WITHIN = 1e-6
 class SupportSets(SitePart):
     """The rows of a site that support models, and the sets of them whose sums were released, class by class."""
 
-    def __init__(self, site: HorizontalSite) -> None:
-        self._site = site
+    def __init__(self, site: HorizontalSite, subsets: ColumnSubsets) -> None:
+        self._site, self._subsets = site, subsets
         self.released: list[dict[int, BoolArray]] = []
         self._supporting: list[BoolArray] = []
 
@@ -65,7 +66,7 @@ class SupportSets(SitePart):
         """
         if number == 1:
             self.released = [{0: member > 0} for member in members(self._site.labels)]
-        margins = self._site.labels[0] * (self._site.scaled[:, columns] @ w + b)
+        margins = self._site.labels[0] * (self._subsets.features_in(columns) @ w + b)
         found = np.zeros((2, releases + 1))
         self._supporting = []
         for kind, member in enumerate(members(self._site.labels)):

@@ -1,4 +1,4 @@
-"""Training the linear SVMs that choose columns, by the solver of the user's choice, many in the same rounds.
+"""Training the SVMs that choose columns, by the solver of the user's choice, many in the same rounds.
 
 The interior point is the default: its coordinator is blind, and learns the weights of each problem alone. It sums
 matrices, so that it is for some hundred columns. Cutting planes take thousands, in fewer rounds where many problems are
@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
+from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.cutting_plane import RIDGE, Bundle, Penalty, improve, start
 from fedsvm.algorithms.optimization.line_search import grid_search
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
@@ -22,7 +23,7 @@ from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.subset_path import SubsetPaths
-from fedsvm.algorithms.selection.subsets import Subset, SubsetOracle, SubsetProblems
+from fedsvm.algorithms.selection.subsets import Subset, SubsetOracle, SubsetProblems, column_sets
 from fedsvm.algorithms.settings import Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
@@ -79,12 +80,14 @@ class ScoredModels:
 class SubsetTraining:
     """Problems of columns over the rows of a federation, and how they are trained.
 
-    moments: of the rows. When sites leave or join they are asked for again: other rows have other bounds.
+    moments: of the rows. When sites leave or join they are asked for again: other rows have other bounds. landmarks: of
+    all columns, for SVMs with the RBF kernel; None for linear ones.
     """
 
     federation: Federation
     moments: ClassMoments
     settings: TrainingSettings
+    landmarks: NystromMap | None = None
     paths: SubsetPaths = field(init=False)
     _changes: int = field(init=False)
 
@@ -95,7 +98,8 @@ class SubsetTraining:
     def _begin_paths(self) -> None:
         settings, sites = self.settings, self.federation.sites
         noises = settings.step_noise_among(sites), settings.step_noise_floor_among(sites)
-        solved = (settings.select_penalty, settings.masking, *noises)
+        price = settings.select_penalty if self.landmarks is None else settings.C
+        solved = (price, settings.resolved_masking, *noises)
         self.paths = SubsetPaths(self.federation, self.rows, self.squares, *solved)
 
     @property
@@ -110,8 +114,8 @@ class SubsetTraining:
 
     @property
     def squares(self) -> float:
-        """The sum over the rows of their columns' squares."""
-        return float(self.moments.squares.sum())
+        """The sum over the rows of their columns' squares, or a bound on that of their features of the RBF kernel."""
+        return float(self.moments.squares.sum()) if self.landmarks is None else float(self.rows)
 
     def refresh(self) -> None:
         """Ask for the moments again where sites left or joined. Raises MembershipChanged where they do so now."""
@@ -128,7 +132,24 @@ class SubsetTraining:
 
     def posed(self, subsets: Sequence[Subset]) -> SubsetProblems:
         """Return problems as sites receive them."""
-        return SubsetProblems(subsets, self.settings.select_groups, self.settings.inner_folds)
+        numbers = column_sets([each.columns for each in subsets])
+        each_set = [self.map_of(subsets[place].columns) for place in np.unique(numbers, return_index=True)[1]]
+        maps = [found for number in numbers if (found := each_set[number]) is not None]
+        return SubsetProblems(subsets, self.settings.select_groups, self.settings.inner_folds, maps)
+
+    def map_of(self, columns: IntArray) -> NystromMap | None:
+        """Return the features of some columns; None of linear SVMs."""
+        if self.landmarks is None:
+            return None
+        kernel, points = self.settings.kernel_of(len(columns)), self.landmarks.landmarks[:, columns]
+        return NystromMap.span(kernel, points, self.settings.rank_tolerance)
+
+    def column_weights(self, columns: IntArray, solution: Solution) -> FloatArray:
+        """Return (m,) the weight of each column in the model trained last: w, or the sum of alpha y x (equation 5.1).
+
+        Raises MembershipChanged where sites leave or join.
+        """
+        return solution.w if self.landmarks is None else self.paths.column_weights(len(columns))
 
     def oracle(self, subsets: Sequence[Subset]) -> SubsetOracle:
         """Return the sums for cutting planes; bounds by Cauchy and Schwarz."""
@@ -136,10 +157,15 @@ class SubsetTraining:
         posed = self.posed(subsets)
         return SubsetOracle(self.federation, posed.groups, self.rows, norm_sum, posed=posed)
 
-    def require_few(self, subsets: Sequence[Subset]) -> None:
+    def require_few(self, posed: SubsetProblems) -> None:
         """Raise FederationError for problems that are too large for sums of matrices."""
-        widest = max(len(each.columns) for each in subsets)
-        numbers = sum((len(each.columns) + 1) * (len(each.columns) + 2) // 2 for each in subsets)
+        widest = max(posed.dimensions)
+        numbers = sum((each + 1) * (each + 2) // 2 for each in posed.dimensions)
+        if posed.maps and (widest > MAX_BLIND_COLUMNS or numbers > MAX_BLIND_NUMBERS):
+            raise FederationError(
+                f"{len(posed.maps)} SVMs on up to {widest} features need sums of {numbers} numbers: set fewer "
+                'algorithm.landmarks, fewer candidates, or algorithm.wrapper = "linear".'
+            )
         if widest > MAX_BLIND_COLUMNS or numbers > MAX_BLIND_NUMBERS:
             raise FederationError(
                 f"SVMs on {widest} columns need sums of {numbers} numbers by the interior point: filter the columns "
@@ -162,8 +188,9 @@ class SubsetTraining:
         self.refresh()
         stopping = StoppingRule(tolerance, self.settings.max_iterations)
         if self.is_blind and penalty == RIDGE:
-            self.require_few(subsets)
-            return self.paths.solve(self.posed(subsets), stopping)
+            posed = self.posed(subsets)
+            self.require_few(posed)
+            return self.paths.solve(posed, stopping)
         oracle, C = self.oracle(subsets), self.settings.select_penalty
         bundles = [Bundle(len(each.columns), self.settings.select_groups, C, penalty=penalty) for each in subsets]
         try:
@@ -261,16 +288,14 @@ class ShrinkingSvm:
     def _by_path(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
         training = self.training
         training.refresh()
-        training.require_few(self._subsets)
+        posed = training.posed(self._subsets)
+        training.require_few(posed)
         paths = training.paths
-        kept = None if self._has_changed() else self._kept
+        kept = None if self._has_changed() or posed.maps else self._kept
         for tolerance in tolerances:
             stopping = StoppingRule(tolerance, training.settings.max_iterations)
-            if kept is None:
-                solutions = paths.solve(training.posed(self._subsets), stopping)
-            else:
-                solutions = paths.solve_without(kept, stopping)
-            kept = np.arange(len(self.columns))
+            solutions = paths.solve(posed, stopping) if kept is None else paths.solve_without(kept, stopping)
+            kept = np.arange(posed.dimensions[0])
             if enough(solutions) or not all(solution.converged for solution in solutions):
                 break
         self._kept = kept

@@ -96,6 +96,9 @@ class Channel(Protocol):
     def random(self, shape: Sequence[int]) -> Residues:
         """Return residues uniform over the whole modulus, as `uniform_residues` draws them."""
 
+    def joint_seed(self) -> bytes:
+        """Return a digest of the keys by which all sites of the run agree on secrets: each site draws its own."""
+
     def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
         """Return for each peer 256 bits that only it and this site can derive, fresh for this round and purpose."""
 

@@ -58,6 +58,7 @@ class Mailbox:
         self.sealer: Sealer | None = None
         self._roster = endpoint.roster
         self._agreement_keys: dict[str, bytes | None] = {}
+        self._joint_seed = b""
 
     @property
     def refused(self) -> Counter[str]:
@@ -87,11 +88,21 @@ class Mailbox:
 
     def agreement_key(self, peer: str) -> bytes | None:
         """Return the roster's key to agree on secrets with `peer`, or None."""
-        if self._roster is not self.endpoint.roster:
-            self._roster, self._agreement_keys = self.endpoint.roster, {}
+        self._note_roster()
         if peer not in self._agreement_keys:
             self._agreement_keys[peer] = self._roster[peer].agreement_key
         return self._agreement_keys[peer]
+
+    def joint_seed(self) -> bytes:
+        """Return a digest of all parties of the roster and their keys to agree on secrets with."""
+        self._note_roster()
+        if not self._joint_seed:
+            self._joint_seed = self._roster.agreement_digest
+        return self._joint_seed
+
+    def _note_roster(self) -> None:
+        if self._roster is not self.endpoint.roster:
+            self._roster, self._agreement_keys, self._joint_seed = self.endpoint.roster, {}, b""
 
     def senders(self) -> set[str]:
         """Return the senders of waiting protocol messages of the current round."""

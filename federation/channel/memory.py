@@ -6,6 +6,7 @@ for many parties, and parties can be made to die at any message.
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections import defaultdict, deque
@@ -227,6 +228,11 @@ class MemoryChannel(KeyedChannel):
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
         """Return the keystreams of secrets, recorded as this party's."""
         return self._expand(secrets, keystreams(secrets, shape, part))
+
+    def joint_seed(self) -> bytes:
+        """Return a digest of the keys by which all sites of the run agree on secrets."""
+        publics = b"".join(self._network.agreements[site].public for site in sorted(self._network.agreements))
+        return hashlib.sha256(publics).digest()
 
     def _expand(self, secrets: Sequence[bytes], rows: Residues) -> Residues:
         for secret, row in zip(secrets, rows, strict=True):

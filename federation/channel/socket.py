@@ -171,6 +171,10 @@ class SocketChannel(KeyedChannel):
                 observer.drew(row, self._streams.setdefault(secret, f"keystream {len(self._streams) + 1}"))
         return rows
 
+    def joint_seed(self) -> bytes:
+        """Return a digest of the keys by which all sites of the run agree on secrets."""
+        return self._mailbox.joint_seed()
+
     def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
         """Return the keys shared with each of these peers in this round. Raises StepRefused for a peer without keys."""
         known = self._round_keys.setdefault(purpose, {})

@@ -481,6 +481,7 @@ class Site:
             for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
                 self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
             residues = protocol.encode(_shape(value, terms.shape, order.step), terms.bound, sites)
+            del value  # as large as the residues, and while these are added others arrive
             if self._transcript is not None:
                 self._transcript.put_in(residues, order.describe())
             total = protocol.contribute(channel, residues, terms.receiver)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
@@ -117,6 +118,13 @@ class Roster:
     def names_column(self) -> str:
         """The same, a line for each."""
         return self._names[1:-1].decode()
+
+    @property
+    def agreement_digest(self) -> bytes:
+        """Of the names of all parties, and the keys with which sites agree on secrets, whatever the order of both."""
+        keys = (self._agreement_keys[place * KEY_BYTES :][:KEY_BYTES] for place in range(len(self)))
+        pairs = sorted(zip(self.names, keys, strict=True))
+        return hashlib.sha256(b"".join(name.encode() + b"\0" + key for name, key in pairs)).digest()
 
     @property
     def shares_keys(self) -> bool:

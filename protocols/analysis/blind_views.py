@@ -17,7 +17,7 @@ from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import keystreams
 from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transpose, upper
+from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transpose
 from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem
 from fedsvm.protocols.common_seed import SHAPE
 
@@ -148,8 +148,7 @@ class _Pair:
     def _deal(self, place: int, other: str, mask: int) -> FloatArray:
         """Return V of one of the two masks, which `other` was dealt."""
         system = self.systems[place]
-        drawn = system.numbers.uniform(keystreams, self._dealer_seeds(place)[mask][3], (system.extended,) * 2)
-        return symmetric(upper(drawn), system.extended)
+        return system.numbers.uniform_symmetric(keystreams, self._dealer_seeds(place)[mask][3], system.extended)
 
     def _dealer_seeds(self, place: int) -> list[Residues]:
         """Return the seeds (4, 4) of both masks, which the dealer drew."""

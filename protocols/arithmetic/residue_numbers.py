@@ -26,6 +26,8 @@ _MAX_BITS = 22
 _LANE_BITS = 32
 """A word of 64 bits carries two residues, or two sums of residues below 2^32."""
 
+_LANE, _WORD = np.dtype("<u4"), np.dtype("<u8")
+
 
 Expand = Callable[[Sequence[bytes], Sequence[int], int], Residues]
 """The keystreams of secrets, as residues of a shape, of a part of a vector."""
@@ -70,18 +72,21 @@ class ResidueNumbers:
         """The product of the primes."""
         return math.prod(self.primes)
 
-    @property
-    def _columns(self) -> FloatArray:
-        return np.array(self.primes, dtype=np.float64)[:, None, None]
-
     def reduce(self, values: FloatArray) -> FloatArray:
-        """Return the remainders of whole numbers between -2^53 and 2^53; by the reciprocal, which `fmod` is slower
-        than."""
-        primes = self._columns
-        rest: FloatArray = values - np.floor(values * (1 / primes)) * primes
-        rest += primes * (rest < 0)
-        rest -= primes * (rest >= primes)
-        return rest
+        """Return the remainders of whole numbers between -2^53 and 2^53, written over them.
+
+        By the reciprocal, which `fmod` is slower than, and prime by prime, so that they stay in the cache.
+        """
+        multiples = np.empty(values.shape[1:])
+        for place, prime in enumerate(self.primes):
+            np.multiply(values[place], 1 / prime, out=multiples)
+            np.rint(multiples, out=multiples)
+            multiples *= prime
+            values[place] -= multiples
+            np.less(values[place], 0, out=multiples)
+            multiples *= prime
+            values[place] += multiples
+        return values
 
     def product(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return the product of two matrices of residues."""
@@ -89,7 +94,7 @@ class ResidueNumbers:
 
     def of_integers(self, integers: IntArray) -> FloatArray:
         """Return the residues (primes, rows, columns) of a matrix of int64."""
-        return np.stack([np.mod(integers, prime) for prime in self.primes]).astype(np.float64)
+        return np.stack([_modulo(integers, prime) for prime in self.primes]).astype(np.float64)
 
     def encode(self, values: FloatArray, fraction_bits: int) -> FloatArray:
         """Return the residues of a matrix of float64, each rounded to a multiple of 2^-fraction_bits.
@@ -112,7 +117,7 @@ class ResidueNumbers:
         residues = np.empty((len(self.primes), *values.shape))
         for place, prime in enumerate(self.primes):
             factors = np.array([pow(2, power, prime) for power in table], dtype=np.int64)[powers]
-            residues[place] = np.mod(np.mod(whole, prime) * factors, prime)
+            residues[place] = _modulo(_modulo(whole, prime) * factors, prime)
         return residues
 
     def decode(self, residues: FloatArray) -> FloatArray:
@@ -124,7 +129,7 @@ class ResidueNumbers:
         for place, prime in enumerate(self.primes):
             value = residues[place].astype(np.int64)
             for digit, other in zip(digits, self.primes, strict=False):
-                value = np.mod(np.mod(value - digit, prime) * pow(other, -1, prime), prime)
+                value = _modulo(_modulo(value - digit, prime) * pow(other, -1, prime), prime)
             digits.append(value)
         negative = _exceed(digits, _digits_of(self.modulus // 2, self.primes))
         total, base = np.zeros(digits[0].shape), 1
@@ -136,7 +141,8 @@ class ResidueNumbers:
     def uniform(self, expand: Expand, seed: Residues, shape: Sequence[int]) -> FloatArray:
         """Return residues (primes, rows, columns) that are uniform to everyone who does not know the seed.
 
-        Words beyond the largest multiple of a prime are drawn again, all together, so that no residue is likelier.
+        A word serves two primes, whose residues of it are independent. Words beyond the largest multiple of both are
+        drawn again, all of these primes together, so that no residue is likelier.
 
         Parameters
         ----------
@@ -149,21 +155,26 @@ class ResidueNumbers:
         -------
         FloatArray of shape (primes, rows, columns)
         """
-        primes = np.array(self.primes, dtype=np.uint64)[:, None, None]
-        limits = np.array([(1 << 64) // prime * prime - 1 for prime in self.primes], dtype=np.uint64)[:, None, None]
-        part = 0
-        while True:
-            (words,) = expand([seed.tobytes()], (len(self.primes), *shape), part)
-            if (words <= limits).all():
-                return np.asarray((words % primes).astype(np.float64))
-            part += 1
+        found = np.empty((len(self.primes), *shape))
+        for first in range(0, len(self.primes), 2):
+            primes = self.primes[first : first + 2]
+            words = _words_below((1 << 64) // math.prod(primes) * math.prod(primes), expand, seed, shape, first)
+            for prime, place in zip(primes, found[first:], strict=False):
+                multiples = words // np.uint64(prime)
+                multiples *= np.uint64(prime)
+                np.subtract(words, multiples, out=place)
+        return found
+
+    def uniform_symmetric(self, expand: Expand, seed: Residues, size: int) -> FloatArray:
+        """Return symmetric matrices (primes, size, size) with a uniform upper triangle; see `uniform`."""
+        return symmetric(self.uniform(expand, seed, (1, size * (size + 1) // 2)), size)
 
     def pack(self, residues: FloatArray) -> Residues:
         """Return residues as words of 64 bits, two in each, of shape (1, words)."""
-        flat = residues.reshape(-1).astype(np.uint64)
+        flat = residues.reshape(-1).astype(_LANE)
         if len(flat) % 2:
-            flat = np.append(flat, np.uint64(0))
-        return (flat[::2] | flat[1::2] << np.uint64(_LANE_BITS))[None, :]
+            flat = np.append(flat, _LANE.type(0))
+        return flat.view(_WORD).astype(np.uint64, copy=False)[None, :]
 
     def words(self, shape: Sequence[int]) -> int:
         """Return how many words residues of a shape (rows, columns) are packed in."""
@@ -181,13 +192,27 @@ class ResidueNumbers:
         -------
         FloatArray
         """
-        lanes = np.stack([words[0] & np.uint64((1 << _LANE_BITS) - 1), words[0] >> np.uint64(_LANE_BITS)], axis=1)
-        flat = lanes.reshape(-1)[: len(self.primes) * math.prod(shape)].astype(np.float64)
-        return self.reduce(flat.reshape(len(self.primes), *shape))
+        lanes = words[0].astype(_WORD, copy=False).view(_LANE)
+        found = lanes[: len(self.primes) * math.prod(shape)].astype(np.float64).reshape(len(self.primes), *shape)
+        return self.reduce(found)
 
 
 MAX_SUMMANDS = 1 << (_LANE_BITS - _MAX_BITS)
 """Packed residues of so many parties add up without a carry from one to the next."""
+
+
+def _modulo(integers: IntArray, prime: int) -> IntArray:
+    """Return the remainders of int64, by a division that numpy computes several of at a time, other than `np.mod`."""
+    return integers - integers // prime * prime
+
+
+def _words_below(limit: int, expand: Expand, seed: Residues, shape: Sequence[int], part: int) -> Residues:
+    """Return uniform words of a seed that are all below a limit: of a part, or else of a later one."""
+    while True:
+        words = expand([seed.tobytes()], shape, part)[0]
+        if (words <= np.uint64(limit - 1)).all():
+            return np.asarray(words)
+        part += 1 << 16
 
 
 def transpose(residues: FloatArray) -> FloatArray:
@@ -197,17 +222,27 @@ def transpose(residues: FloatArray) -> FloatArray:
 
 def symmetric(triangle: FloatArray, size: int) -> FloatArray:
     """Return symmetric matrices (primes, size, size) from their upper triangles (primes, 1, size (size + 1) / 2)."""
-    full = np.zeros((len(triangle), size, size))
-    rows, columns = np.triu_indices(size)
-    full[:, rows, columns] = triangle[:, 0]
-    full[:, columns, rows] = triangle[:, 0]
-    return full
+    return np.asarray(np.take(triangle[:, 0], _places_in_triangle(size), axis=1))
 
 
 def upper(matrices: FloatArray) -> FloatArray:
     """Return the upper triangles (primes, 1, size (size + 1) / 2) of matrices (primes, size, size)."""
-    rows, columns = np.triu_indices(matrices.shape[1])
-    return np.asarray(matrices[:, rows, columns][:, None, :])
+    flat = matrices.reshape(len(matrices), -1)
+    return np.asarray(np.take(flat, _places_of_triangle(matrices.shape[1]), axis=1)[:, None, :])
+
+
+@functools.lru_cache(maxsize=2)
+def _places_of_triangle(size: int) -> IntArray:
+    """Return the places of the upper triangle in a matrix of this size, row by row."""
+    return np.flatnonzero(np.triu(np.ones((size, size), dtype=bool)))
+
+
+@functools.lru_cache(maxsize=2)
+def _places_in_triangle(size: int) -> IntArray:
+    """Return for each place of a symmetric matrix (size, size) that in its upper triangle."""
+    rows, columns = np.ogrid[:size, :size]
+    first, last = np.minimum(rows, columns), np.maximum(rows, columns)
+    return np.asarray(first * size - first * (first - 1) // 2 + last - first)
 
 
 @functools.lru_cache(maxsize=8)

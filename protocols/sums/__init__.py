@@ -7,5 +7,6 @@ Reading order:
 - `ring`: the simplest secure sum.
 - `k_secure`, `changing_neighbours`: rings that withstand more colluders.
 - `masked`, `additive_shares`: survive dropouts.
+- `neighbourhoods`, `consent`: the graph of `masked`, and what a site of it refuses.
 - `registry`: the names in scenarios and orders; sums of other packages too.
 """

@@ -36,13 +36,13 @@ from typing import Annotated
 
 import numpy as np
 from annotated_types import Ge, Le, doc
-from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.fixed_point import accumulate, add, total_of
+from fedsvm.protocols.arithmetic.flags import pack_flags, unpack_flags, word_count
 from fedsvm.protocols.sums.plain import collect_chunks
 from fedsvm.protocols.sums.ring import chunk_count, chunks
 from fedsvm.protocols.sums.secure_sum import MAX_PARTS, RESIDUE_BYTES, Cost, SecureSum
@@ -131,7 +131,7 @@ def additive_reveal(helpers: int, channel: Channel, shape: tuple[int, int]) -> R
     masked, whole = collect_chunks(channel, shape)
     if len(whole) < (fewest := _least_present(channel)):
         raise PeerDropped(f"{len(whole)} sites are left and a sum by additive shares needs {fewest}")
-    flags = _pack(np.isin(channel.sites, whole))
+    flags = pack_flags(np.isin(channel.sites, whole))
     for helper in chosen:
         channel.send(helper, flags)
     total = np.zeros(shape, dtype=np.uint64)
@@ -163,7 +163,7 @@ def additive_cost(helpers: int, sites: int, shape: tuple[int, int]) -> Cost:
     return Cost(
         messages=(sites + helpers) * count + helpers,
         hops=3 if count else 1,
-        payload_bytes=((sites + helpers) * limbs * length + helpers * _words(sites)) * RESIDUE_BYTES,
+        payload_bytes=((sites + helpers) * limbs * length + helpers * word_count(sites)) * RESIDUE_BYTES,
     )
 
 
@@ -226,10 +226,8 @@ def _seeds(channel: Channel, helper: str, peers: Sequence[str]) -> list[bytes]:
 def _present(channel: Channel) -> list[str]:
     """Return the sites that the coordinator counts in the sum. Raises StepRefused if a helper must not open it."""
     count = len(channel.sites)
-    flags = np.unpackbits(channel.receive(COORDINATOR, (_words(count),)).view(np.uint8), bitorder="little")
-    if flags[count:].any():
-        raise StepRefused("the coordinator names sites that are not in the round; nothing was opened")
-    present = [site for site, flag in zip(channel.sites, flags[:count].tolist(), strict=True) if flag]
+    flags = unpack_flags(channel.receive(COORDINATOR, (word_count(count),)), count)
+    present = [site for site, flag in zip(channel.sites, flags, strict=True) if flag]
     if channel.me not in present:
         raise StepRefused("it is asked to help with a sum that it is not in; nothing was opened")
     if len(present) < (fewest := _least_present(channel)):
@@ -243,16 +241,3 @@ def _with_keystreams(channel: Channel, total: Residues, seeds: Sequence[bytes], 
     for first in range(0, len(seeds), at_once):
         accumulate(total, total_of(channel.expand(seeds[first : first + at_once], total.shape, part)))
     return total
-
-
-def _pack(flags: NDArray[np.bool_]) -> Residues:
-    """Return flags as bits of 64-bit words."""
-    words = np.zeros(_words(len(flags)), dtype=np.uint64)
-    packed = np.packbits(flags, bitorder="little")
-    words.view(np.uint8)[: len(packed)] = packed
-    return words
-
-
-def _words(count: int) -> int:
-    """Return the number of 64-bit words that hold so many flags."""
-    return -(-count // 64)

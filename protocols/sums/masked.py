@@ -6,11 +6,12 @@ to the coordinator only, so no two sites need a connection:
 
     1. u -> coordinator: y_u, by chunks, and shares of b_u, each sealed for the neighbour that holds it
     2. if sites are missing, the coordinator names them, and the others give it the s_uv they have in common with them;
-       again with a longer list if one of those is lost meanwhile
+       again with a longer list if one of those is lost meanwhile. Then each site seals a digest of the whole list for
+       each neighbour, once a round, and the coordinator hands these on
     3. the coordinator hands on the sealed shares, and the sites give it the shares of b_u of all that are in the sum
 
 Keys are agreed once a run; the s_uv of a round are derived from them and open no other round. Up to 51 sites all are
-neighbours of all; beyond, each has 50, the nearest on a circle in an order hashed from the names of all sites.
+neighbours of all; beyond, each has 50, see `neighbourhoods`.
 
 What differs from the first paper: the pairwise seeds are never shared. Those of a missing site are given by its
 neighbours themselves, each of which lives, or joins the list of the missing before any b_u is opened. That takes one
@@ -24,7 +25,9 @@ Security. Against semi-honest parties, coordinator included. For one peer and ro
 seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
 a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. The threshold is
 a fraction of the neighbourhood that a site has when the run begins; it does not sink when sites drop. Where all are
-neighbours, `min_sites` of the run must be in the sum too. So whatever a
+neighbours, `min_sites` of the run must be in the sum too. Where sites are missing, it opens shares only if a threshold
+of its neighbourhood sealed the digest of the same list: with unequal lists, each of which has a threshold of sites,
+pairwise masks opened by some sites and own masks by others would open the sum of few. So whatever a
 coordinator asks, with fewer colluders than the threshold less one (u opens a share of b_u itself) at least one honest
 neighbour opened a share of b_u, and keeps its pairwise mask closed. To learn the vector of a site in the sum takes the
 coordinator and all its neighbours; of a site whose y_u came late, the coordinator and `threshold` of them. Public keys
@@ -42,28 +45,33 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import Gt, Le, doc
 from numpy.typing import NDArray
 
-from fedsvm.federation.arrays import IntArray, Residues
+from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import TAG_BYTES
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import PeerDropped, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import accumulate, total_of
+from fedsvm.protocols.arithmetic.flags import pack_flags, unpack_flags, word_count
+from fedsvm.protocols.sums.consent import CONFIRMED, LIST, MISSING, OPEN, Consent
+from fedsvm.protocols.sums.neighbourhoods import (
+    MAX_NEIGHBOURS,
+    Neighbourhoods,
+    neighbourhood,
+    neighbourhood_threshold,
+    neighbourhoods,
+    threshold_of,
+)
 from fedsvm.protocols.sums.plain import collect_chunks
 from fedsvm.protocols.sums.ring import chunk_count, chunks
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
-
-MAX_NEIGHBOURS = 50
-"""Of a site; all others, where there are no more."""
 
 SECRET_WORDS = shamir.SECRET_WORDS // 2
 """Of 64 bits, in a seed or share."""
@@ -82,195 +90,11 @@ _AT_ONCE = 1 << 12
 where the system would give, clear and take back the pages of more (glibc's malloc: from 128 KiB)."""
 
 _PURPOSE = "masked sum"
+_LIST_PURPOSE = "list of a masked sum"
 
 Threshold = Annotated[float, Gt(0.5), Le(1), doc("For masked: share of each site's neighbors that must remain.")]
 
-MISSING, OPEN = 0, 1
-"""The requests of a coordinator: seeds shared with the missing sites, or shares of the others' own masks."""
-
-
-# What all parties know.
-
-
-class Neighbourhoods:
-    """Each site and its neighbours; who is in whose neighbourhood is mutual.
-
-    Parameters
-    ----------
-    sites : tuple of str
-        In ring order.
-    """
-
-    def __init__(self, sites: tuple[str, ...]) -> None:
-        self._sites = sites
-        self._circle: list[str] = []
-        if len(sites) > MAX_NEIGHBOURS + 1:
-            everyone = hashlib.sha256(" ".join(sites).encode()).digest()
-            self._circle = sorted(sites, key=lambda site: hashlib.sha256(everyone + site.encode()).digest())
-            self._turn = {site: number for number, site in enumerate(self._circle)}
-            self._place = {site: number for number, site in enumerate(sites)}
-
-    def of(self, site: str) -> tuple[str, ...]:
-        """Return the neighborhood of a site, in ring order, including the site itself."""
-        if not self._circle:
-            return self._sites
-        offsets = range(-MAX_NEIGHBOURS // 2, MAX_NEIGHBOURS // 2 + 1)
-        around = (self._circle[(self._turn[site] + step) % len(self._circle)] for step in offsets)
-        return tuple(sorted(around, key=self._place.__getitem__))
-
-    @functools.cached_property
-    def all(self) -> dict[str, tuple[str, ...]]:
-        """The neighbourhood of every site."""
-        return {site: self.of(site) for site in self._sites}
-
-    @functools.cached_property
-    def numbers(self) -> dict[str, int]:
-        """The place of every site in the ring."""
-        return {site: number for number, site in enumerate(self._sites)}
-
-    @functools.cached_property
-    def members(self) -> IntArray:
-        """(n, m): the neighbourhood of every site, by numbers."""
-        return np.array([[self.numbers[peer] for peer in group] for group in self.all.values()])
-
-    @functools.cached_property
-    def place(self) -> IntArray:
-        """(n,): of every site, its place in its own neighbourhood."""
-        place: IntArray = np.argmax(self.members == np.arange(len(self._sites))[:, None], axis=1)
-        return place
-
-    @functools.cached_property
-    def place_at(self) -> IntArray:
-        """(n, m): of every site, its place in the neighbourhood of each of its own, in order."""
-        places = [{peer: place for place, peer in enumerate(group.tolist())} for group in self.members]
-        return np.array([[places[peer][site] for peer in group.tolist()] for site, group in enumerate(self.members)])
-
-
-@functools.lru_cache(maxsize=1)
-def neighbourhoods(sites: tuple[str, ...]) -> Neighbourhoods:
-    """Return the neighborhoods of a round's sites, cached for the next round.
-
-    Parameters
-    ----------
-    sites : tuple of str
-        In ring order.
-
-    Returns
-    -------
-    Neighbourhoods
-    """
-    return Neighbourhoods(sites)
-
-
-@functools.lru_cache(maxsize=1)
-def neighbourhood(sites: tuple[str, ...], site: str) -> tuple[str, ...]:
-    """Return the neighborhood of one site, cached for the next round, without computing the others.
-
-    Parameters
-    ----------
-    sites : tuple of str
-        In ring order.
-    site : str
-
-    Returns
-    -------
-    tuple of str
-        In ring order, the site itself included.
-    """
-    return Neighbourhoods(sites).of(site)
-
-
-def threshold_of(fraction: float, sites: int) -> int:
-    """Return how many of so many sites must remain, two at least.
-
-    Parameters
-    ----------
-    fraction : float
-        Which part of them must.
-    sites : int
-        How many there are.
-
-    Returns
-    -------
-    int
-    """
-    return max(2, math.ceil(fraction * sites - 1e-9))
-
-
-def neighbourhood_threshold(fraction: float, run_sites: int) -> int:
-    """Return how many of a neighbourhood must remain in any round of a run.
-
-    It is counted from the sites that the run began with. Counted from those of a round, it would sink with every site
-    that drops, down to two.
-
-    Parameters
-    ----------
-    fraction : float
-        Which part of a neighbourhood must remain.
-    run_sites : int
-        How many sites the run began with.
-
-    Returns
-    -------
-    int
-    """
-    return threshold_of(fraction, min(run_sites, MAX_NEIGHBOURS + 1))
-
-
 # The site's part.
-
-
-@dataclass
-class Consent:
-    """The record of what a site has helped to open in one round, and therefore refuses.
-
-    Attributes
-    ----------
-    me : str
-    group : tuple of str
-        Its neighbourhood, itself included.
-    threshold : int
-        How many of the group must be in the sum.
-    missing : frozenset of str
-        Whose pairwise seeds it gave away.
-    opened : bool, default False
-        Whether it opened shares of own masks.
-    """
-
-    me: str
-    group: tuple[str, ...]
-    threshold: int
-    missing: frozenset[str] = frozenset()
-    opened: bool = False
-
-    def agree(self, stage: int, present: frozenset[str]) -> None:
-        """Agree to a request.
-
-        Parameters
-        ----------
-        stage : int
-            MISSING or OPEN.
-        present : frozenset of str
-            Who of the group is in the sum, according to the coordinator.
-
-        Raises
-        ------
-        StepRefused
-            For what would open both masks of a peer, or a sum of too few.
-        """
-        gone = frozenset(self.group) - present
-        if self.me in gone:
-            raise StepRefused("it is asked to help with a sum that it is not in; nothing was opened")
-        if self.opened:
-            raise StepRefused("shares of this round were opened already; it opens no second set")
-        if both := sorted(self.missing & present):
-            raise StepRefused(
-                f"it is asked for both halves of {both[0]}: the pairwise mask was opened, its own stays shut"
-            )
-        if len(present) < self.threshold:
-            raise StepRefused(f"{len(present)} of {len(self.group)} sites are in the sum and {self.threshold} must be")
-        self.missing = gone
-        self.opened = stage == OPEN
 
 
 def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> None:
@@ -289,7 +113,7 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     StepRefused
         When the coordinator asks for what would open the site's or a peer's input.
     """
-    group = neighbourhood(channel.sites, channel.me)
+    group = neighbourhood(channel.sites, channel.me, channel.joint_seed())
     place = group.index(channel.me)
     before, behind = group[:place], group[place + 1 :]
     peers = (*before, *behind)
@@ -309,8 +133,16 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     channel.send(COORDINATOR, _words(sealed, SEALED_WORDS))
     while not consent.opened:
         stage, present, held = _request(channel, group)
+        if stage == CONFIRMED:
+            others = {peer: held[peer] for peer in peers if peer in present}
+            consent.confirm(channel.unseal(others, _LIST_PURPOSE))
+            continue
         consent.agree(stage, present)
-        if stage == MISSING:
+        if stage == LIST:
+            consent.listed = _list_digest(channel, group, present)
+            digests = {peer: consent.listed for peer in peers if peer in present}
+            channel.send(COORDINATOR, _words(channel.seal(digests, _LIST_PURPOSE), SEALED_WORDS))
+        elif stage == MISSING:
             channel.send(
                 COORDINATOR, _words([seed for peer, seed in zip(peers, seeds, strict=True) if peer in consent.missing])
             )
@@ -328,14 +160,25 @@ def _mask(channel: Channel, total: Residues, plus: Sequence[bytes], minus: Seque
 
 
 def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str], dict[str, bytes]]:
-    """Return the coordinator's request, the members of the group that it counts in the sum, and the shares that it
-    forwards."""
+    """Return the coordinator's request, the members of the group that it counts in the sum or that confirmed it, and
+    what it forwards of them."""
     rows = channel.receive(COORDINATOR, (len(group), REQUEST_WORDS))
     stage, flags = int(rows[group.index(channel.me), 1]), rows[:, 0].tolist()
-    if stage not in (MISSING, OPEN) or not set(flags) <= {0, 1}:
+    if stage not in (MISSING, OPEN, LIST, CONFIRMED) or not set(flags) <= {0, 1}:
         raise StepRefused("the coordinator asks for something that the protocol does not know")
     present = frozenset(peer for peer, flag in zip(group, flags, strict=True) if flag)
     return stage, present, dict(zip(group, _cut(rows[:, 1:].tobytes(), _SEALED_BYTES), strict=True))
+
+
+def _list_digest(channel: Channel, group: tuple[str, ...], present: frozenset[str]) -> bytes:
+    """Receive the list of all sites in the sum, and return its digest. Raises StepRefused if it differs in the
+    group."""
+    words = channel.receive(COORDINATOR, (word_count(len(channel.sites)),))
+    flags = unpack_flags(words, len(channel.sites))
+    listed = frozenset(site for site, flag in zip(channel.sites, flags, strict=True) if flag)
+    if listed.intersection(group) != present:
+        raise StepRefused("the coordinator names other sites in the sum than in its list; nothing was opened")
+    return hashlib.blake2b(words.tobytes(), digest_size=_SECRET_BYTES).digest()
 
 
 def _draw(channel: Channel, count: int) -> shamir.Elements:
@@ -369,11 +212,13 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
     PeerDropped
         When fewer remain; nothing is revealed then.
     """
-    graph = neighbourhoods(channel.sites)
+    graph = neighbourhoods(channel.sites, channel.joint_seed())
     threshold = neighbourhood_threshold(fraction, channel.run_sites)
     masked, whole = collect_chunks(channel, shape)
     sealed = channel.collect(dict.fromkeys(whole, (graph.members.shape[1] - 1, SEALED_WORDS)))
     present, plus, minus = _settle(channel, graph, threshold, frozenset(sealed))
+    if len(present) < len(channel.sites):
+        _confirm_list(channel, graph, threshold, present)
     minus += _own_seeds(channel, graph, threshold, present, sealed)
     total = np.zeros(shape, dtype=np.uint64)
     for part, (chunk, of_part) in enumerate(zip(chunks(total), masked, strict=True)):
@@ -407,6 +252,29 @@ def _settle(
                     (minus if graph.numbers[peer] > graph.numbers[site] else plus).append(seed)
             return staying, plus, minus
         present -= frozenset(asked) - answers.keys()
+
+
+def _confirm_list(channel: Channel, graph: Neighbourhoods, threshold: int, present: Sequence[str]) -> None:
+    """Collect the digests of the list of sites in the sum, and hand them on. Raises PeerDropped if too few send one."""
+    members, numbers = graph.members, [graph.numbers[site] for site in present]
+    there = np.isin(channel.sites, present)
+    rows, packed = requests(graph, LIST, there), pack_flags(there)
+    for site, number in zip(present, numbers, strict=True):
+        channel.send(site, rows[number])
+        channel.send(site, packed)
+    others = there[members] & (members != np.arange(len(members))[:, None])
+    sizes = others.sum(axis=1).tolist()
+    answers = channel.collect(
+        {site: (sizes[number], SEALED_WORDS) for site, number in zip(present, numbers, strict=True)}
+    )
+    answered = np.isin(channel.sites, list(answers))
+    by_owner = np.zeros((*members.shape, SEALED_WORDS), dtype=np.uint64)
+    if answers:
+        by_owner[others & answered[:, None]] = np.concatenate([answers[site] for site in present if site in answers])
+    _there(channel, graph, threshold, frozenset(answers))
+    rows = requests(graph, CONFIRMED, answered, by_owner[members, graph.place_at])
+    for site, number in zip(present, numbers, strict=True):
+        channel.send(site, rows[number])
 
 
 def _own_seeds(
@@ -455,11 +323,11 @@ def requests(graph: Neighbourhoods, stage: int, there: NDArray[np.bool_], held: 
     ----------
     graph : Neighbourhoods
     stage : int
-        MISSING or OPEN.
+        One of the four.
     there : array of bool of shape (n,)
-        Who is in the sum.
+        Who is in the sum; of CONFIRMED who sent a digest.
     held : Residues of shape (n, m, 6), optional
-        The shares that the others of each neighbourhood sealed for the site, zeros of those that are not in the sum.
+        What the others of each neighbourhood sealed for the site, zeros of those that are not in the sum.
 
     Returns
     -------

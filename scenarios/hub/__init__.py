@@ -7,8 +7,13 @@ run; a database keeps its messages until a participant fetches them. Reading ord
 - `database`: the tables, which `migrations` creates
 - `migrations`: the migrations of these tables
 - `stored_messages`: stores the messages between participants and coordinators
+- `description_task`: describes columns in place of training
 - `task_runner`: runs the coordinators of tasks
 - `mails`: writes each mail once, and sends it
+- `notices`: the texts of mails about tasks
+- `accounts`: users, who sign in by a mailed link
+- `roles`: who can create tasks, and who sees them
+- `new_task`: a task as its creator describes it
 - `tasks`: the events of a task: invite, join, decline, withdraw, begin, end
 - `participant_api`: answers the sealed requests of participants' programs
 - `pages`: the web pages

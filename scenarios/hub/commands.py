@@ -29,6 +29,13 @@ def hub(
     database: Annotated[str, typer.Option(help="Database as an SQLAlchemy URL. Default: SQLite in the folder.")] = "",
     every: Annotated[float, typer.Option(help="Polling interval in seconds.", min=0.1, max=3600)] = 2.0,
     demo: Annotated[bool, typer.Option("--demo", help="Create an example task with built-in data.")] = False,
+    admin: Annotated[
+        list[str] | None, typer.Option(help="Address of an administrator, who sees and cancels all tasks; repeatable.")
+    ] = None,
+    maker: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or @domain of users who can create tasks; repeatable. Default: every user."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check the hub that runs at --url or --listen, then exit.")
     ] = False,
@@ -45,7 +52,7 @@ def hub(
             require_health(url or f"http://{listen}")
         return
     with failing(), interrupted_as("Interrupted; participants can continue when the hub is started again."):
-        serve(folder, listen, url, smtp, sender, database, every, demo=demo)
+        serve(folder, listen, url, smtp, sender, database, every, admin or (), maker or (), demo=demo)
 
 
 @app.command()

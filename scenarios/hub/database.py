@@ -66,7 +66,7 @@ class Visitor(Base):
 class Task(Base):
     """A task: its scenario, who made it, until when, and how far it has come.
 
-    state: inviting, running, completed, failed, cancelled.
+    kind: train or describe. state: inviting, running, completed, failed, cancelled, expired.
     """
 
     __tablename__ = "tasks"
@@ -74,6 +74,7 @@ class Task(Base):
     title: Mapped[str] = mapped_column(sql.String(200))
     description: Mapped[str] = mapped_column(sql.Text)
     creator: Mapped[str] = mapped_column(sql.String(254), index=True)
+    kind: Mapped[str] = mapped_column(sql.String(16), default="train")
     scenario: Mapped[str] = mapped_column(sql.Text)
     run: Mapped[bytes] = mapped_column(sql.LargeBinary(8))
     state: Mapped[str] = mapped_column(sql.String(16), index=True)
@@ -81,7 +82,9 @@ class Task(Base):
     made_at: Mapped[float]
     join_until: Mapped[float]
     patience_s: Mapped[float]
+    end_by: Mapped[float | None]
     min_sites: Mapped[int]
+    results_to: Mapped[str] = mapped_column(sql.String(16), default="participants")
     begun_at: Mapped[float | None]
     ended_at: Mapped[float | None]
     progress: Mapped[dict[str, Any]] = mapped_column(sql.JSON, default=dict)

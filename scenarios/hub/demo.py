@@ -9,15 +9,17 @@ import numpy as np
 
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.hub import task_form
+from fedsvm.scenarios.hub.accounts import UserAccounts
+from fedsvm.scenarios.hub.new_task import Invited, NewTask
 from fedsvm.scenarios.hub.task_form import TaskForm
-from fedsvm.scenarios.hub.tasks import Invited, NewTask, Tasks
+from fedsvm.scenarios.hub.tasks import Tasks
 
 CREATOR = "you@example.org"
 _SOURCE, _LABEL = "wdbc", "label"
 _SITES = ("clinic", "north", "south")
 
 
-def prepare(tasks: Tasks, folder: Path) -> str:
+def prepare(tasks: Tasks, accounts: UserAccounts, folder: Path) -> str:
     """Make a task, unless there is one; write what each participant has into files. The creator's path to sign in."""
     if not tasks.of(CREATOR):
         _write(folder)
@@ -27,7 +29,7 @@ def prepare(tasks: Tasks, folder: Path) -> str:
         invited = [Invited(site, f"{site}@example.org") for site in _SITES]
         said = "Three laboratories measured the same cells. Which are malignant?"
         tasks.create(CREATOR, NewTask("Malignant or benign", said, wish, invited, len(_SITES), 14, 7))
-    return tasks.sign_in_path(CREATOR)
+    return accounts.sign_in_path(CREATOR)
 
 
 def _write(folder: Path) -> None:

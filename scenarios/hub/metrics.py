@@ -11,7 +11,7 @@ import sqlalchemy as sql
 
 from fedsvm.scenarios.hub.database import Database, Letter, Mail, Participant, Task
 
-STATES = ("inviting", "running", "completed", "failed", "cancelled")
+STATES = ("inviting", "running", "completed", "failed", "cancelled", "expired")
 
 
 def free_bytes(folder: Path) -> int:

@@ -24,11 +24,14 @@ from starlette.exceptions import HTTPException
 from fedsvm.algorithms.settings import Setting
 from fedsvm.protocols.sums.registry import DROPOUT_SUM, OWN_SUMS
 from fedsvm.scenarios.hub import presentation, task_form
+from fedsvm.scenarios.hub.accounts import SIGNED_IN_S, RequestRefused, address
 from fedsvm.scenarios.hub.database import Task, Visitor, day
+from fedsvm.scenarios.hub.description_task import PAGE, VALUES
 from fedsvm.scenarios.hub.limits import RateLimiter
+from fedsvm.scenarios.hub.new_task import Invited, NewTask
 from fedsvm.scenarios.hub.presentation import ModelMeasure
+from fedsvm.scenarios.hub.roles import EVERYBODY
 from fedsvm.scenarios.hub.task_form import TaskForm
-from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, RequestRefused, address
 from fedsvm.scenarios.report.template import printable
 from fedsvm.scenarios.run.result import read_result
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -81,7 +84,10 @@ def pages_of(hub: Hub) -> APIRouter:
         ("GET", "/tasks/{number}", pages.task),
         ("GET", "/tasks/{number}/progress", pages.progress),
         ("GET", "/tasks/{number}/report", pages.report),
+        ("GET", "/tasks/{number}/description.json", pages.description),
+        ("GET", "/tasks/{number}/model", pages.model),
         ("POST", "/tasks/{number}/cancel", pages.cancel),
+        ("POST", "/tasks/{number}/invite", pages.invite_anew),
         ("GET", "/join/{token}", pages.invitation),
         ("POST", "/join/{token}/decline", pages.decline),
         ("GET", "/static/{name}", pages.static),
@@ -95,7 +101,7 @@ def _answer_in_thread(hub: Hub, page: Any) -> Any:
 
     async def answer(request: Request) -> Response:
         cookie = request.cookies.get(_COOKIE, "")
-        visitor = await run_in_threadpool(hub.tasks.visitor, cookie) if cookie else None
+        visitor = await run_in_threadpool(hub.accounts.visitor, cookie) if cookie else None
         caller = Caller(cookie, visitor, request.client.host if request.client is not None else "")
         try:
             if request.method == "POST":
@@ -131,7 +137,8 @@ class Pages:
     def home(self, caller: Caller) -> Response:
         """Return the visitor's tasks, or the form to sign in."""
         tasks = self._tasks.of(caller.visitor.email) if caller.visitor is not None else []
-        return HTMLResponse(render_template("home", caller, title="fedsvm hub", tasks=tasks))
+        can_create = caller.visitor is not None and self._tasks.roles.can_create(caller.visitor.email)
+        return HTMLResponse(render_template("home", caller, title="fedsvm hub", tasks=tasks, can_create=can_create))
 
     def send_sign_in(self, caller: Caller) -> Response:
         """Mail a link. Raises Refused if this network address asked for too many."""
@@ -139,7 +146,7 @@ class Pages:
             raise RequestRefused(
                 "Too many sign-in links were requested from your network address; try again in an hour."
             )
-        self._tasks.send_sign_in(caller.form.get("email", ""))
+        self._hub.accounts.send_sign_in(caller.form.get("email", ""))
         said = "We have mailed you a sign-in link. It works for 15 minutes. You can close this page."
         return HTMLResponse(render_template("sentence", caller, title="Check your mail", said=said))
 
@@ -149,7 +156,7 @@ class Pages:
 
     def sign_in(self, caller: Caller, token: str) -> Response:
         """Set a cookie that identifies this browser."""
-        cookie = self._tasks.sign_in(token)
+        cookie = self._hub.accounts.sign_in(token)
         answer = RedirectResponse("/", 303)
         is_secure = self._hub.settings.url.startswith("https:")
         answer.set_cookie(
@@ -160,16 +167,16 @@ class Pages:
     def sign_out(self, caller: Caller) -> Response:
         """Forget this browser."""
         _require_form(caller)
-        self._tasks.sign_out(caller.cookie)
+        self._hub.accounts.sign_out(caller.cookie)
         answer = RedirectResponse("/", 303)
         answer.delete_cookie(_COOKIE, path="/")
         return answer
 
     def new(self, caller: Caller, query: Mapping[str, str]) -> Response:
         """Return the form of a task, made from the settings of its algorithm."""
-        _require_signed_in(caller)
+        self._tasks.roles.require_maker(_require_signed_in(caller).email)
         chosen = query.get("algorithm", "")
-        return self._form(caller, {"algorithm": chosen if chosen in task_form.askable() else task_form.default()})
+        return self._form(caller, {"algorithm": chosen if chosen in task_form.choices() else task_form.default()})
 
     def create(self, caller: Caller) -> Response:
         """Make a task; where something is wrong, the form says what, as it was filled in."""
@@ -190,34 +197,56 @@ class Pages:
                 title=task.title,
                 task=task,
                 shown=presentation.disclosures_of(task),
-                **self._outcome_of(task),
+                can_invite_anew=self._can_invite_anew(caller, task),
+                **self._outcome_of(caller, task),
             )
         )
 
     def progress(self, caller: Caller, number: str) -> Response:
         """Show the progress of a task, for htmx."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
-        return HTMLResponse(render_template("progress", caller, title="", task=task, **self._outcome_of(task)))
+        return HTMLResponse(render_template("progress", caller, title="", task=task, **self._outcome_of(caller, task)))
 
     def report(self, caller: Caller, number: str) -> Response:
-        """Return the report of a task's run."""
-        task = self._tasks.task(number, _require_signed_in(caller).email)
+        """Return the report of a task's run, or the page of a description."""
+        task = self._tasks.results(number, _require_signed_in(caller).email)
         if not self._has_report(task):
             raise RequestRefused("There is no report yet; it is written when the task ends.")
-        path = self._hub.conductor.folder_of(task.id) / "report.html"
-        return HTMLResponse(path.read_text(encoding="utf-8"), headers={"Content-Security-Policy": _REPORT_POLICY})
+        text = self._report_of(task).read_text(encoding="utf-8")
+        return HTMLResponse(text, headers={"Content-Security-Policy": _REPORT_POLICY})
+
+    def description(self, caller: Caller, number: str) -> Response:
+        """Return the description of a task that describes columns, as JSON."""
+        task = self._tasks.results(number, _require_signed_in(caller).email)
+        path = self._hub.conductor.folder_of(task.id) / VALUES
+        if not path.is_file():
+            raise RequestRefused("There is no description of columns; a task of this kind writes it when it ends.")
+        return FileResponse(path, media_type="application/json")
+
+    def model(self, caller: Caller, number: str) -> Response:
+        """Return the file of a task's model."""
+        task = self._tasks.results(number, _require_signed_in(caller).email)
+        if not self._has_model(task):
+            raise RequestRefused("There is no file of a model; a task that releases its model writes it when it ends.")
+        return FileResponse(self._model_of(task), filename=f"{task.id}.npz")
 
     def cancel(self, caller: Caller, number: str) -> Response:
         """Call a task off."""
         self._tasks.cancel(number, _require_form(caller).email)
         return RedirectResponse(f"/tasks/{number}", 303)
 
+    def invite_anew(self, caller: Caller, number: str) -> Response:
+        """Invite a participant again, or another one in its place."""
+        creator = _require_form(caller).email
+        invited = Invited(caller.form.get("site", ""), address(caller.form.get("email", "")))
+        return RedirectResponse(f"/tasks/{self._tasks.invite_anew(number, creator, invited)}", 303)
+
     def invitation(self, caller: Caller, token: str) -> Response:
         """Return a participant's page, by the link of the invitation."""
         who = self._tasks.invitation(token)
         shown = presentation.disclosures_of(who.task)
         vertical = task_form.is_vertical(shown.algorithm)
-        link = self._tasks.link(token)
+        link = self._tasks.notices.link(token)
         page = render_template(
             "join",
             caller,
@@ -246,20 +275,42 @@ class Pages:
         )
 
     def _has_report(self, task: Task) -> bool:
-        return task.ended_at is not None and (self._hub.conductor.folder_of(task.id) / "report.html").is_file()
+        return task.ended_at is not None and self._report_of(task).is_file()
 
-    def _outcome_of(self, task: Task) -> dict[str, Any]:
-        """Return the fingerprints of keys, and of a run that is over the measures, and whether there is a report."""
+    def _report_of(self, task: Task) -> Path:
+        name = PAGE if task.kind == task_form.DESCRIBE else "report.html"
+        return self._hub.conductor.folder_of(task.id) / name
+
+    def _can_invite_anew(self, caller: Caller, task: Task) -> bool:
+        is_creator = caller.visitor is not None and caller.visitor.email == task.creator
+        return is_creator and self._tasks.can_invite_anew(task)
+
+    def _has_model(self, task: Task) -> bool:
+        return task.state == "completed" and self._model_of(task).is_file()
+
+    def _model_of(self, task: Task) -> Path:
+        return self._hub.conductor.folder_of(task.id) / "model.npz"
+
+    def _outcome_of(self, caller: Caller, task: Task) -> dict[str, Any]:
+        """Return the fingerprints of keys, and what the visitor sees of a run that is over."""
+        email = _require_signed_in(caller).email
+        sees = self._tasks.roles.sees_results(email, task)
         measures: list[ModelMeasure] = []
-        if task.state == "completed":
+        if sees and task.state == "completed" and task.kind == task_form.TRAIN:
             with suppress(ScenarioError):  # the run's folder was removed
                 measures = list(presentation.measures_of(read_result(self._hub.conductor.folder_of(task.id))))
         fingerprints = presentation.fingerprints_of(task, self._hub.signing_key)
-        return {"measures": measures, "has_report": self._has_report(task), "fingerprints": fingerprints}
+        return {
+            "measures": measures,
+            "has_report": sees and self._has_report(task),
+            "has_model": sees and self._has_model(task),
+            "can_cancel": self._tasks.roles.manages(email, task),
+            "fingerprints": fingerprints,
+        }
 
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
         wish = _wish(given)
-        if wish.algorithm not in task_form.askable():
+        if wish.algorithm not in task_form.choices():
             wish = TaskForm(task_form.default())
         defaults = {
             "title": "",
@@ -268,6 +319,8 @@ class Pages:
             "min_sites": "",
             "join_days": "14",
             "patience_days": "7",
+            "end_days": "",
+            "results_to": EVERYBODY,
         }
         page = render_template(
             "new",
@@ -279,6 +332,8 @@ class Pages:
             partitions=presentation.algorithms_by_partition(),
             summary=task_form.summary_of(wish.algorithm),
             vertical=task_form.is_vertical(wish.algorithm),
+            trains=wish.kind == task_form.TRAIN,
+            default_mu=task_form.default_mu(wish.algorithm),
             settings=task_form.fields_of(wish.algorithm),
             sums=list(OWN_SUMS),
             dropout_sum=DROPOUT_SUM,
@@ -346,6 +401,8 @@ _WISHED = (
     "folds",
     "label_site",
     "identifier",
+    "statistics_privacy",
+    "ranges",
 )
 
 
@@ -360,6 +417,8 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
         min_sites=int(_number(form, "min_sites", "minimum participants", str(len(invited)))),
         join_days=_number(form, "join_days", "days to join", "14"),
         patience_days=_number(form, "patience_days", "days per turn", "7"),
+        end_days=_number(form, "end_days", "days in all", "") if form.get("end_days", "").strip() else None,
+        results_to=form.get("results_to", EVERYBODY),
     )
 
 

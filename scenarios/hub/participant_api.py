@@ -34,8 +34,9 @@ from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.offline.sealing import Answers
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.scenarios.hub import task_form
+from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Participant, digest
-from fedsvm.scenarios.hub.tasks import RequestRefused, Tasks, scenario_text
+from fedsvm.scenarios.hub.tasks import NO_INVITATION, Tasks, scenario_text
 
 MAX_WORD_BYTES = 1 << 28
 MAX_STRANGERS_WORD_BYTES = 1 << 14
@@ -122,7 +123,7 @@ class ParticipantApi:
         with self._tasks.database.session() as session:
             who = session.scalar(sql.select(Participant).filter_by(token=digest(_text(word, "token"))))
             if who is None:
-                raise RequestRefused("There is no such invitation; copy the whole link from the mail.")
+                raise RequestRefused(NO_INVITATION)
             if who.public_key is None:
                 if _by_key(session, key) is not None:
                     raise RequestRefused("This folder belongs to another invitation; use another folder (--folder).")
@@ -142,7 +143,7 @@ class ParticipantApi:
                 "creator": task.creator,
                 "site": who.site,
                 "run": task.run,
-                "terms": asdict(task_form.terms(scenario)),
+                "terms": asdict(task_form.terms(scenario, task.kind)),
                 "signing_key": self._signing_key,
             }
 

@@ -52,6 +52,8 @@ _AGAIN_S = 0.3
 _MAY_PASS = (429, 502, 503, 504)
 """Answers of a hub that is asked too often, and of a server in front of one that is starting again."""
 _MAX_ANSWER_BYTES = 1 << 29
+_NO_PART = ("declined", "withdrawn", "missed", "cancelled", "expired")
+"""States of a participant, or of its task, in which nothing more is asked of it."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,7 @@ class TaskParticipation:
     wait_s: float = 60.0
     corrections: Corrections | None = None
     _hub: HubClient = field(init=False)
+    _standing: Mapping[str, Any] = field(init=False)
     _signing: SigningKey | None = field(init=False)
 
     def visit(self) -> bool:
@@ -294,13 +297,10 @@ class TaskParticipation:
         standing = self._take(diary)
         while standing["state"] == "inviting" and self.watches:
             standing = self._take(diary)
-        state, reason = standing["state"], visible(str(standing["reason"]))
-        if state == "inviting":
+        if standing["state"] == "inviting":
             self.tell("you have joined; a mail will tell you when to run this command again")
             return False
-        if state in ("declined", "withdrawn", "missed", "cancelled") or not standing["sites"]:
-            diary.close_for_good({})
-            raise FederationError(f"You no longer take part in this task ({state}). {reason}".rstrip())
+        self._require_part(diary)
         if "sites" not in diary.facts:
             partition = held.partition(standing["columns"])
             diary.note({"sites": standing["sites"], "columns": standing["columns"], "held": _digest(partition)})
@@ -322,9 +322,17 @@ class TaskParticipation:
             diary.close_for_good({OVER: True})
             self._tell_over()
         else:
+            self._require_part(diary)
             came = len(diary.received) - before
             self.tell(f"{came} messages processed; a mail will tell you when to run this command again")
         return is_over
+
+    def _require_part(self, diary: SiteStore) -> None:
+        """Raise FederationError, and forget the task's secrets, if the last answer says that this site has no part."""
+        state, reason = self._standing["state"], visible(str(self._standing["reason"]))
+        if state in _NO_PART or not self._standing["sites"]:
+            diary.close_for_good({})
+            raise FederationError(f"You no longer take part in this task ({state}). {reason}".rstrip())
 
     def _tell_over(self) -> None:
         model = self.folder / _MODEL
@@ -343,7 +351,8 @@ class TaskParticipation:
 
     def _take(self, diary: SiteStore, *, acted: bool = False) -> Mapping[str, Any]:
         """Return the state of the task, and new messages. acted: all earlier messages were processed."""
-        return self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
+        self._standing = self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
+        return self._standing
 
     def _say(self, number: int, message: Message) -> None:
         self._hub.ask("say", number=number, message=message.frame)

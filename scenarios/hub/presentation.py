@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
-from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.site.program import step_methods
 from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Participant, Task
 from fedsvm.scenarios.hub.tasks import scenario_text
 from fedsvm.scenarios.oversight.receipts import fingerprint
-from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.result import RunResult
 
 _SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
@@ -28,14 +27,17 @@ _PHASES = {
     "select": "selecting columns",
     "train": "training",
     "evaluate": "testing the model",
+    "describe": "describing columns",
 }
 _STATES = {"inviting": "waiting for participants", "cancelled": "canceled"}
 _AFTERWARDS = {
     ("completed", "joined"): "finished",
     ("failed", "joined"): "took part",
     ("cancelled", "joined"): "had joined",
+    ("expired", "joined"): "took part",
     ("failed", "invited"): "did not answer",
     ("cancelled", "invited"): "did not answer",
+    ("expired", "invited"): "did not answer",
 }
 """The names of a participant's states when the task is over, by both states."""
 
@@ -50,6 +52,8 @@ class DisclosedValues:
     hides_values: bool
     sums: list[str]
     values: list[str]
+    trains: bool
+    mu: float
     releases: bool
     label: str
     label_site: str
@@ -69,18 +73,20 @@ class ModelMeasure:
 def disclosures_of(task: Task) -> DisclosedValues:
     """Return what a task discloses, from the steps of its algorithm."""
     scenario = scenario_text(task)
-    terms = terms_of(scenario)
-    algorithm = ALGORITHMS[terms.program]
-    ordered = algorithm.Site.script(terms).steps
-    methods = {name: method for name, method in sorted(step_methods(algorithm.Site).items()) if name in ordered}
+    terms = task_form.terms(scenario, task.kind)
+    program = INSTALLATION.programs[terms.program]
+    ordered = program.script(terms).steps
+    methods = {name: method for name, method in sorted(step_methods(program).items()) if name in ordered}
     summed = [method for name, method in methods.items() if _has_value(method) and name not in terms.gathers]
     return DisclosedValues(
         algorithm=terms.program,
-        summary=algorithm.summary,
+        summary=task_form.summary_of(terms.program),
         sum=terms.sum_name,
         hides_values=scenario.protocol.secure_sum.discloses == "sum",
         sums=[_describe_sum(sentence_of(method)) for method in summed],
         values=[sentence_of(methods[name]) for name in terms.gathers if name in methods],
+        trains=task.kind == task_form.TRAIN,
+        mu=scenario.data.statistics_privacy,
         releases=terms.releases,
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
@@ -90,15 +96,16 @@ def disclosures_of(task: Task) -> DisclosedValues:
 
 
 def algorithms_by_partition() -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return the algorithms that tasks can use, with a sentence each, by what participants hold.
+    """Return what tasks can do, with a sentence each, by what participants hold.
 
     The first of each partition is the recommended one.
     """
     named = [(name, task_form.summary_of(name)) for name in task_form.askable()]
+    describe, summary = task_form.DESCRIBE, task_form.summary_of(task_form.DESCRIBE)
     columns, rows = "Different columns of the same records", "The same columns of different records"
     return [
         (columns, [each for each in named if task_form.is_vertical(each[0])]),
-        (rows, [each for each in named if not task_form.is_vertical(each[0])]),
+        (rows, [*(each for each in named if not task_form.is_vertical(each[0])), (describe, summary)]),
     ]
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,17 +22,32 @@ _EXTRA = 'fedsvm hub needs additional packages: pip install "fedsvm[hub]".'
 
 
 def serve(
-    folder: Path, listen: str, url: str, smtp: str, sender: str, database: str, every_s: float, *, demo: bool
+    folder: Path,
+    listen: str,
+    url: str,
+    smtp: str,
+    sender: str,
+    database: str,
+    every_s: float,
+    admins: Sequence[str] = (),
+    makers: Sequence[str] = (),
+    *,
+    demo: bool,
 ) -> None:
     """Run a hub until it is told to end. Raises ScenarioError for wrong options, FederationError where it cannot."""
     try:
         import uvicorn
 
         from fedsvm.scenarios.hub import connections
+        from fedsvm.scenarios.hub.demo import CREATOR, prepare
+        from fedsvm.scenarios.hub.roles import Roles
         from fedsvm.scenarios.hub.service import Hub, Settings, application
     except ImportError as error:
         raise FederationError(f"{_EXTRA} ({error.name} is missing.)") from error
 
+    roles = Roles.read(admins, makers)
+    if demo and not roles.can_create(CREATOR):
+        raise ScenarioError([f"--demo: {CREATOR} creates the example task; add it with --maker."])
     os.umask(0o077)  # the database and the runs' files are made by libraries, which know no other way
     host, port = _address("--listen", listen)
     with _bind(host, port) as bound:
@@ -44,14 +60,13 @@ def serve(
             database=database or f"sqlite:///{(folder / 'hub.sqlite').resolve()}",
             sender=sender,
             every_s=every_s,
+            roles=roles,
         )
         logging.basicConfig(level=logging.WARNING, stream=errors.file, format="%(levelname)s: %(message)s")
         hub = Hub(settings, _carrier(smtp, folder))
         say("hub", f"listens at {where}; mails go to {smtp or folder / 'mails'}")
         if demo:
-            from fedsvm.scenarios.hub.demo import prepare
-
-            path = prepare(hub.tasks, folder / "demo")
+            path = prepare(hub.tasks, hub.accounts, folder / "demo")
             say("hub", f"the example task is ready; sign in at {where}{path}")
             say("hub", f"the participants' files are in {folder / 'demo'}, and their invitations in {folder / 'mails'}")
         config = uvicorn.Config(

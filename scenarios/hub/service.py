@@ -8,7 +8,7 @@ import fcntl
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio.to_thread
@@ -21,12 +21,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.hosts import certificates
+from fedsvm.scenarios.hub.accounts import UserAccounts
 from fedsvm.scenarios.hub.database import Database
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.mails import MailSender, Outbox
 from fedsvm.scenarios.hub.metrics import free_bytes, metrics
+from fedsvm.scenarios.hub.notices import Notices
 from fedsvm.scenarios.hub.participant_api import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, ParticipantApi
 from fedsvm.scenarios.hub.participation import WORDS
+from fedsvm.scenarios.hub.roles import Roles
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.hub.task_runner import TaskRunner
 from fedsvm.scenarios.hub.tasks import Tasks, vault_of
@@ -71,6 +74,8 @@ class Settings:
         How many requests of one address it answers a second, in the long run.
     burst : int
         How many it answers at once.
+    roles : Roles
+        The administrators, and who can create tasks.
     """
 
     folder: Path
@@ -80,6 +85,7 @@ class Settings:
     every_s: float = 2.0
     a_second: float = 50.0
     burst: int = 200
+    roles: Roles = field(default_factory=Roles)
 
 
 class Hub:
@@ -116,7 +122,8 @@ class Hub:
         self.database = Database(settings.database)
         letters = StoredMessages(vault_of(self.keys, "letters"))
         self.outbox = Outbox(self.database, vault_of(self.keys, "mails"), settings.sender)
-        self.tasks = Tasks(self.database, self.keys, letters, self.outbox, settings.url)
+        self.accounts = UserAccounts(self.database, self.outbox, settings.url)
+        self.tasks = Tasks(self.database, letters, Notices(self.outbox, self.keys, settings.url), settings.roles)
         self.conductor = TaskRunner(self.database, letters, folder / "tasks", self.tasks.note_over, signing)
         self.tasks.nudge, self.tasks.never_ran = self.conductor.nudge, self.conductor.never_ran
         self.desk = ParticipantApi(self.tasks, self.conductor, self.keys, signing.public)

@@ -56,6 +56,11 @@ class StoredMessages:
         """Store that a site left for good."""
         self._add(session, who, LEFT, 0, (_LEAVES_AT, 0), how.encode())
 
+    def has_answers(self, session: Session, task_id: str) -> bool:
+        """Return whether a site of a task answered a round, which begin after the introduction."""
+        answers = sql.select(Letter.id).filter_by(task_id=task_id, way=SAID).where(Letter.round > 0)
+        return session.scalar(answers.limit(1)) is not None
+
     def told_after(self, session: Session, who: Participant, number: int, most_bytes: int) -> list[bytes]:
         """Return the messages to a site from a number on, of limited size, but at least one."""
         found: list[bytes] = []

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from fedsvm.algorithms import column_description
 from fedsvm.algorithms.algorithm import VerticalAlgorithm
-from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.algorithms.settings import Setting, settings
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.sums.registry import DROPOUT_SUM
+from fedsvm.scenarios import description
 from fedsvm.scenarios.hosts import host_scenario as across_hosts
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
@@ -20,7 +22,14 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 MIN_PARTICIPANTS, MAX_PARTICIPANTS = 2, 50
+DESCRIBE = column_description.NAME
+"""In place of an algorithm: a task that describes columns and trains nothing. Also the kind of such a task."""
+TRAIN = "train"
+"""The kind of all other tasks."""
+_DESCRIBE_SUMMARY = "Counts, gaps, means, quantiles and frequencies of columns over all participants, without training."
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?"
+_RANGE = re.compile(rf"\S.*\s{_NUMBER}\s+{_NUMBER}")
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,7 @@ class TaskForm:
     Parameters
     ----------
     algorithm : str
-        Its name.
+        Its name, or `DESCRIBE`.
     settings : mapping of str to str
         Those that were written, by name; others are as the algorithm has them.
     label : str
@@ -49,6 +58,10 @@ class TaskForm:
         Of columns that are at different participants, who holds the labels.
     identifier : str
         The column by which their records are aligned in secret; without one they come in the same order.
+    statistics_privacy : str
+        Of participants with the same columns: mu of their noisy statistics; empty for the default of the algorithm.
+    ranges : str
+        A line for each numeric column whose range is public: its name, its lowest and its highest value.
     """
 
     algorithm: str
@@ -69,6 +82,13 @@ class TaskForm:
 
     label_site: str = ""
     identifier: str = ""
+    statistics_privacy: str = ""
+    ranges: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the task."""
+        return DESCRIBE if self.algorithm == DESCRIBE else TRAIN
 
 
 def askable() -> list[str]:
@@ -82,26 +102,36 @@ def default() -> str:
     return next(filter(is_vertical, askable()))
 
 
+def choices() -> list[str]:
+    """Return what a form offers: the algorithms, and to describe columns."""
+    return [*askable(), DESCRIBE]
+
+
 def is_vertical(name: str) -> bool:
     """Return whether participants hold columns of the same rows."""
-    return isinstance(ALGORITHMS[name], VerticalAlgorithm)
+    return name != DESCRIBE and isinstance(ALGORITHMS[name], VerticalAlgorithm)
 
 
 def summary_of(name: str) -> str:
     """Return what an algorithm is, in a sentence."""
-    return ALGORITHMS[name].summary
+    return _DESCRIBE_SUMMARY if name == DESCRIBE else ALGORITHMS[name].summary
 
 
 def fields_of(name: str) -> list[Setting]:
     """Return the settings of an algorithm, from which its form is made."""
-    return settings(ALGORITHMS[name].Settings)
+    return [] if name == DESCRIBE else settings(ALGORITHMS[name].Settings)
+
+
+def default_mu(name: str) -> float:
+    """Return the mu of noisy statistics that a task has if its form does not set one."""
+    return ALGORITHMS[DEFAULT_ALGORITHM if name == DESCRIBE else name].statistics_privacy
 
 
 def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int) -> Scenario:
     """Return the scenario of a task. Raises ScenarioError with all mistakes."""
-    if wish.algorithm not in ALGORITHMS or not _is_askable(ALGORITHMS[wish.algorithm]):
-        raise ScenarioError([f"algorithm.name: must be one of {', '.join(askable())}, got {wish.algorithm!r}."])
-    if problems := _unsaid(wish):
+    if wish.algorithm not in choices():
+        raise ScenarioError([f"algorithm.name: must be one of {', '.join(choices())}, got {wish.algorithm!r}."])
+    if problems := [*_unsaid(wish), *_range_problems(wish)]:
         raise ScenarioError(problems)
     data: dict[str, Any] = {"label": wish.label, "classes": wish.classes}
     data |= {"positive": wish.positive} if len(wish.classes) == 2 else {}
@@ -113,13 +143,15 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         data |= {"identifier": wish.identifier} if wish.identifier else {}
     else:
         data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE), "tested_by": "sites"}
+        data |= {"statistics_privacy": spec.value_of(wish.statistics_privacy)} if wish.statistics_privacy else {}
+        data |= {"ranges": dict(map(_range, _range_lines(wish)))}
     given = {
         "name": run_name(name),
         "federation": {"names": list(sites), "min_sites": min_sites},
         "data": data,
         "algorithm": {
             **{key: spec.value_of(text) for key, text in wish.settings.items() if text.strip()},
-            "name": wish.algorithm,
+            "name": DEFAULT_ALGORITHM if wish.kind == DESCRIBE else wish.algorithm,
         },
         "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
         "compare": {"centralised": False, "baselines": False},
@@ -130,7 +162,7 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         raise ScenarioError([across_hosts.in_words_of_hosts(problem, sites) for problem in error.problems]) from None
     if problems := list(across_hosts.class_problems(scenario)):
         raise ScenarioError(problems)
-    return scenario
+    return description.describable(scenario) if wish.kind == DESCRIBE else scenario
 
 
 def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
@@ -148,9 +180,10 @@ def fewest(scenario: Scenario) -> int:
     return max(allowed, scenario.protocol.min_sites(allowed))
 
 
-def terms(scenario: Scenario) -> Terms:
-    """Return the terms of a task, which are the same however many join."""
-    return replace(terms_of(scenario), min_sites=fewest(scenario))
+def terms(scenario: Scenario, kind: str) -> Terms:
+    """Return the terms of a task of a kind, which are the same however many join."""
+    offered = description.terms_to_describe(scenario) if kind == DESCRIBE else terms_of(scenario)
+    return replace(offered, min_sites=fewest(scenario))
 
 
 def run_name(title: str) -> str:
@@ -165,6 +198,25 @@ def _unsaid(wish: TaskForm) -> list[str]:
     if wish.positive and len(set(wish.classes)) < len(wish.classes):
         problems.append("data.classes: must all be different; remove the one that is there twice.")
     return problems
+
+
+def _range_lines(wish: TaskForm) -> list[str]:
+    return [line.strip() for line in wish.ranges.splitlines() if line.strip()]
+
+
+def _range_problems(wish: TaskForm) -> list[str]:
+    """Return what is wrong with lines of ranges."""
+    return [
+        f"Ranges: each line must be a column, its lowest and its highest value, such as age 0 120, got {line[:80]!r}."
+        for line in _range_lines(wish)
+        if not _RANGE.fullmatch(line)
+    ]
+
+
+def _range(line: str) -> tuple[str, list[float]]:
+    """Return the column and the range of a line."""
+    name, low, high = line.rsplit(maxsplit=2)
+    return name, [float(low), float(high)]
 
 
 def _is_askable(algorithm: Any) -> bool:

@@ -28,15 +28,17 @@ from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import Message
 from fedsvm.scenarios.hosts.coordination import dataset_of
-from fedsvm.scenarios.hosts.sources import SourceAtHosts
+from fedsvm.scenarios.hosts.sources import RowsAtHosts, SourceAtHosts
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Database, Participant, Task
+from fedsvm.scenarios.hub.description_task import CarryOut, describe
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.report import page
-from fedsvm.scenarios.run.runner import FinishedRun, Run, run_and_record
+from fedsvm.scenarios.run.runner import Run, run_and_record
 from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.spec import Scenario
 
 _LOGGER = logging.getLogger(__name__)
 LINGER_S = 10.0
@@ -67,7 +69,7 @@ class TaskRunner:
     folder : Path
         Where the runs of tasks are, each in a folder of its own.
     on_over : callable
-        Told of a run that is over, by the number of its task, and how it ended.
+        Told of a run that is over, by the number of its task, and why it failed; None if it did not.
     signing : SigningKey
         Signs the orders of all tasks.
 
@@ -82,7 +84,7 @@ class TaskRunner:
         database: Database,
         letters: StoredMessages,
         folder: Path,
-        on_over: Callable[[str, FinishedRun], None],
+        on_over: Callable[[str, str | None], None],
         signing: SigningKey,
     ) -> None:
         self._signing = signing
@@ -162,24 +164,29 @@ class TaskRunner:
         (folder / JOURNAL).mkdir(mode=0o700, parents=True, exist_ok=True)
         source = dataset_of(scenario)
         source.describe([_joined_site(each) for each in sites])
-        this = Run(scenario, source, folder, shlex.join(["fedsvm", "hub"]))
         with suppress(NothingDue), Journal(folder / JOURNAL / _COORDINATORS) as journal:
             if not journal.header:
                 journal.begin({"scenario": task.scenario, "base": ""})
-            finished = run_and_record(this, lambda: self._carry_out(this, source, task, sites, journal, conducted))
-            page.write_report(folder)
-            self._on_over(task_id, finished)
+
+            def carry_out(work: Callable[[Federation], None]) -> None:
+                self._carry_out(scenario, task, sites, journal, conducted, work)
+
+            if isinstance(source, RowsAtHosts) and task.kind == task_form.DESCRIBE:
+                self._on_over(task_id, describe(source, folder, carry_out))
+            else:
+                self._on_over(task_id, _train(source, folder, carry_out))
 
     def _carry_out(
         self,
-        this: Run,
-        source: SourceAtHosts,
+        scenario: Scenario,
         task: Task,
         sites: list[Participant],
         journal: Journal,
         conducted: _TaskThread,
+        work: Callable[[Federation], None],
     ) -> None:
-        scenario = this.scenario
+        """Do the work over the federation of the participants."""
+        begun: Federation | None = None
         roster = Roster(
             [Party(COORDINATOR, "", None), *(Party(s.site, "", s.public_key, s.agreement_key) for s in sites)]
         )
@@ -216,11 +223,11 @@ class TaskRunner:
                     yield arrived
                 if came:
                     continue
-                keep(this.federation)
+                keep(begun)
                 if not self._rest(conducted):
                     return
 
-        names, terms = tuple(each.site for each in sites), task_form.terms(scenario)
+        names, terms = tuple(each.site for each in sites), task_form.terms(scenario, task.kind)
         signer = OrderSigner(self._signing, task.run, names, Terms.from_fields(asdict(terms)))
         policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)
         try:
@@ -233,12 +240,10 @@ class TaskRunner:
                 policy,
                 journal,
                 signer,
-            ) as federation:
-                this.federation = federation
-                federation.assemble(need_all=False)
-                train(source, federation, this.outcome)
+            ) as begun:
+                work(begun)
         finally:
-            keep(this.federation)  # the sites are told to stop
+            keep(begun)  # the sites are told to stop
 
     def _rest(self, conducted: _TaskThread) -> bool:
         """Wait for more, for some seconds; whether there may be."""
@@ -262,6 +267,20 @@ def _else_later(conducted: _TaskThread) -> Iterator[None]:
         conducted.broke_off = True
         _LOGGER.warning("a coordinator has no database, and is run again: %s", error)
         raise NothingDue from error
+
+
+def _train(source: SourceAtHosts, folder: Path, carry_out: CarryOut) -> str | None:
+    """Train, and write result, model and report to a folder. Return why training failed; None if it did not."""
+    this = Run(source.scenario, source, folder, shlex.join(["fedsvm", "hub"]))
+
+    def work(federation: Federation) -> None:
+        this.federation = federation
+        federation.assemble(need_all=False)
+        train(source, federation, this.outcome)
+
+    result = run_and_record(this, lambda: carry_out(work)).result
+    page.write_report(folder)
+    return None if result.status == "completed" else result.error or ""
 
 
 def _joined_site(who: Participant) -> JoinedSite:

@@ -1,87 +1,43 @@
 """The life cycle of a task: participants are invited, join, decline, withdraw or miss it; it begins and ends.
 
 inviting -> running -> completed | failed
-         -> failed (too few joined) | cancelled (by its creator)
+         -> failed (too few joined)
+Both also end by their creator (cancelled) and by their end date (expired).
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 import tomllib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from urllib.parse import quote
 
 import sqlalchemy as sql
 from sqlalchemy.orm import Session
-from zmq.utils import z85
 
 from fedsvm.federation.columns import deviations
 from fedsvm.federation.offline.sealing import Vault, derive_key
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.scenarios.hub import task_form
-from fedsvm.scenarios.hub.database import Database, Participant, SignIn, Task, Visitor, day, digest, token
-from fedsvm.scenarios.hub.mails import Outbox
+from fedsvm.scenarios.hub.accounts import RequestRefused
+from fedsvm.scenarios.hub.database import Database, Mail, Participant, Task, day, digest, token
+from fedsvm.scenarios.hub.new_task import Invited, NewTask, problems_of
+from fedsvm.scenarios.hub.notices import HOW_LEFT, Notices
+from fedsvm.scenarios.hub.roles import Roles
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
-from fedsvm.scenarios.hub.task_form import TaskForm
-from fedsvm.scenarios.run.runner import FinishedRun
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
-from fedsvm.scenarios.schema.federation import require_name
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
-SIGN_IN_S, SIGNED_IN_S = 15 * 60.0, 14 * 24 * 3600.0
-_SIGN_INS_AN_HOUR, _ALL_SIGN_INS_AN_HOUR = 5, 500
-"""Links mailed to one address, and to all."""
 _INVITATIONS_A_DAY, _OPEN_TASKS = 200, 20
 """Of one creator: a hub that strangers can sign in to must not send mails for them without end."""
-_ADDRESS = re.compile(r"[a-z0-9_+&'~-]+(\.[a-z0-9_+&'~-]+)*@[a-z0-9-]+(\.[a-z0-9-]+)*")
-"""No more than mail servers take: what seems encoded (`=?…?=`) would be decoded in a header, line ends and all."""
-_MAX_ADDRESS, _MAX_LOCAL_PART = 254, 64
-_MAX_TITLE, _MAX_DESCRIPTION = 120, 5000
 _A_DAY_S = 24 * 3600.0
-MOST_DAYS = 365
-
-
-class RequestRefused(Exception):
-    """The refusal of a request. The sentence says why, and what to do."""
-
-
-@dataclass(frozen=True)
-class Invited:
-    """Somebody who is to be invited: a name for the site, and an address."""
-
-    site: str
-    email: str
-
-
-@dataclass(frozen=True)
-class NewTask:
-    """The description of a task by its creator.
-
-    Parameters
-    ----------
-    title, description : str
-    wish : TaskForm
-    invited : sequence of Invited
-    min_sites : int
-        With fewer it is not begun.
-    join_days : float
-        How long participants have to join.
-    patience_days : float
-        How long a participant has, whenever it is its turn.
-    """
-
-    title: str
-    description: str
-    wish: TaskForm
-    invited: Sequence[Invited]
-    min_sites: int
-    join_days: float
-    patience_days: float
+_ANEW_S = 3 * _A_DAY_S
+"""Minimum time to answer an invitation anew."""
+NO_INVITATION = "There is no such invitation, or a newer one replaces it; copy the whole link from the latest mail."
+_REMINDED_AT = 0.75
+"""Fraction of a deadline's time after which a participant is reminded."""
 
 
 class Tasks:
@@ -90,12 +46,9 @@ class Tasks:
     Parameters
     ----------
     database : Database
-    keys : KeyPair
-        The hub's own.
     letters : StoredMessages
-    outbox : Outbox
-    url : str
-        By which people reach the hub, without a slash at its end.
+    notices : Notices
+    roles : Roles
 
     Attributes
     ----------
@@ -105,65 +58,20 @@ class Tasks:
         Whether the coordinator of a task was not run since the hub was started.
     """
 
-    def __init__(self, database: Database, keys: KeyPair, letters: StoredMessages, outbox: Outbox, url: str) -> None:
+    def __init__(self, database: Database, letters: StoredMessages, notices: Notices, roles: Roles) -> None:
         self.database = database
         self.nudge: Callable[[str], None] = lambda number: None
         self.never_ran: Callable[[str], bool] = lambda number: False
         self.letters = letters
-        self.outbox = outbox
-        self.url = url
-        self._hub_key = z85.encode(keys.public).decode()
-
-    # Who somebody is.
-
-    def send_sign_in(self, email: str) -> None:
-        """Mail a sign-in link. Raises Refused if an address is invalid, or too many links were mailed."""
-        email = address(email)
-        with self.database.session() as session:
-            _require_few_sign_ins(session, email)
-            path = _made_sign_in(session, email)
-            text = (
-                f"Sign in to the task service with this link within 15 minutes:\n\n{self.url}{path}\n\n"
-                "It works once. If you did not request it, ignore this mail.\n"
-            )
-            self.outbox.put(session, f"sign-in {digest(path).hex()}", email, "Sign in to the task service", text)
-
-    def sign_in_path(self, email: str) -> str:
-        """Return a path to sign in, for the operator of the hub."""
-        with self.database.session() as session:
-            return _made_sign_in(session, email)
-
-    def sign_in(self, said: str) -> str:
-        """Return the cookie of a user who followed the link of a mail. Raises Refused."""
-        now = time.time()
-        with self.database.session() as session:
-            found = session.scalar(sql.select(SignIn).filter_by(token=digest(said)))
-            if found is None or found.used_at is not None or now - found.made_at > SIGN_IN_S:
-                raise RequestRefused(
-                    "This link was used or is older than 15 minutes; request a new one on the home page."
-                )
-            found.used_at = now
-            cookie = token()
-            form_key = secrets.token_bytes(32)
-            session.add(Visitor(email=found.email, token=digest(cookie), form_key=form_key, until=now + SIGNED_IN_S))
-            return cookie
-
-    def sign_out(self, cookie: str) -> None:
-        """Forget a cookie."""
-        with self.database.session() as session:
-            session.execute(sql.delete(Visitor).filter_by(token=digest(cookie)))
-
-    def visitor(self, cookie: str) -> Visitor | None:
-        """Return the user who is signed in by a cookie."""
-        with self.database.reading() as session:
-            found = session.scalar(sql.select(Visitor).filter_by(token=digest(cookie)))
-            return found if found is not None and found.until > time.time() else None
+        self.notices = notices
+        self.roles = roles
 
     # Making a task, and looking at it.
 
     def create(self, creator: str, new: NewTask) -> str:
         """Make a task, and invite its participants. Its number. Raises Refused with all that is wrong."""
-        if problems := _problems(new):
+        self.roles.require_maker(creator)
+        if problems := problems_of(new):
             raise RequestRefused(" ".join(problems))
         sites = [each.site for each in new.invited]
         try:
@@ -178,50 +86,85 @@ class Tasks:
                 title=new.title,
                 description=new.description,
                 creator=creator,
+                kind=new.wish.kind,
                 scenario=resolved_toml(scenario),
                 run=secrets.token_bytes(RUN_ID_BYTES),
                 state="inviting",
                 made_at=now,
                 join_until=now + new.join_days * _A_DAY_S,
                 patience_s=new.patience_days * _A_DAY_S,
+                end_by=None if new.end_days is None else now + new.end_days * _A_DAY_S,
                 min_sites=new.min_sites,
+                results_to=new.results_to,
                 progress={},
             )
-            session.add(task)
-            for place, each in enumerate(new.invited):
-                self._invite(session, task, place, each)
+            self._invite_all(session, task, new.invited)
         return number
 
-    def link(self, said: str) -> str:
-        """Return the link of an invitation: address, token, and the key of the hub."""
-        return f"{self.url}/join/{said}#{quote(self._hub_key, safe='')}"
+    def invite_anew(self, number: str, creator: str, invited: Invited) -> str:
+        """Invite a participant of a task again, or another one in its place. Return the number of the task.
+
+        The link and the key before are void. A task that has begun ends, and another task takes its place, with fresh
+        keys of all participants. Raises Refused, also if participants have answered a round: the sums of a round must
+        not be repeated over others.
+        """
+        self.roles.require_maker(creator)
+        now = time.time()
+        with self.database.session() as session:
+            task = session.get(Task, number)
+            if task is None or task.creator != creator:
+                raise RequestRefused("Only the creator of a task can invite its participants.")
+            who = next((each for each in task.participants if each.site == invited.site), None)
+            if who is None:
+                raise RequestRefused(f"Site: must be one of this task, got {invited.site[:40]!r}.")
+            if any(each.email == invited.email for each in task.participants if each is not who):
+                raise RequestRefused(f"E-mail address: {invited.email} is that of another participant of this task.")
+            if task.state == "inviting":
+                _require_few_invitations(session, creator, 1, now)
+                self._renew(session, who, invited.email, now)
+                return number
+            return self._start_again(session, task, who, invited.email, now)
+
+    def can_invite_anew(self, task: Task) -> bool:
+        """Return whether a participant of a task can be invited anew."""
+        with self.database.reading() as session:
+            return not _why_not_anew(task, has_answers=self.letters.has_answers(session, task.id))
 
     def of(self, email: str) -> list[Task]:
-        """Return the tasks that a user created or was invited to, the latest first."""
+        """Return the tasks that a user created or was invited to, and to administrators all; the latest first."""
         with self.database.reading() as session:
             invited = sql.select(Participant.task_id).filter_by(email=email)
             mine = sql.or_(Task.creator == email, Task.id.in_(invited))
-            found = list(session.scalars(sql.select(Task).where(mine).order_by(Task.made_at.desc())))
+            shown = sql.true() if self.roles.is_admin(email) else mine
+            found = list(session.scalars(sql.select(Task).where(shown).order_by(Task.made_at.desc())))
             for task in found:
                 _ = task.participants
             return found
 
     def task(self, number: str, email: str) -> Task:
-        """Return a task to its creator or an invited user. Raises Refused for others, and for an unknown task."""
+        """Return a task to a user who sees it. Raises Refused for others, and for an unknown task."""
         with self.database.reading() as session:
             found = session.get(Task, number)
-            if found is None or email not in (found.creator, *(each.email for each in found.participants)):
+            if found is None or not self.roles.sees_task(email, found):
                 raise RequestRefused(
                     "There is no such task, or this address has no access to it; sign in with another address."
                 )
+            _ = found.participants
             return found
+
+    def results(self, number: str, email: str) -> Task:
+        """Return a task to a user who sees its results. Raises Refused."""
+        found = self.task(number, email)
+        if not self.roles.sees_results(email, found):
+            raise RequestRefused("The results of this task are not for this address; ask the creator of the task.")
+        return found
 
     def invitation(self, said: str) -> Participant:
         """Return the participant of an invitation. Raises Refused."""
         with self.database.reading() as session:
             found = session.scalar(sql.select(Participant).filter_by(token=digest(said)))
             if found is None:
-                raise RequestRefused("There is no such invitation; copy the whole link from the mail.")
+                raise RequestRefused(NO_INVITATION)
             _ = found.task.participants
             return found
 
@@ -239,15 +182,15 @@ class Tasks:
             self._leave(session, who, "withdrawn" if who.state == "joined" else "declined", reason[:500])
         self.look_after(task.id, changed=True)
 
-    def cancel(self, number: str, creator: str) -> None:
-        """Cancel a task for its creator. Raises Refused."""
+    def cancel(self, number: str, email: str) -> None:
+        """Cancel a task for its creator or an administrator. Raises Refused."""
         with self.database.session() as session:
             task = session.get(Task, number)
-            if task is None or task.creator != creator:
+            if task is None or not self.roles.manages(email, task):
                 raise RequestRefused("Only the creator of a task can cancel it.")
             if task.state not in ("inviting", "running"):
                 raise RequestRefused("The task is already over.")
-            self._end(session, task, "cancelled", f"Canceled by {creator}.")
+            self._end(session, task, "cancelled", f"Canceled by {email}.")
 
     def look_after_all(self) -> None:
         """Begin tasks whose participants are there, miss those that did not come, ask those whose turn it is."""
@@ -257,19 +200,21 @@ class Tasks:
         for number in numbers:
             self.look_after(number)
 
-    def note_over(self, number: str, finished: FinishedRun) -> None:
-        """Record that a task's run is over."""
+    def note_over(self, number: str, error: str | None) -> None:
+        """Record that a task's run is over. error: why it failed, None if it did not."""
         with self.database.session() as session:
             task = session.get_one(Task, number)
             if task.state == "running":
-                state = "completed" if finished.result.status == "completed" else "failed"
-                self._end(session, task, state, finished.result.error or "")
+                self._end(session, task, "completed" if error is None else "failed", error or "")
 
     def look_after(self, number: str, *, changed: bool = False) -> None:
         """Process one task. changed: its coordinator has more messages."""
         with self.database.session() as session:
             task, now = session.get_one(Task, number), time.time()
-            if task.state == "inviting":
+            if task.state in ("inviting", "running") and task.end_by is not None and now >= task.end_by:
+                self._end(session, task, "expired", f"It was not completed by {day(task.end_by)}.")
+            elif task.state == "inviting":
+                self._remind_invited(session, task, now)
                 self._begin_if_due(session, task, now)
             elif task.state == "running":
                 changed = self._miss_late(session, task, now) or changed
@@ -311,9 +256,7 @@ class Tasks:
                 f"The columns of {site} differ from those of other participants: it {clauses}. Fix the file, then run "
                 "fedsvm join again."
             )
-            text = f"{who.reason}\n\nDeadline: {day(task.join_until)}.\n{self._page(task)}"
-            occasion = f"columns {who.id} {digest(who.reason).hex()[:16]}"
-            self.outbox.put(session, occasion, who.email, f"Your columns differ: {task.title}", text)
+            self.notices.tell_deviating(session, who)
         return [joined[site] for site in found]
 
     def _miss_late(self, session: Session, task: Task, now: float) -> bool:
@@ -331,75 +274,84 @@ class Tasks:
             how = {"withdrawn": "withdrew", "missed": reason}[state]
             self.letters.leave(session, who, how)
         who.state, who.reason, who.due_since = state, reason, None
-        text = f"{who.site} ({who.email}) {_HOW[state]}.\n\nTask: {who.task.title}\n"
-        if reason:
-            text += f"Reason: {reason}\n"
-        subject, occasion = f"{who.site} {_HOW[state]}: {who.task.title}", f"{state} {who.id}"
-        self.outbox.put(session, occasion, who.task.creator, subject, f"{text}\n{self._page(who.task)}")
+        self.notices.tell_left(session, who)
 
     def _ask(self, session: Session, task: Task, now: float) -> None:
-        """Write to participants whose turn it is, and who are not there; once between two visits."""
+        """Write to participants whose turn it is, and who are not there; again before the turn ends."""
         for who in task.participants:
             if who.state == "joined" and who.told > who.taken and who.there_until < now:
-                text = (
-                    f"It is your turn in the task {task.title!r}. Run the fedsvm join command of your invitation "
-                    "again, on the machine that holds your data.\n\n"
-                    f"Deadline: {day((who.due_since or now) + task.patience_s)}.\n"
-                    f"{self._page(task)}"
-                )
-                self.outbox.put(session, f"turn {who.id} {who.visits}", who.email, f"Your turn: {task.title}", text)
+                since = who.due_since or now
+                self.notices.ask(session, who, since + task.patience_s)
+                if now >= since + _REMINDED_AT * task.patience_s:
+                    self.notices.remind_of_turn(session, who, since + task.patience_s)
+
+    def _remind_invited(self, session: Session, task: Task, now: float) -> None:
+        """Write to participants who have not answered, before the time to join ends."""
+        if now >= task.made_at + _REMINDED_AT * (task.join_until - task.made_at):
+            for who in task.participants:
+                if who.state == "invited":
+                    self.notices.remind_to_join(session, who)
 
     def _end(self, session: Session, task: Task, state: str, reason: str) -> None:
         task.state, task.reason, task.ended_at = state, reason, time.time()
-        said = {"completed": "is completed", "failed": "has failed", "cancelled": "was canceled"}[state]
-        concerned = {task.creator, *(each.email for each in task.participants if each.state in ("invited", "joined"))}
-        for email in sorted(concerned):
-            text = f"The task {task.title!r} {said}. {reason}\n\n{self._page(task)}"
-            self.outbox.put(session, f"over {task.id} {email}", email, f"{task.title} {said}", text)
+        self.notices.tell_over(session, task)
 
-    def _invite(self, session: Session, task: Task, place: int, invited: Invited) -> None:
-        said = token()
-        session.add(
-            Participant(
-                task=task,
-                place=place,
-                site=invited.site,
-                email=invited.email,
-                token=digest(said),
-                state="invited",
+    def _invite_all(self, session: Session, task: Task, invited: Sequence[Invited]) -> None:
+        session.add(task)
+        for place, each in enumerate(invited):
+            said = token()
+            who = Participant(
+                task=task, place=place, site=each.site, email=each.email, token=digest(said), state="invited"
             )
+            session.add(who)
+            self.notices.invite(session, who, said)
+
+    def _renew(self, session: Session, who: Participant, email: str, now: float) -> None:
+        """Invite a participant of a task that has not begun again: with a fresh link, and a key of its own choice."""
+        if email != who.email and who.state in ("invited", "joined"):
+            self.notices.tell_replaced(session, who)
+        said = token()
+        who.email, who.token, who.state, who.reason = email, digest(said), "invited", ""
+        who.public_key, who.agreement_key, who.columns = None, None, None
+        who.task.join_until = max(who.task.join_until, now + _ANEW_S)
+        self.notices.invite(session, who, said)
+
+    def _start_again(self, session: Session, task: Task, lost: Participant, email: str, now: float) -> str:
+        """End a task and make another of the same terms, in which every participant joins with fresh keys."""
+        if why := _why_not_anew(task, has_answers=self.letters.has_answers(session, task.id)):
+            raise RequestRefused(why)
+        stay = [each for each in task.participants if each is lost or each.state in ("joined", "invited", "missed")]
+        if len(stay) < task.min_sites:
+            raise RequestRefused(
+                f"{len(stay)} participants are left, but {task.min_sites} are needed; create a new task."
+            )
+        if task.state == "running":
+            why = f"It starts again, because of {lost.site}, under fresh keys: a new invitation follows."
+            self._end(session, task, "cancelled", why)
+        _require_few(session, task.creator, len(stay), now)
+        try:
+            scenario = task_form.over(scenario_text(task), [each.site for each in stay])
+        except ScenarioError as error:
+            raise RequestRefused(" ".join(error.problems)) from error
+        again = Task(
+            id=secrets.token_hex(8),
+            title=task.title,
+            description=task.description,
+            creator=task.creator,
+            kind=task.kind,
+            scenario=resolved_toml(scenario),
+            run=secrets.token_bytes(RUN_ID_BYTES),
+            state="inviting",
+            made_at=now,
+            join_until=now + task.join_until - task.made_at,
+            patience_s=task.patience_s,
+            end_by=task.end_by,
+            min_sites=task.min_sites,
+            results_to=task.results_to,
+            progress={},
         )
-        text = (
-            f"{task.creator} invites you to the task {task.title!r} as {invited.site}.\n\n{task.description}\n\n"
-            "This page explains what the task needs, what it discloses, how to take part, and how to decline:\n\n"
-            f"{self.link(said)}\n\n"
-            f"Please answer by {day(task.join_until)}. The link is personal: do not forward it.\n"
-        )
-        subject = f"Invitation: {task.title}"
-        self.outbox.put(session, f"invitation {task.id} {place}", invited.email, subject, text)
-
-    def _page(self, task: Task) -> str:
-        return f"{self.url}/tasks/{task.id}\n"
-
-
-_HOW = {"declined": "declined", "withdrawn": "withdrew", "missed": "missed a deadline"}
-
-
-def _made_sign_in(session: Session, email: str) -> str:
-    said = token()
-    session.add(SignIn(email=email, token=digest(said), made_at=time.time()))
-    return f"/sign-in/{said}"
-
-
-def _require_few_sign_ins(session: Session, email: str) -> None:
-    """Raise Refused if one address, or all together, reached the maximum of sign-in links within an hour."""
-    recent = sql.select(sql.func.count()).select_from(SignIn).where(SignIn.made_at > time.time() - 3600)
-    if (session.scalar(recent.filter_by(email=email)) or 0) >= _SIGN_INS_AN_HOUR:
-        raise RequestRefused(
-            f"{_SIGN_INS_AN_HOUR} links were mailed to {email} within an hour; use the latest, or try again later."
-        )
-    if (session.scalar(recent) or 0) >= _ALL_SIGN_INS_AN_HOUR:
-        raise RequestRefused("Too many sign-in links were requested from this hub; try again in an hour.")
+        self._invite_all(session, again, [Invited(each.site, email if each is lost else each.email) for each in stay])
+        return again.id
 
 
 def _require_few(session: Session, creator: str, more: int, now: float) -> None:
@@ -409,18 +361,28 @@ def _require_few(session: Session, creator: str, more: int, now: float) -> None:
         raise RequestRefused(
             f"You have {_OPEN_TASKS} open tasks, which is the maximum; cancel one or wait until one is over."
         )
-    invited = counted.join(Participant).where(Task.made_at > now - _A_DAY_S)
-    if (session.scalar(invited) or 0) + more > _INVITATIONS_A_DAY:
-        raise RequestRefused(f"You can invite {_INVITATIONS_A_DAY} participants per day; create this task tomorrow.")
+    _require_few_invitations(session, creator, more, now)
 
 
-def address(said: str) -> str:
-    """Return an address in its stored form. Raises Refused if it is not an address."""
-    found = said.strip().lower()
-    is_short = len(found) <= _MAX_ADDRESS and len(found.partition("@")[0]) <= _MAX_LOCAL_PART
-    if not is_short or not _ADDRESS.fullmatch(found):
-        raise RequestRefused(f"E-mail address: must be one such as anna@example.org, got {found[:80]!r}.")
-    return found
+def _require_few_invitations(session: Session, creator: str, more: int, now: float) -> None:
+    """Raise Refused if the tasks of a creator have too many invitations within a day."""
+    of_task = Mail.occasion.startswith(sql.literal("invitation ") + Task.id + " ")
+    invited = sql.select(sql.func.count()).select_from(Mail).join(Task, of_task)
+    recent = invited.where(Task.creator == creator, Mail.made_at > now - _A_DAY_S)
+    if (session.scalar(recent) or 0) + more > _INVITATIONS_A_DAY:
+        raise RequestRefused(f"You can invite {_INVITATIONS_A_DAY} participants per day; invite them tomorrow.")
+
+
+def _why_not_anew(task: Task, *, has_answers: bool) -> str:
+    """Return why no participant of a task can be invited anew, or nothing."""
+    if task.state not in ("inviting", "running", "failed"):
+        return f"The task is {task.state}; create a new one."
+    if has_answers:
+        return (
+            "Participants have answered rounds of this task. The same sums over other participants would show "
+            "differences between them, so nobody can be replaced; create a new task."
+        )
+    return ""
 
 
 def scenario_text(task: Task) -> Scenario:
@@ -429,37 +391,8 @@ def scenario_text(task: Task) -> Scenario:
 
 
 def _how_others_left(task: Task) -> str:
-    gone = [f"{each.site} {_HOW[each.state]}" for each in task.participants if each.state in _HOW]
+    gone = [f"{each.site} {HOW_LEFT[each.state]}" for each in task.participants if each.state in HOW_LEFT]
     return f"{'; '.join(gone)}." if gone else ""
-
-
-def _problems(new: NewTask) -> list[str]:
-    """Return what is wrong with a task, in sentences."""
-    problems = []
-    if not 0 < len(new.title.strip()) <= _MAX_TITLE:
-        problems.append(f"Title: must have 1 to {_MAX_TITLE} characters.")
-    if len(new.description) > _MAX_DESCRIPTION:
-        problems.append(f"Description: must have at most {_MAX_DESCRIPTION} characters.")
-    least, most = task_form.MIN_PARTICIPANTS, task_form.MAX_PARTICIPANTS
-    if not least <= len(new.invited) <= most:
-        problems.append(f"Participants: must be {least} to {most}, one per line, got {len(new.invited)}.")
-    for each in new.invited:
-        try:
-            require_name(each.site)
-        except ValueError as error:
-            problems.append(f"Participants: the site name {each.site[:40]!r} {error}.")
-    for what in ("site", "email"):
-        said = [getattr(each, what) for each in new.invited]
-        if twice := next((each for each in said if said.count(each) > 1), None):
-            problems.append(
-                f"Participants: {twice} is listed twice; list each {'site' if what == 'site' else 'address'} once."
-            )
-    if not least <= new.min_sites <= max(least, len(new.invited)):
-        problems.append(f"Minimum participants: must be {least} to {len(new.invited)}, got {new.min_sites}.")
-    for name, days in {"to join": new.join_days, "per turn": new.patience_days}.items():
-        if not 0 < days <= MOST_DAYS:
-            problems.append(f"Days {name}: must be above 0 and at most {MOST_DAYS}, got {days:g}.")
-    return problems
 
 
 def vault_of(keys: KeyPair, purpose: str) -> Vault:

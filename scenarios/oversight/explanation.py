@@ -12,6 +12,7 @@ from fedsvm.federation.site.program import mark_of, script_of, step_methods
 from fedsvm.federation.site.script import Count
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.report.template import render
+from fedsvm.scenarios.run.offered_terms import resolve_settings
 from fedsvm.scenarios.run.secrecy import single_sum
 from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.spec import Scenario
@@ -224,8 +225,8 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
 def _undoing(scenario: Scenario, terms: Terms) -> Iterator[str]:
     table, sites = scenario.algorithm, min(terms.min_sites, scenario.federation.sites)
     yield f"{single_sum(scenario.protocol.secure_sum, max(sites, scenario.federation.sites), same=True)}."
-    data = scenario.data
-    whole = whole_run(table.implementation, table.settings, data.statistics_privacy, scaled=data.scale == "standard")
+    data, (settings, _) = scenario.data, resolve_settings(scenario)
+    whole = whole_run(table.implementation, settings, data.statistics_privacy, scaled=data.scale == "standard")
     yield f"All sums together: {whole}."
     yield "A coordinator that admits sites of its own knows what these put into a sum."
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from fedsvm.algorithms.algorithm import HorizontalAlgorithm, Model
 from fedsvm.algorithms.data.columns import Columns, LabeledRows, Schema
-from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
@@ -25,7 +24,7 @@ from fedsvm.scenarios.data.dataset import FederatedDataset, Rows
 from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.audit import GroundTruth
 from fedsvm.scenarios.run.evaluation import compare_with_pooled, pooled_order
-from fedsvm.scenarios.run.offered_terms import terms_of
+from fedsvm.scenarios.run.offered_terms import conditions_of, terms_of
 from fedsvm.scenarios.run.outcome import ModelEvaluation, site_model
 from fedsvm.scenarios.run.own_models import OwnModels, compare_counts, compare_own
 from fedsvm.scenarios.run.selection import FoldSelection, fold_selection
@@ -77,7 +76,7 @@ class RowSource(Source):
                 classes=self.classes,
                 weighted=data.weight is not None,
                 calibrated=data.calibration > 0,
-                conditions=_conditions(scenario),
+                conditions=conditions_of(scenario),
                 tested_apart=data.folds is None,
                 plan=StatisticsPlan.of(
                     terms_of(scenario), by_class=scenario.algorithm.implementation.model_is_statistics
@@ -115,15 +114,6 @@ class RowSource(Source):
             return None
         phrase = phrase_of(self.scenario.algorithm.implementation.own_method)
         return compare_counts(phrase, count_at_sites(federation, model))
-
-
-def _conditions(scenario: Scenario) -> Conditions:
-    """Return what is known of the network before anything is sent."""
-    network, chosen = scenario.network, Conditions(scenario.protocol.secure_sum)
-    if network is None:
-        return chosen
-    slow = replace(chosen, latency_s=network.latency_ms / 1000)
-    return slow if network.bandwidth_mbit is None else replace(slow, bytes_per_s=network.bandwidth_mbit * 125_000)
 
 
 @dataclass

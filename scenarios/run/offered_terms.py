@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
+from fedsvm.algorithms.algorithm import Premises
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.remarks import Remark
 from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.schema.base import resolve
@@ -43,10 +47,28 @@ _READING_COLUMNS = ("partition", "align", "identifier")
 """And beside, where sites hold columns of the same records."""
 
 
+def resolve_settings(scenario: Scenario) -> tuple[Any, tuple[Remark, ...]]:
+    """Return the algorithm's settings with what "auto" leaves to the scenario resolved, and remarks on it."""
+    table, data = scenario.algorithm, scenario.data
+    classes = max(2, len(data.classes)) if data.positive is None else 2
+    premises = Premises(scenario.federation.sites, classes, data.models, conditions_of(scenario))
+    resolved: tuple[Any, tuple[Remark, ...]] = table.implementation.resolve_settings(table.settings, premises)
+    return resolved
+
+
+def conditions_of(scenario: Scenario) -> Conditions:
+    """Return what is known of the network before anything is sent."""
+    network, chosen = scenario.network, Conditions(scenario.protocol.secure_sum)
+    if network is None:
+        return chosen
+    slow = replace(chosen, latency_s=network.latency_ms / 1000)
+    return slow if network.bandwidth_mbit is None else replace(slow, bytes_per_s=network.bandwidth_mbit * 125_000)
+
+
 def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
     """Return the terms for every site. restartable: sites that may be restarted during the run."""
     table, protocol, data = scenario.algorithm, scenario.protocol.secure_sum, scenario.data
-    settings = table.settings
+    settings, _ = resolve_settings(scenario)
     shown = table.implementation.shown_steps(settings)
     said = data.model_dump(mode="json", exclude_none=True)
     reading = {key: said[key] for key in _READING if key in said}

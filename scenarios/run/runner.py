@@ -41,6 +41,7 @@ from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.log import RunLog
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.model_warnings import cautions
+from fedsvm.scenarios.run.offered_terms import resolve_settings
 from fedsvm.scenarios.run.outcome import Fold, RunState
 from fedsvm.scenarios.run.own_models import mean_own_models
 from fedsvm.scenarios.run.result import (
@@ -262,7 +263,11 @@ def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterat
 def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
     """Record what declared colluders learned and, if everybody is audited, what others did."""
     scenario, federation, outcome = this.scenario, this.federation, this.outcome
-    algorithm, settings, declared = scenario.algorithm.implementation, scenario.algorithm.settings, scenario.collusion
+    algorithm, declared, (settings, _) = (
+        scenario.algorithm.implementation,
+        scenario.collusion,
+        resolve_settings(scenario),
+    )
     coalitions = everybody(scenario.federation.site_names) if this.everybody else []
     known = KnownRecords(truth.columns, declared.known_records if declared else None, scenario.seed)
     if declared is not None and federation is not None:

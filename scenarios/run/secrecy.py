@@ -9,6 +9,7 @@ from pathlib import Path
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
 from fedsvm.federation.report import MembershipReport
 from fedsvm.protocols.sums.secure_sum import SecureSum
+from fedsvm.scenarios.run.offered_terms import resolve_settings
 from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.spec import Scenario
@@ -38,11 +39,11 @@ def secrecy(
     scenario: Scenario, memberships: Sequence[MembershipReport], privacy: PrivacyReport | None
 ) -> SecrecyReport:
     """Return the statements for a run. memberships: the sites that took part, from round to round."""
-    table, data = scenario.algorithm, scenario.data
-    whole = whole_run(table.implementation, table.settings, data.statistics_privacy, scaled=data.scale == "standard")
+    table, data, (settings, _) = scenario.algorithm, scenario.data, resolve_settings(scenario)
+    whole = whole_run(table.implementation, settings, data.statistics_privacy, scaled=data.scale == "standard")
     if privacy is not None:
         whole += f". Differential privacy covers {'; '.join(privacy.protects_against)}"
-    analyzed = table.implementation.whole_run(table.settings) is not None
+    analyzed = table.implementation.whole_run(settings) is not None
     fewest = min(len(each.sites) for each in memberships)
     return SecrecyReport(single_sum(scenario.protocol.secure_sum, fewest, same=len(memberships) == 1), whole, analyzed)
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedsvm.algorithms.algorithm import Model, TrainingReport
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
+from fedsvm.scenarios.run.offered_terms import resolve_settings
 from fedsvm.scenarios.run.outcome import Fold, ModelEvaluation, RunState
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -85,8 +86,10 @@ def _train(source: Source, federation: Federation, state: RunState, held_out: in
     if isinstance(task, PublicTask):
         state.accountant = task.accountant  # reported whatever comes of the fit: releases stay released
     with state.time_block("train_s"):
-        model = table.implementation.fit(federation, task, table.settings)
+        settings, remarks = resolve_settings(source.scenario)
+        model = table.implementation.fit(federation, task, settings)
     training = training_of(model)
+    training = replace(training, remarks=(*training.remarks, *remarks))
     fold = held_out if source.scenario.data.folds is not None else None
     _log_fold(federation, fold, training)
     source.note_trained(federation, task)

@@ -188,6 +188,7 @@ release = true
 {settings}
 {others}
 # Only secure sums with a table are allowed. The site refuses to join a sum over fewer than min_sites sites.
+# A ring, which runs use unless they set protocol.sum, has no table: a site's two neighbors together learn its values.
 {sums}
 """
 

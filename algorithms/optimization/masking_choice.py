@@ -1,0 +1,135 @@
+"""The choice of a masking before a run: a committee, if it is predicted to take at most twice as long as without one.
+
+Everything is known from the scenario: no party's data and no processor has a part in the choice, so that whoever makes
+it again comes to the same. Seconds are of sites that share a machine with two processors, and of links as they are
+declared. The constants are processor time that runs of this project took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.optimization.blind_path import BlindOrder
+from fedsvm.algorithms.optimization.duration_forecast import FLOPS, MASK_PRODUCTS, NEWTON_ROUNDS
+from fedsvm.algorithms.optimization.path_rounds import Layout
+from fedsvm.protocols.blind_parameters import BlindSystem
+from fedsvm.protocols.blind_system import MAX_SITES, MIN_SITES, blind_systems_cost
+from fedsvm.protocols.sums.secure_sum import Cost
+
+MOST = 2.0
+"""The seconds of a run with a committee over those without, up to which `auto` takes it."""
+
+_RUN_S = 1.5
+"""A run without its rounds of training."""
+
+_PROCESSORS = 2
+_HOP_S = 3e-4
+_BYTE_S = 1e-8
+"""Processor time of all parties for a byte of payload."""
+
+_RESIDUE_S = 5e-7
+"""Processor time of all members for a residue of the extended matrix, without products."""
+
+_PRODUCT_FLOPS = 4e10
+_PRODUCTS = 16
+"""Of matrices modulo each prime, by all members."""
+
+
+@dataclass(frozen=True)
+class MaskedRounds:
+    """The rounds of a run in which masked systems are solved.
+
+    Attributes
+    ----------
+    sites : int
+    systems : sequence of BlindSystem
+        Of one round.
+    numbers : int
+        In the sum of a round without a committee.
+    mask_products : float
+        The products of matrices that each site computes with in a round without a committee.
+    rounds : int
+        Of all models.
+    conditions : Conditions
+        Of the network.
+    """
+
+    sites: int
+    systems: tuple[BlindSystem, ...]
+    numbers: int
+    mask_products: float
+    rounds: int
+    conditions: Conditions = field(default_factory=Conditions)
+
+    @classmethod
+    def of_path(
+        cls, sites: int, features: int, problems: int, models: int, conditions: Conditions, *, intercept: bool = True
+    ) -> MaskedRounds:
+        """Return the rounds of interior points with so many features."""
+        layout = Layout(features + int(intercept), features)
+        ones = np.ones(problems)
+        counted = np.arange(problems)
+        scales, noises = np.ones((problems, 5)), np.ones((problems, 3))
+        order = BlindOrder(1, counted, ones, ones, ones, scales, 1, noises, np.ones((problems, 2)))
+        masked = problems * MASK_PRODUCTS
+        rounds = NEWTON_ROUNDS * models
+        return cls(sites, tuple(order.systems(layout)), problems * layout.length, masked, rounds, conditions)
+
+    @property
+    def open_s(self) -> float:
+        """The predicted seconds of the run without a committee."""
+        cost = self.conditions.secure_sum.cost(self.sites, (self.numbers,), 1.0)
+        flops = 2 * self.mask_products * self.systems[0].size ** 3 * self.sites
+        return self._run_s(cost, flops / FLOPS)
+
+    @property
+    def committee_s(self) -> float:
+        """The predicted seconds of the run with a committee."""
+        cost = blind_systems_cost(self.conditions.secure_sum, self.sites, self.systems)
+        residues = sum(len(each.numbers.primes) * each.extended**2 for each in self.systems)
+        flops = sum(_PRODUCTS * 2 * len(each.numbers.primes) * each.extended**3 for each in self.systems)
+        return self._run_s(cost, residues * _RESIDUE_S + flops / _PRODUCT_FLOPS)
+
+    def _run_s(self, cost: Cost, computed_s: float) -> float:
+        carried = cost.payload_bytes / self.sites / self.conditions.bytes_per_s
+        waited = cost.hops * (self.conditions.latency_s + _HOP_S)
+        busy = (computed_s + cost.payload_bytes * _BYTE_S) / _PROCESSORS
+        return _RUN_S + self.rounds * (carried + waited + busy)
+
+
+def obstacle(sites: int, conditions: Conditions) -> str | None:
+    """Return why a run can have no committee; None if it can."""
+    if not MIN_SITES <= sites <= MAX_SITES:
+        return f"a committee needs {MIN_SITES} to {MAX_SITES} sites"
+    if conditions.secure_sum.discloses == "value":
+        return "a committee hides nothing with a sum that shows the coordinator the sites' inputs"
+    return None
+
+
+def choice(without: str, rounds: MaskedRounds | None, unless: str | None) -> tuple[bool, str]:
+    """Return whether a committee is taken, and a sentence on it.
+
+    Parameters
+    ----------
+    without : str
+        The masking without a committee.
+    rounds : MaskedRounds or None
+        None if the number of features is not known before the run.
+    unless : str or None
+        Why the run can have no committee.
+
+    Returns
+    -------
+    bool, str
+    """
+    if unless is None and rounds is None:
+        unless = "the number of features is not known before the run"
+    if unless is not None or rounds is None:
+        return False, f"{without}; {unless}"
+    by_committee, otherwise = rounds.committee_s, rounds.open_s
+    if by_committee <= MOST * otherwise:
+        return True, f"committee, predicted to take {by_committee:.2g} s; {without} {otherwise:.2g} s"
+    return False, f"{without}, predicted to take {otherwise:.2g} s; a committee {by_committee:.2g} s"
