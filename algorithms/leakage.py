@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 Extent = Literal["every row", "every record", "some rows", "copies"]
-"""A measure of recovery. Records are of a vertical partition, copies are rows that equal a landmark, and members are
-training rows among candidates."""
+"""A measure of recovery. Records are of a vertical partition, and copies are rows that equal a landmark."""
 
 LISTED = "the possible records can be listed"
 

@@ -269,8 +269,8 @@ class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
         """Return what released models of the sites give away; no attack is on their votes."""
         with_site, alone = (settings.landmark_rows(with_site=site) for site in (True, False))
         if settings.release == "everyone":
-            found = (Recovery("some rows", LISTED, otherwise) for otherwise in (with_site, alone))
-            return WholeRunLeakage(*found, support_named=True)
+            found = Recovery("some rows", LISTED, with_site)
+            return WholeRunLeakage(found, Recovery("some rows", LISTED, alone), support_named=True)
         return WholeRunLeakage(Recovery(with_site), Recovery(alone)) if with_site and alone else None
 
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
