@@ -201,7 +201,7 @@ def test_statements_follow_from_the_settings() -> None:
         assert stated(change, "algorithm.solver=auto") == stated(change, "algorithm.solver=interior-point")
     members, with_site, *_ = stated("algorithm.masking=committee").split("; ")
     assert members.startswith("the coordinator and two of the three committee members can recover every row")
-    assert with_site.startswith("the coordinator and any one site together can recover some rows if")
+    assert with_site.startswith("the coordinator, alone or with any one site, can recover some rows if")
     assert not spec.read("naive-bayes")[0].algorithm.implementation.whole_run(NaiveBayesSettings())
 
 

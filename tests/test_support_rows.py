@@ -81,6 +81,6 @@ def test_a_released_model_has_the_noise_that_was_agreed() -> None:
 
     def weights(noise: float) -> FloatArray:
         model = PanSVC(C=2.0, gamma=0.3, features="fourier", frequencies=30, step_noise=0.0, release_noise=noise)
-        return np.asarray(model.fit(rows, labels, groups=where).coef_)
+        return np.asarray(model.fit(rows, labels, groups=where).model_.to_arrays()["w"])
 
     assert 0.5 < np.std(weights(0.3) - weights(0.0)) / 0.3 < 1.6
