@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.data.classes import log_odds
+from fedsvm.algorithms.concave_selection import concave_columns
+from fedsvm.algorithms.data.classes import log_odds, one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from fedsvm.algorithms.optimization import libsvm
@@ -51,6 +52,13 @@ def _svm(name: KernelName, settings: Any, rows: EvaluationRows) -> FloatArray:
         len(rows.classes),
         test,
     )
+
+
+def _concave(settings: Any, rows: EvaluationRows) -> FloatArray:
+    """Return the scores of the SVM with the RBF kernel on the columns of FSV, of any class against the others."""
+    problems = one_against_rest(rows.train.labels, len(rows.classes))
+    kept = [concave_columns(rows.train.rows, labels, rows.weights) for labels in problems if np.ptp(labels)]
+    return _svm("rbf", settings, _of_columns(rows, np.unique(np.concatenate(kept))))
 
 
 def _naive_bayes(settings: Any, rows: EvaluationRows) -> FloatArray:
@@ -94,6 +102,7 @@ POOLED_BASELINES: Mapping[str, tuple[str, Score]] = {
     "tree": ("a decision tree", _tree),
     "majority": ("the larger class, always", one_class_scores),
     OF_CHOSEN: ("an SVM with the RBF kernel, of the chosen columns", functools.partial(_svm, "rbf")),
+    "fsv": ("an SVM with the RBF kernel, of columns by concave minimization", _concave),
 }
 """By name: a phrase, and how rows are scored."""
 

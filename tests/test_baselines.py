@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from fedsvm.algorithms.baselines import POOLED_BASELINES, pooled_baselines
+from fedsvm.algorithms.concave_selection import concave_columns, separating_plane
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.decision_tree import TreeSettings
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.svm_admm import AdmmSettings
+from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run.result import read_result
 from tests.commands import fedsvm
@@ -26,6 +29,12 @@ from tests.test_runs import run
 
 ROWS = EvaluationRows(table(120, seed=1), table(60, seed=2))
 ALL = list(POOLED_BASELINES)
+
+
+def _of_fsv(C: float, gamma: float) -> FloatArray:
+    kept = concave_columns(*ROWS.train)
+    machine = SVC(C=C, gamma=gamma).fit(ROWS.train.rows[:, kept], ROWS.train.labels)
+    return np.asarray(machine.predict(ROWS.test.rows[:, kept]))
 
 
 @pytest.mark.parametrize(
@@ -42,6 +51,7 @@ def test_they_are_scikit_learns(settings: Any, C: float, gamma: float) -> None:
         .predict(ROWS.test.rows),
         np.full(60, -1.0),
         SVC(C=C, gamma=gamma).fit(*ROWS.train).predict(ROWS.test.rows),  # all columns are chosen
+        _of_fsv(C, gamma),
     ]
     for found, predicted in zip(pooled_baselines(ALL, settings, ROWS), expected, strict=True):
         np.testing.assert_array_equal(np.sign(found.scores), predicted, err_msg=found.name)
@@ -72,6 +82,21 @@ def test_they_take_the_weights_of_classes_and_rows(by_row: bool) -> None:
     phrases = {each.name: each.phrase for each in found}
     assert phrases["majority"] == "the larger class, always, without weights"
     assert "weights" not in phrases["tree"]
+
+
+def test_concave_minimization_keeps_the_columns_that_separate_and_its_objective_falls() -> None:
+    random = np.random.default_rng(1)
+    labels = np.repeat([1.0, -1.0], 40)
+    rows = random.uniform(-1, 1, (80, 12))
+    rows[:, [2, 7]] = labels[:, None] * random.uniform(0.05, 1, (80, 1)) + np.array([1, -1]) * rows[:, [0]]
+    w, g, objectives = separating_plane(rows, labels)
+    assert concave_columns(rows, labels).tolist() == [2, 7]  # their sum separates, neither alone
+    assert (labels * (rows @ w - g) > 0).all()
+    assert all(later < earlier for earlier, later in itertools.pairwise(objectives))
+    only = np.where(np.arange(80) % 2, 1.0, 0.0)
+    np.testing.assert_allclose(
+        separating_plane(rows, labels, only)[2], separating_plane(rows[only > 0], labels[only > 0])[2], atol=1e-9
+    )
 
 
 def test_one_is_of_the_columns_that_were_chosen() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import numpy as np
 import pytest
 
 from fedsvm.algorithms.optimization import libsvm
+from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.data import splits
 from fedsvm.scenarios.oversight import receipts
@@ -37,6 +41,13 @@ class Finished:
     said: list[str] = field(default_factory=list)
 
 
+def exchange_keys(folder: Path) -> None:
+    """Have every participant give the others its public key."""
+    (folder / "keys").mkdir(exist_ok=True)
+    for site in SITES:
+        shutil.copy(folder / f"visits-{site}" / "visitor.key", folder / "keys" / f"{site}.key")
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
     folder = tmp_path_factory.mktemp("hub")
@@ -48,10 +59,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         for _ in range(VISITS + 1):
             for site in SITES:
                 began = time.time()
-                ended = join(folder, links[site], files[site], "--folder", f"visits-{site}")
+                pinned = ("--sites", str(folder / "keys")) if len(done.said) >= len(SITES) else ()
+                ended = join(folder, links[site], files[site], "--folder", f"visits-{site}", *pinned)
                 done.spans.append((site, began, time.time()))
                 done.said.append(ended.stderr)
                 assert ended.returncode == 0, ended.stderr
+            exchange_keys(folder)
             if all("is over" in said for said in done.said[-3:]):
                 break
         yield done
@@ -99,6 +112,36 @@ def test_who_is_not_there_is_asked_once_between_two_visits(finished: Finished) -
         asked = [mail for mail in finished.running.mails(f"{site}@example.org") if mail.startswith("Your turn")]
         visits = [span for span in finished.spans if span[0] == site]
         assert 0 < len(asked) <= len(visits)
+
+
+@pytest.mark.long
+def test_a_participant_refuses_a_hub_that_changed_the_key_of_another(tmp_path: Path) -> None:
+    """One that was given no key goes on; one whose policy requires keys sends nothing without them."""
+    files, _, _ = cells(tmp_path)
+    policy = tmp_path / "policy.toml"
+    policy.write_text("pinned = true\n")
+    with hubs.hub(tmp_path) as running:
+        create(running, running.signed_in(CREATOR))
+        links = {site: link_of(running, site) for site in SITES}
+
+        def visit(site: str, *options: str) -> tuple[int, str]:
+            ended = join(tmp_path, links[site], files[site], "--folder", f"visits-{site}", *options)
+            return ended.returncode, ended.stderr
+
+        assert visit("clinic")[0] == 0
+        with closing(sqlite3.connect(running.folder / "hub.sqlite", timeout=30)) as database, database:
+            database.execute(
+                "update participants set agreement_key = ? where site = 'clinic'", [KeyAgreement(b"").public]
+            )
+        assert [visit(site)[0] for site in ("north", "south")] == [0, 0]
+        exchange_keys(tmp_path)
+        assert visit("south")[0] == 0
+        status, said = visit("north", "--policy", str(policy))
+        assert status == 3
+        assert "run this command again with --sites" in said
+        status, said = visit("north", "--policy", str(policy), "--sites", str(tmp_path / "keys"))
+        assert status == 3
+        assert "the keys of clinic are not signed with the key that this site was given of it" in " ".join(said.split())
 
 
 @pytest.mark.long

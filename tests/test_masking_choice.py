@@ -95,7 +95,7 @@ def test_the_prediction_counts_what_the_formulas_count() -> None:
     """A link of a byte a second, and seconds a hop, leave nothing else to see."""
     rounds = MaskedRounds.of_path(5, 40, 1, 1, Conditions(bytes_per_s=1.0, latency_s=1e3))
     cost = blind_systems_cost(RING, 5, rounds.systems)
-    expected = rounds.rounds * (cost.payload_bytes / 5 + 1e3 * cost.hops)
+    expected = rounds.share * rounds.rounds * (cost.payload_bytes / 5 + 1e3 * cost.hops)
     assert rounds.committee_s == pytest.approx(expected, rel=1e-3)
     cost = RING.cost(5, (rounds.numbers,), 1.0)
     assert rounds.open_s == pytest.approx(rounds.rounds * (cost.payload_bytes / 5 + 1e3 * cost.hops), rel=1e-3)

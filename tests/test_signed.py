@@ -98,7 +98,7 @@ def relinked(path: Path, change: Callable[[list[dict[str, object]]], None]) -> N
     texts = []
     for number, line in enumerate(lines, start=1):
         plain = {**lines_of._without(line, "digest"), "line": number}
-        digest = lines_of._digest_of(digest, plain)
+        digest = lines_of._digest_of(digest, lines_of._canonical(plain))
         texts.append(json.dumps({**plain, "digest": digest.hex()}))
     path.write_text("\n".join(texts) + "\n")
 
@@ -109,7 +109,8 @@ def signed_again(key: SigningKey, site: str) -> Callable[[list[dict[str, object]
     def change(lines: list[dict[str, object]]) -> None:
         digest = lines_of._FIRST
         for number, line in enumerate(lines[:-1], start=1):
-            digest = lines_of._digest_of(digest, {**lines_of._without(line, "digest"), "line": number})
+            plain = {**lines_of._without(line, "digest"), "line": number}
+            digest = lines_of._digest_of(digest, lines_of._canonical(plain))
         lines[-1]["signature"] = key.sign(RECEIPT, head_content(RUN.hex(), site, digest.hex())).hex()
 
     return change

@@ -25,6 +25,9 @@ MOST = 2.0
 _RUN_S = 1.5
 """A run without its rounds of training."""
 
+_FEWER_ROUNDS = 0.85
+"""Rounds of an interior point behind a committee over those of one without, as runs of this project took."""
+
 _PROCESSORS = 2
 _HOP_S = 3e-4
 _BYTE_S = 1e-8
@@ -52,9 +55,11 @@ class MaskedRounds:
     mask_products : float
         The products of matrices that each site computes with in a round without a committee.
     rounds : int
-        Of all models.
+        Of all models, without a committee.
     conditions : Conditions
         Of the network.
+    share : float, default 1.0
+        The rounds with a committee over those without.
     """
 
     sites: int
@@ -63,6 +68,7 @@ class MaskedRounds:
     mask_products: float
     rounds: int
     conditions: Conditions = field(default_factory=Conditions)
+    share: float = 1.0
 
     @classmethod
     def of_path(
@@ -75,15 +81,15 @@ class MaskedRounds:
         scales, noises = np.ones((problems, 5)), np.ones((problems, 3))
         order = BlindOrder(1, counted, ones, ones, ones, scales, 1, noises, np.ones((problems, 2)))
         masked = problems * MASK_PRODUCTS
-        rounds = NEWTON_ROUNDS * models
-        return cls(sites, tuple(order.systems(layout)), problems * layout.length, masked, rounds, conditions)
+        systems, numbers = tuple(order.systems(layout)), problems * layout.length
+        return cls(sites, systems, numbers, masked, NEWTON_ROUNDS * models, conditions, _FEWER_ROUNDS)
 
     @property
     def open_s(self) -> float:
         """The predicted seconds of the run without a committee."""
         cost = self.conditions.secure_sum.cost(self.sites, (self.numbers,), 1.0)
         flops = 2 * self.mask_products * self.systems[0].size ** 3 * self.sites
-        return self._run_s(cost, flops / FLOPS)
+        return self._run_s(self.rounds, cost, flops / FLOPS)
 
     @property
     def committee_s(self) -> float:
@@ -91,13 +97,13 @@ class MaskedRounds:
         cost = blind_systems_cost(self.conditions.secure_sum, self.sites, self.systems)
         residues = sum(len(each.numbers.primes) * each.extended**2 for each in self.systems)
         flops = sum(_PRODUCTS * 2 * len(each.numbers.primes) * each.extended**3 for each in self.systems)
-        return self._run_s(cost, residues * _RESIDUE_S + flops / _PRODUCT_FLOPS)
+        return self._run_s(self.share * self.rounds, cost, residues * _RESIDUE_S + flops / _PRODUCT_FLOPS)
 
-    def _run_s(self, cost: Cost, computed_s: float) -> float:
+    def _run_s(self, rounds: float, cost: Cost, computed_s: float) -> float:
         carried = cost.payload_bytes / self.sites / self.conditions.bytes_per_s
         waited = cost.hops * (self.conditions.latency_s + _HOP_S)
         busy = (computed_s + cost.payload_bytes * _BYTE_S) / _PROCESSORS
-        return _RUN_S + self.rounds * (carried + waited + busy)
+        return _RUN_S + rounds * (carried + waited + busy)
 
 
 def obstacle(sites: int, conditions: Conditions) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -68,6 +68,8 @@ class OfflineSite:
         Of the installation.
     key : SigningKey, optional
         The site's, with which it signs its receipt.
+    pins : mapping of str to bytes, optional
+        The public keys for signatures that the site was given of the others.
     """
 
     def __init__(
@@ -82,7 +84,9 @@ class OfflineSite:
         receipt: str,
         version: str,
         key: SigningKey | None = None,
+        pins: Mapping[str, bytes] | None = None,
     ) -> None:
+        self._pins = pins
         self._version = version
         self._key = key
         self._receipt = receipt
@@ -181,7 +185,7 @@ class OfflineSite:
             coordinator_key=None,
             program=terms.program,
             partition_path="",
-            policy=SitePolicy(tuple(sites), terms, self._rules),
+            policy=SitePolicy(tuple(sites), terms, self._rules, pins=self._pins),
             settings={**self._settings, "seed": terms.seed},
             needs_pairwise_keys=True,
             via_coordinator=True,

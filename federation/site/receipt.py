@@ -117,7 +117,8 @@ class Receipt:
         self._run, self._site = run.hex(), site
         keys = {"site": None if self._key is None else self._key.public, "coordinator": self._coordinator_key}
         signing = {party: _hex(key) for party, key in keys.items()}
-        self._note(ASKED, run=run.hex(), site=site, terms=terms, policy=policy, versions=versions, signing=signing)
+        said = _as_read({"terms": terms, "policy": policy})  # keys may be numbers, whose order is another than of text
+        self._note(ASKED, run=run.hex(), site=site, **said, versions=versions, signing=signing)
 
     def record_declined(self, reason: str) -> None:
         """Record that the site takes no part."""
@@ -217,8 +218,8 @@ class Receipt:
         try:
             if self._file < 0:
                 self._open()
-            body: Line = json.loads(json.dumps({"what": what, **facts}, allow_nan=True))
-            if self._earlier and body == _without(self._earlier[0], "line", "at", "digest"):
+            body: Line = {"what": what, **facts}
+            if self._earlier and _as_read(body) == _without(self._earlier[0], "line", "at", "digest"):
                 self._earlier.popleft()
                 return
             self._earlier.clear()
@@ -252,9 +253,9 @@ class Receipt:
 
     def _append(self, body: Line) -> None:
         now = datetime.now().astimezone().isoformat(timespec="milliseconds")
-        line = {"line": self._lines + 1, "at": now, **body}
-        digest = _digest_of(self._digest, line)
-        written = memoryview(f"{json.dumps({**line, 'digest': digest.hex()})}\n".encode())
+        text = _canonical({"line": self._lines + 1, "at": now, **body})
+        digest = _digest_of(self._digest, text)
+        written = memoryview(f'{text[:-1]}, "digest": "{digest.hex()}"}}\n'.encode())
         while written:
             written = written[os.write(self._file, written) :]
         self._digest, self._lines = digest, self._lines + 1
@@ -280,7 +281,7 @@ def verify_lines(content: bytes) -> tuple[list[Line], int]:
         try:
             line = json.loads(text)
             said = line.pop("digest")
-            digest = _digest_of(digest, line)
+            digest = _digest_of(digest, _canonical(line))
             is_right = line["line"] == number and said == digest.hex() and isinstance(line["what"], str)
         except (ValueError, KeyError, TypeError, AttributeError):
             is_right = False
@@ -290,9 +291,20 @@ def verify_lines(content: bytes) -> tuple[list[Line], int]:
     return lines, len(content) - len(rest)
 
 
-def _digest_of(before: bytes, line: Line) -> bytes:
+def _canonical(line: Line) -> str:
+    """Return the text of a line that its digest covers."""
+    return json.dumps(line, sort_keys=True)
+
+
+def _digest_of(before: bytes, text: str) -> bytes:
     """Return the digest of a line and of all before it."""
-    return hashlib.sha256(before + json.dumps(line, sort_keys=True).encode()).digest()
+    return hashlib.sha256(before + text.encode()).digest()
+
+
+def _as_read(facts: Mapping[str, Any]) -> Line:
+    """Return facts as they are read from a file, with lists for tuples and text for keys."""
+    read: Line = json.loads(json.dumps(facts))
+    return read
 
 
 def _without(line: Line, *names: str) -> Line:

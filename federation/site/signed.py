@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.site.chain import OrderChain
@@ -58,7 +57,7 @@ class OrderSigner:
 
 def order_facts(order: Order, number: int) -> dict[str, Any]:
     """Return the facts of an order that a receipt has, in plain values."""
-    size = None if order.terms is None else int(np.prod(order.terms.shape, dtype=np.int64))
+    size = None if order.terms is None else math.prod(order.terms.shape)
     return {
         "round": number,
         "phase": order.phase,

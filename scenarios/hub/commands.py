@@ -64,6 +64,9 @@ def join(
     folder: Annotated[
         Path | None, typer.Option(help="Folder for state between visits (default: fedsvm-visits).")
     ] = None,
+    sites: Annotated[
+        Path | None, typer.Option(help="Folder of the participants' public keys, NAME.key; refuse others.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Stay connected until the task ends.")] = False,
     decline: Annotated[str | None, typer.Option(help="Decline the invitation or withdraw, with this reason.")] = None,
     wait: Annotated[str, typer.Option(help="Maximum time to retry if the hub cannot be reached.")] = "60s",
@@ -71,6 +74,7 @@ def join(
     """Join a hub task: process pending work, then exit. Nobody else has to be online."""
     from threadpoolctl import threadpool_limits
 
+    from fedsvm.federation.hosts import certificates
     from fedsvm.scenarios.hub.participation import InvitationLink, TaskParticipation
     from fedsvm.scenarios.schema.corrections import Corrections
     from fedsvm.scenarios.schema.own_file import read_table_file
@@ -90,6 +94,7 @@ def join(
             watch,
             seconds("--wait", wait),
             None if own is None else read_table_file("--corrections", own, Corrections),
+            None if sites is None else certificates.read_pinned(sites),
         )
         with threadpool_limits(1):
             if decline is not None:

@@ -107,6 +107,7 @@ class Participant(Base):
     token: Mapped[bytes] = mapped_column(sql.LargeBinary(32), unique=True)
     public_key: Mapped[bytes | None] = mapped_column(sql.LargeBinary(32), unique=True)
     agreement_key: Mapped[bytes | None] = mapped_column(sql.LargeBinary(32))
+    voucher: Mapped[bytes | None] = mapped_column(sql.LargeBinary(64))
     columns: Mapped[list[list[Any]] | None] = mapped_column(sql.JSON)
     state: Mapped[str] = mapped_column(sql.String(16))
     reason: Mapped[str] = mapped_column(sql.Text, default="")

@@ -6,7 +6,7 @@ where it comes to nothing.
 | verb | with | answer |
 |---|---|---|
 | join | token, version | title, description, site, run, terms, signing_key: pins the key, if the invitation has none |
-| ready | columns, agreement_key | nothing: it takes part |
+| ready | columns, agreement_key, voucher | nothing: it takes part |
 | decline | reason | nothing |
 | take | after, acted, watches | state, reason, sites, columns, said, letters: what it was told from a number on |
 | say | number, message | said: how many messages the hub has |
@@ -32,7 +32,7 @@ from sqlalchemy.orm import Session
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.offline.sealing import Answers
-from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
+from fedsvm.federation.transport.keys import KEY_BYTES, SIGNATURE_BYTES, KeyPair
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Participant, digest
@@ -152,6 +152,9 @@ class ParticipantApi:
         agreement = word.get("agreement_key")
         if not isinstance(agreement, bytes) or len(agreement) != KEY_BYTES:
             raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
+        voucher = word.get("voucher")
+        if voucher is not None and (not isinstance(voucher, bytes) or len(voucher) != SIGNATURE_BYTES):
+            raise Malformed(f"a voucher must be {SIGNATURE_BYTES} bytes")
         with self._tasks.database.session() as session:
             who = _require_participant(session, key)
             if who.agreement_key == agreement:
@@ -164,7 +167,7 @@ class ParticipantApi:
             if who.state != "invited" or who.task.state != "inviting":
                 raise RequestRefused(_why_closed(who))
             who.columns = [[each.name, each.categorical] for each in columns]
-            who.agreement_key, who.state, who.reason = agreement, "joined", ""
+            who.agreement_key, who.voucher, who.state, who.reason = agreement, voucher, "joined", ""
             number = who.task_id
         self._tasks.look_after(number)
         with self._tasks.database.reading() as session:

@@ -37,8 +37,8 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import visible
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
-from fedsvm.federation.transport.signing import SigningKey
+from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair, Party, voucher_content
+from fedsvm.federation.transport.signing import PARTY, SigningKey
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
 from fedsvm.scenarios.hosts.site_data import hold
 from fedsvm.scenarios.oversight.receipts import fingerprint
@@ -169,6 +169,8 @@ class TaskParticipation:
         How long a hub that cannot be reached is tried.
     corrections : Corrections, optional
         Those of its file.
+    pins : mapping of str to bytes, optional
+        The public keys for signatures that it was given of the other participants.
     """
 
     link: InvitationLink
@@ -179,6 +181,7 @@ class TaskParticipation:
     watches: bool = False
     wait_s: float = 60.0
     corrections: Corrections | None = None
+    pins: Mapping[str, bytes] | None = None
     _hub: HubClient = field(init=False)
     _standing: Mapping[str, Any] = field(init=False)
     _signing: SigningKey | None = field(init=False)
@@ -203,7 +206,10 @@ class TaskParticipation:
             if is_first:
                 self._tell_fingerprints(keys.public, agreement.public, diary.facts["signing_key"])
             self._hub.ask(
-                "ready", columns=[[c.name, c.categorical] for c in held.columns], agreement_key=agreement.public
+                "ready",
+                columns=[[c.name, c.categorical] for c in held.columns],
+                agreement_key=agreement.public,
+                voucher=self._voucher(diary.facts, keys, agreement.public, terms),
             )
             visitor = OfflineSite(
                 diary.facts["site"],
@@ -216,6 +222,7 @@ class TaskParticipation:
                 str(self.folder / _RECEIPT),
                 version("fedsvm"),
                 self._signing,
+                self.pins,
             )
             try:
                 return self._carry_on(diary, visitor, held)
@@ -228,6 +235,15 @@ class TaskParticipation:
         own, hub = fingerprint([public.hex(), agreement.hex()]), fingerprint([signing.hex()])
         self.tell(f"fingerprint of this site's keys: {own}; the page of the task must show it to everybody")
         self.tell(f"fingerprint of the hub's key, which signs orders: {hub}")
+        path = self.folder / f"{_KEY}{certificates.PUBLIC}"
+        self.tell(f"public key of this site, for other participants who use --sites: {path}")
+
+    def _voucher(self, facts: Mapping[str, Any], keys: KeyPair, agreement_key: bytes, terms: Terms) -> bytes | None:
+        """Return the site's signature of its keys and the terms; None with a key file of an earlier version."""
+        if self._signing is None:
+            return None
+        me = Party(str(facts["site"]), "", keys.public, agreement_key)
+        return self._signing.sign(PARTY, voucher_content(bytes(facts["run"]), me, terms.content))
 
     def decline(self, reason: str) -> None:
         """Take no part, or no longer. Raises FederationError where the hub refuses, or cannot be reached."""
@@ -301,6 +317,11 @@ class TaskParticipation:
             self.tell("you have joined; a mail will tell you when to run this command again")
             return False
         self._require_part(diary)
+        if self.rules.pinned and self.pins is None:
+            raise FederationError(
+                "The policy has pinned = true; run this command again with --sites, the folder of the public keys of "
+                f"{', '.join(standing['sites'])}. Nothing was sent."
+            )
         if "sites" not in diary.facts:
             partition = held.partition(standing["columns"])
             diary.note({"sites": standing["sites"], "columns": standing["columns"], "held": _digest(partition)})

@@ -188,7 +188,10 @@ class TaskRunner:
         """Do the work over the federation of the participants."""
         begun: Federation | None = None
         roster = Roster(
-            [Party(COORDINATOR, "", None), *(Party(s.site, "", s.public_key, s.agreement_key) for s in sites)]
+            [
+                Party(COORDINATOR, "", None),
+                *(Party(s.site, "", s.public_key, s.agreement_key, s.voucher) for s in sites),
+            ]
         )
         said: list[tuple[str, int, int, Message]] = []
 

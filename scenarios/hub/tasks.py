@@ -251,7 +251,7 @@ class Tasks:
         found = deviations({site: dict(who.columns or []) for site, who in joined.items()})
         for site, clauses in found.items():
             who = joined[site]
-            who.state, who.agreement_key, who.columns = "invited", None, None
+            who.state, who.agreement_key, who.voucher, who.columns = "invited", None, None, None
             who.reason = (
                 f"The columns of {site} differ from those of other participants: it {clauses}. Fix the file, then run "
                 "fedsvm join again."
@@ -312,7 +312,7 @@ class Tasks:
             self.notices.tell_replaced(session, who)
         said = token()
         who.email, who.token, who.state, who.reason = email, digest(said), "invited", ""
-        who.public_key, who.agreement_key, who.columns = None, None, None
+        who.public_key, who.agreement_key, who.voucher, who.columns = None, None, None, None
         who.task.join_until = max(who.task.join_until, now + _ANEW_S)
         self.notices.invite(session, who, said)
 

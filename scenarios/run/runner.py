@@ -263,11 +263,8 @@ def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterat
 def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
     """Record what declared colluders learned and, if everybody is audited, what others did."""
     scenario, federation, outcome = this.scenario, this.federation, this.outcome
-    algorithm, declared, (settings, _) = (
-        scenario.algorithm.implementation,
-        scenario.collusion,
-        resolve_settings(scenario),
-    )
+    algorithm, declared = scenario.algorithm.implementation, scenario.collusion
+    settings, _ = resolve_settings(scenario)
     coalitions = everybody(scenario.federation.site_names) if this.everybody else []
     known = KnownRecords(truth.columns, declared.known_records if declared else None, scenario.seed)
     if declared is not None and federation is not None:
