@@ -16,6 +16,8 @@ pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference; hybrid_svm is a package
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
               comparison methods
+neighbor_consensus
+              ADMM among neighbors of a ring, for svm_admm
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper
               methods that select columns and train PAN-SVM on them
 dpp_selection  selects columns where sites hold columns, and trains DPP-SVM

@@ -186,7 +186,7 @@ class DescriptionSums(StatisticsSums):
         },
     )
     def description(self, ends: FloatArray) -> FloatArray:
-        """Return counts, moments and cells of columns; see `description_blocks`.
+        """Return counts, moments and histograms of columns; see `description_blocks`.
 
         Raises OrderRefused for windows without a width, or other than the agreed ranges.
 

@@ -10,7 +10,8 @@ the site, is what pulls them together. With f~ = (f, 1), rho the penalty and alp
 which is the iteration, the stopping rule and the numbers of Boyd's `linear_svm.m`, on which the PAN-SVM dissertation's
 comparison (Lu 2016, 3.3.2.3) is based; it does not give his lambda, which is C here. His z shrinks the intercept too:
 that is `bias = "regularised"`, and of another problem than LIBSVM's. With `"free"`, the default, the factor of the last
-entry is 1, and the optimum is LIBSVM's. Features are chosen as for PAN-SVM, as the dissertation does.
+entry is 1, and the optimum is LIBSVM's. `topology = "ring"` has no average: see `neighbor_consensus`. Features are
+chosen as for PAN-SVM, as the dissertation does.
 
 One secure sum an iteration, of d + 2 numbers for d = m + 1: sum (x^_i + u_i), sum |x_i|^2 and sum |x^_i + u_i|^2. All
 of the stopping rule follows, since sum u_i is known from one iteration to the next:
@@ -44,7 +45,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Gt, Lt
@@ -62,7 +63,9 @@ from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
+from fedsvm.algorithms.neighbor_consensus import MODELS_IN_CLEAR, RESIDUALS, NeighborConsensus
 from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.proximal_model import local_model
 from fedsvm.algorithms.optimization.solution import relative_gap
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
@@ -70,15 +73,12 @@ from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import AGREED, free, step
-from fedsvm.federation.site.script import Script, repeat, stage
+from fedsvm.federation.site.program import AGREED, PartTypes, free, step
+from fedsvm.federation.site.script import Script, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
-
-_LOCAL = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
-"""The accuracy of a site's own problem: as high as float64 allows, whatever the tolerance of the consensus."""
 
 DUAL_POINT = (
     "the rows of all sites' last problems, weighted by their dual variables and added up, from which a bound on the "
@@ -106,74 +106,39 @@ class AdmmSettings(FeatureSettings, ThresholdSettings):
         Tolerance, doc("Maximum residual relative to the length of the models and multipliers.")
     ] = 1e-2
     absolute_tolerance: Annotated[Tolerance, doc("Additional maximum residual per weight.")] = 1e-4
+    topology: Annotated[
+        Literal["star", "ring"],
+        doc(
+            "Consensus by secure sums over all sites (star), or each site exchanges its models in the clear with its "
+            "two neighbors (ring), which shows them sums of its rows."
+        ),
+    ] = "star"
     max_iterations: Annotated[Count, doc("Maximum number of iterations, even if the tolerance is not reached.")] = 1000
 
 
 # The site.
 
 
-def local_model(
-    features: FloatArray, labels: FloatArray, centre: FloatArray, rho: float, start: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return a site's own model near a center, and its dual variables.
-
-    Parameters
-    ----------
-    features : (n, m)
-    labels : (n,)
-        Of +1 and -1.
-    centre : (m + 1,)
-        v = z - u.
-    rho : float
-        Penalty of the squared distance from it.
-    start : (n,)
-        Dual variables to start from.
-
-    Returns
-    -------
-    x : (m + 1,)
-        The minimiser of sum max(0, 1 - y f~.x) + rho/2 |x - v|^2, as v + B^T lambda / rho, B = y f~.
-    dual : (n,)
-        lambda, that of |B^T lambda|^2 / (2 rho) + lambda.(B v - 1) over [0, 1]^n.
-    """
-    from scipy.optimize import minimize  # the server that sites are forked from has no use for it
-
-    def weigh_rows(dual: FloatArray) -> FloatArray:
-        signed = dual * labels
-        return np.append(signed @ features, signed.sum())
-
-    def margins(x: FloatArray) -> FloatArray:
-        return np.asarray(labels * (features @ x[:-1] + x[-1]))
-
-    if not len(labels):
-        return centre, start
-    short = 1.0 - margins(centre)
-
-    def objective(dual: FloatArray) -> tuple[float, FloatArray]:
-        direction = weigh_rows(dual)
-        value = direction @ direction / (2 * rho) - dual @ short
-        return float(value), margins(direction) / rho - short
-
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start), options=_LOCAL)
-    dual = np.asarray(found.x)
-    return centre + weigh_rows(dual) / rho, dual
-
-
 class AdmmSite(MappedSite):
     """The site half: its models (K, d) of K problems, and what pulls them to the consensus."""
 
+    part_types: ClassVar[PartTypes] = (*MappedSite.part_types, NeighborConsensus)
     libraries = ("scipy.optimize",)
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
+        self.neighbors = NeighborConsensus(self, self.mapped)
         self.iteration = 0
         self.duals = self.value = self._sent = np.zeros((0, 0))
 
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the script of `SvmAdmm.fit`."""
-        iterations = repeat("consensus", 1, terms.settings["max_iterations"])
-        trained = stage("squared_norms", iterations, "dual_sums", "dual_vector")
+        once, last = seq("consensus"), seq()
+        if terms.settings["topology"] == "ring":
+            once, last = seq("exchange_models", "neighbor_residuals"), seq("neighbor_model")
+        iterations = repeat(once, 1, terms.settings["max_iterations"])
+        trained = stage("squared_norms", iterations, last, "dual_sums", "dual_vector")
         return each_model(terms, stage(preparation(terms), mapping(terms)), trained, calibration(terms))
 
     @step(
@@ -226,7 +191,8 @@ class AdmmSite(MappedSite):
         """Return the (K, 3) loss at w (K, m) and b (K,), and the sum of lambda of each class. scales (2,): of both, to
         1."""
         losses = np.maximum(0.0, 1.0 - self.labels * (w @ self.mapped.features.T + b[:, None])).sum(axis=1)
-        of_class = [(self.duals * (self.labels > 0)).sum(axis=1), (self.duals * (self.labels < 0)).sum(axis=1)]
+        duals = self._last_duals
+        of_class = [(duals * (self.labels > 0)).sum(axis=1), (duals * (self.labels < 0)).sum(axis=1)]
         return np.column_stack([losses / scales[0], *(sums / scales[1] for sums in of_class)])
 
     @step(
@@ -238,7 +204,12 @@ class AdmmSite(MappedSite):
     def dual_vector(self, theta: FloatArray, scale: float) -> FloatArray:
         """Return the (K, m) sum of theta lambda y f, for theta (K, 2) of each class."""
         weights = np.where(self.labels > 0, theta[:, :1], theta[:, 1:])
-        return np.asarray((weights * self.duals * self.labels) @ self.mapped.features / scale)
+        return np.asarray((weights * self._last_duals * self.labels) @ self.mapped.features / scale)
+
+    @property
+    def _last_duals(self) -> FloatArray:
+        """(K, n) of this site's last problems."""
+        return self.neighbors.duals[None] if self.terms.settings.get("topology") == "ring" else self.duals
 
 
 # The coordinator.
@@ -363,7 +334,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
         run = _AdmmProgress(federation, settings, np.zeros((1, features.map.dimensions + 1)))
         with federation.phase("train"):
-            residuals, point = federation.until_stable(run.stage)
+            residuals, point = federation.until_stable(run.stage if settings.topology == "star" else run.ring_stage)
         features = features.with_lengths(run.mean_square)
         federation.disclose("coordinator", "dual_vector", DUAL_POINT, point.vectors.shape)
         w, b = run.z[0, :-1], float(run.z[0, -1])
@@ -403,11 +374,14 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         )
 
     def whole_run(self, settings: AdmmSettings) -> WholeRunLeakage:
-        """Return what the certificate gives away: rows at the margin if they are fewer than features."""
+        """Return what the certificate gives away, and on a ring a site's sums to its neighbors.
+
+        The certificate shows rows at the margin if they are fewer than features.
+        """
         with_site, alone = (
             Recovery("some rows", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False)
         )
-        return WholeRunLeakage(with_site, alone)
+        return WholeRunLeakage(with_site, alone, with_site if settings.topology == "ring" else None)
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the certificate, and on the trained point."""
@@ -428,10 +402,7 @@ class _AdmmProgress:
     def stage(self) -> tuple[Residuals, DualPoint]:
         """Iterate until the residuals allow to stop, and have the dual point opened that certifies the last."""
         federation, settings = self.federation, self.settings
-        squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
-        rows = max(1.0, round(float(count)))
-        self.mean_square = max(0.0, float(squares)) / rows
-        lengths = math.sqrt(rows * (max(0.0, float(squares)) + rows)) * _ROOM
+        rows, lengths = self._extent()
         consensus = Consensus(settings, len(federation.sites), lengths, self.z)
         self.starts += 1
         fresh = True
@@ -441,6 +412,34 @@ class _AdmmProgress:
             fresh = False
             if residuals.converged or self.iteration >= settings.max_iterations:
                 return residuals, self._dual_point(rows, lengths)
+
+    def ring_stage(self) -> tuple[Residuals, DualPoint]:
+        """Iterate over the ring until neighbors agree, and have the mean of their models and its certificate opened."""
+        federation, settings, d = self.federation, self.settings, self.z.shape[1]
+        rows, lengths = self._extent()
+        self.starts += 1
+        fresh, residuals = True, None
+        agreed: dict[str, Any] = {"C": settings.C, "rho": settings.rho, "bias": settings.bias}
+        while residuals is None or not (residuals.converged or self.iteration >= settings.max_iterations):
+            self.iteration += 1
+            federation.run("exchange_models", iteration=self.iteration, fresh=fresh, **agreed)
+            squares = federation.sum("neighbor_residuals", shape=(3,), bound=math.inf)
+            distance, length, change = _root(squares)[:, None]
+            tolerance = math.sqrt(d) * settings.absolute_tolerance + settings.relative_tolerance * length
+            residuals, fresh = Residuals(distance, change, tolerance, tolerance), False
+            shown = {"primal_residual": float(distance[0]), "dual_residual": float(change[0])}
+            federation.log_metrics(iteration=self.iteration, **shown)
+        federation.disclose("sites", "exchange_models", MODELS_IN_CLEAR, (d,), self.iteration)
+        federation.disclose("coordinator", "neighbor_residuals", RESIDUALS, (3,), self.iteration)
+        self.z = federation.sum("neighbor_model", shape=(d,), bound=math.inf)[None] / len(federation.sites)
+        return residuals, self._dual_point(rows, lengths)
+
+    def _extent(self) -> tuple[float, float]:
+        """Return the number of rows, and a bound on sums of |f~| over rows."""
+        squares, count = self.federation.sum("squared_norms", shape=(2,), bound=math.inf)
+        rows = max(1.0, round(float(count)))
+        self.mean_square = max(0.0, float(squares)) / rows
+        return rows, math.sqrt(rows * (max(0.0, float(squares)) + rows)) * _ROOM
 
     def _iterate(self, consensus: Consensus, *, fresh: bool) -> Residuals:
         settings, reach, d = self.settings, consensus.reach, self.z.shape[1]

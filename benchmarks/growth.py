@@ -34,6 +34,7 @@ SIZES: Mapping[str, Sequence[int]] = {
     "a9a": (300,),
     "segment": (50, 100, 200, 400),
     "rows": (125_000, 250_000, 500_000, 1_000_000),
+    "columns": (2_500, 5_000, 10_000, 20_000),
 }
 """By case: the numbers of landmarks, or of rows."""
 
@@ -46,7 +47,10 @@ _MOST_LIBSVM_ROWS = 50_000
 
 @dataclass(frozen=True)
 class Line:
-    """One run: seconds of `fit`, processor seconds, and the most memory in MB, None where it was ended."""
+    """One run: seconds of `fit`, processor seconds, and the most memory in MB, None where it was ended.
+
+    payload_mb: what the sites and the coordinator sent.
+    """
 
     case: str
     size: int
@@ -57,6 +61,7 @@ class Line:
     rounds: int | None = None
     objective: float | None = None
     accuracy: float | None = None
+    payload_mb: float | None = None
 
 
 def measure(case: str, size: int, who: str, checkout: Path, name: str) -> Line:
@@ -76,7 +81,7 @@ def measure(case: str, size: int, who: str, checkout: Path, name: str) -> Line:
                 process.kill()
         printed = process.stdout.read() if process.stdout else ""
     found: dict[str, Any] = json.loads(printed.splitlines()[-1]) if process.returncode == 0 else {}
-    known = {each: found.get(each) for each in ("rounds", "objective", "accuracy")}
+    known = {each: found.get(each) for each in ("rounds", "objective", "accuracy", "payload_mb")}
     return Line(case, size, name, found.get("seconds"), sum(processor.values()), memory / 1e6, **known)
 
 
@@ -97,10 +102,11 @@ def _measured(process: psutil.Process, processor: dict[int, float]) -> Iterator[
 
 def table(lines: Sequence[Line]) -> str:
     """Return all lines in Markdown, and for each case and whom the exponents of a fit over its sizes."""
-    head = ["case", "size", "who", "seconds", "processor s", "MB", "rounds", "objective", "accuracy"]
+    head = ["case", "size", "who", "seconds", "processor s", "MB", "rounds", "objective", "accuracy", "payload MB"]
     rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for line in lines:
-        values = (line.seconds, line.processor, line.memory_mb, line.rounds, line.objective, line.accuracy)
+        measured = (line.seconds, line.processor, line.memory_mb, line.rounds)
+        values = (*measured, line.objective, line.accuracy, line.payload_mb)
         cells = ["-" if value is None else f"{value:.4g}" for value in values]
         rows.append(f"| {line.case} | {line.size:,} | {line.who} | {' | '.join(cells)} |")
     rows += ["", "| case | who | seconds grow as size to the | processor s | MB |", "|---|---|---|---|---|"]

@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from fedsvm import PanSVC
+from fedsvm import DppSVC, PanSVC
 
 Rows = tuple[NDArray[np.float64], NDArray[Any]]
 SITES = 5
@@ -58,11 +58,17 @@ CASES: Mapping[str, tuple[Callable[[int], Rows], Callable[[int], dict[str, Any]]
     ),
     "segment": (lambda size: _made(2_310, 19, 7), lambda size: {"landmarks": size, "C": 1.0, "gamma": 0.05}),
     "rows": (lambda size: _made(size, 20, 2), lambda size: {"landmarks": 200, "C": 1.0, "gamma": 0.05}),
+    "columns": (
+        lambda size: _made(size, 20, 2),
+        lambda size: {"landmarks": 200, "C": 1.0, "gamma": 0.05, "sum": "ring"},
+    ),
 }
 """By name: its rows, and the settings of its estimator, given a size: the number of landmarks, or of rows."""
 
 
-def _ours(settings: Mapping[str, Any]) -> PanSVC:
+def _ours(settings: Mapping[str, Any]) -> PanSVC | DppSVC:
+    if "sum" in settings:  # sites hold columns
+        return DppSVC(sites=SITES, **settings)
     return PanSVC(
         sites=SITES,
         landmark_method="local",
@@ -101,7 +107,9 @@ def main(case: str, size: int, who: str) -> None:
     some = slice(0, 5_000)
     found["accuracy"] = float((model.predict(columns[some]) == labels[some]).mean())
     if who == "ours":
+        cost = model.result_["cost"]
         found |= {"objective": float(model.model_.training.objective), "rounds": int(model.n_iter_)}
+        found["payload_mb"] = cost["payload_bytes"] / 1e6
     print(json.dumps(found))
 
 

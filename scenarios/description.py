@@ -33,9 +33,12 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
 NUMERIC_HEAD = ("column", "known", "missing", "mean", "deviation", "5 %", "25 %", "50 %", "75 %", "95 %")
-LEGEND = (
+_LEGEND = (
     "Known: values that are not missing. Deviation: standard deviation. 5 % to 95 %: quantiles; 50 % is the median. "
     "Hidden: noise is too large, or there are too few values."
+)
+_CLIPPED = (
+    "Mean and deviation are of values clipped to the agreed range of a column, or to a range that noisy counts give."
 )
 CATEGORICAL_HEAD = ("column", "known", "missing", "values")
 _MAX_VALUES = 12
@@ -208,7 +211,7 @@ def page(found: ColumnDescription, name: str) -> str:
         numeric=list(numeric_lines(found)),
         categorical_head=CATEGORICAL_HEAD,
         categorical=list(categorical_lines(found)),
-        legend=LEGEND,
+        legend=f"{_LEGEND} {_CLIPPED}" if found.mu else _LEGEND,
         notes=list(notes(found)),
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import file_audit
 from fedsvm.algorithms.attacks.attack import Attack, Prior, RowClaim
 from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
 from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
@@ -153,3 +154,14 @@ def test_two_folds_give_the_row_that_a_cluster_lost(patients: tuple[LabeledRows,
     assert ranked.members == 3
     assert ranked.auc is not None
     assert ranked.auc > 0.9
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+@pytest.mark.usefixtures("data_folder")
+@pytest.mark.parametrize(("is_exact", "named"), [(True, 216), (False, 0)])
+def test_a_run_on_heart_names_all_rows_with_exact_statistics_and_none_with_noisy_ones(
+    is_exact: bool, named: int
+) -> None:
+    found = file_audit.audit("heart", is_exact=is_exact)
+    assert (found.rows, found.recovered, found.false_claims) == (216, named, 0)

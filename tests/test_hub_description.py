@@ -107,7 +107,7 @@ def test_the_page_of_the_task_leads_to_the_description(anna: Person, number: str
     assert f'href="/tasks/{number}/report"' in page
     assert "Results on test records" not in page
     disclosed = page.partition("What this task discloses")[2].partition("<details>")[0]
-    assert "Counts, moments and cells of columns." in disclosed
+    assert "Counts, moments and histograms of columns." in disclosed
     assert "mu 20 for one row" in " ".join(disclosed.split())
     assert "model" not in disclosed
     status, table = anna.get(f"/tasks/{number}/report")

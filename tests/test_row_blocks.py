@@ -104,6 +104,20 @@ def test_other_steps_have_all_features_at_once() -> None:
     np.testing.assert_allclose(blocked.features, stored.features, rtol=1e-12)
 
 
+def test_features_and_squares_need_little_beside_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_blocks, "_BLOCK_VALUES", 1 << 16)
+    rows, feature_map, _ = mapped(6000, 200)
+    tracemalloc.start()
+    try:
+        features = RowBlocks.of(rows, feature_map).to_array()
+        most = 1.3 * features.nbytes
+        assert tracemalloc.get_traced_memory()[1] < most
+        np.testing.assert_allclose(row_blocks.squares_of(features), np.vdot(features, features), rtol=1e-12)
+        assert tracemalloc.get_traced_memory()[1] < most
+    finally:
+        tracemalloc.stop()
+
+
 def test_centres_of_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, _, _ = mapped(500, 2)
     centres, sizes = k_means.local_centres(rows, 12, 3, np.random.default_rng(0))

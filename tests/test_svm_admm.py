@@ -18,8 +18,9 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.proximal_model import local_model
 from fedsvm.algorithms.optimization.solution import StoppingRule
-from fedsvm.algorithms.svm_admm import AdmmSettings, AdmmSite, Consensus, DualPoint, Residuals, local_model
+from fedsvm.algorithms.svm_admm import AdmmSettings, AdmmSite, Consensus, DualPoint, Residuals
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.sums.ring import RING
 from fedsvm.scenarios.data import sources

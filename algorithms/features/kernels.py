@@ -43,7 +43,8 @@ class Kernel:
     def of_sums(self, sums: FloatArray) -> FloatArray:
         """Return the kernel from squared distances or inner products; infinite beyond float64."""
         if self.name == "rbf":
-            return np.asarray(np.exp(-self.gamma * sums))
+            scaled = np.asarray(-self.gamma * sums)
+            return np.asarray(np.exp(scaled, out=scaled))
         if self.name == "linear":
             return sums
         scaled = self.gamma * sums + self.coef0
@@ -128,5 +129,8 @@ def check_kernel(site: SiteProgram, kernel: Kernel, columns: int | None = None) 
 
 def squared_distances(x: FloatArray, y: FloatArray) -> FloatArray:
     """Return (n, l) squared Euclidean distances between rows x (n, p) and y (l, p), never below 0."""
-    squares = np.einsum("ij,ij->i", x, x)[:, None] + np.einsum("ij,ij->i", y, y)[None, :]
-    return np.asarray(np.maximum(squares - 2.0 * (x @ y.T), 0.0))
+    found = np.einsum("ij,ij->i", x, x)[:, None] + np.einsum("ij,ij->i", y, y)[None, :]
+    products = x @ y.T
+    products *= 2.0
+    found -= products
+    return np.asarray(np.maximum(found, 0.0, out=found))

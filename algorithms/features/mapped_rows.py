@@ -52,7 +52,7 @@ class FeatureRows(SitePart):
     def squared_norms(self) -> FloatArray:
         """Return the (2,) sum of the features' squared lengths, which bounds later sums, and their number."""
         stored = self.stored
-        squares = stored.squares() if isinstance(stored, RowBlocks) else float((stored**2).sum())
+        squares = stored.squares() if isinstance(stored, RowBlocks) else row_blocks.squares_of(stored)
         return np.array([squares, float(len(stored))])
 
 
@@ -98,7 +98,8 @@ class MappedRows(FeatureRows):
         self._check_map(feature_map)
         self.map = read_map(feature_map)
         fits = len(site.rows) * self.map.dimensions <= row_blocks.MOST_VALUES
-        self.place(self.map(site.rows) if fits else RowBlocks.of(site.rows, self.map))
+        blocks = RowBlocks.of(site.rows, self.map)
+        self.place(blocks.to_array() if fits else blocks)
         self.features_apart = self.map(site.rows_apart)
 
     def _check_map(self, feature_map: Mapping[str, Any]) -> None:

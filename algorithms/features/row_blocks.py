@@ -13,7 +13,7 @@ from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 MOST_VALUES = 1 << 27
 """Features of a site's rows that are kept in memory: 1 GiB of them."""
 
-_BLOCK_VALUES, _LEAST_ROWS = 1 << 20, 256
+_BLOCK_VALUES, _LEAST_ROWS = 1 << 18, 256
 """Features of a block."""
 
 
@@ -45,9 +45,7 @@ class RowBlocks:
 
     def __iter__(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield the place of each block and its features, which are dropped before the next."""
-        length = max(_LEAST_ROWS, _BLOCK_VALUES // max(1, self.feature_map.dimensions))
-        for start in range(0, len(self.rows), length):
-            place = slice(start, start + length)
+        for place in _places(len(self.rows), self.feature_map.dimensions):
             features = self.feature_map(self.rows[place])
             yield place, features if self.is_whole else features[:, self.columns]
 
@@ -81,3 +79,15 @@ class RowBlocks:
         for place, features in self:
             found[place] = features
         return found
+
+
+def squares_of(features: FloatArray) -> float:
+    """Return the sum of squares of features (n, m), without a copy of them all."""
+    return sum(float((features[place] ** 2).sum()) for place in _places(*features.shape))
+
+
+def _places(rows: int, dimensions: int) -> Iterator[slice]:
+    """Yield the places of blocks of rows."""
+    length = max(_LEAST_ROWS, _BLOCK_VALUES // max(1, dimensions))
+    for start in range(0, rows, length):
+        yield slice(start, start + length)

@@ -23,4 +23,5 @@ masking        secret matrices, drawn anew by all sites for every round, behind 
                seeing what
 masking_choice  choice of a committee by its predicted cost
 solution       solution of a problem
+proximal_model  SVM of one site's rows near a center, for ADMM
 """
