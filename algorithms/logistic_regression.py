@@ -12,6 +12,12 @@ What is disclosed. The coordinator learns every point and what is summed there, 
 v = 0 the Hessian is a quarter of the second moments, and the gradient half of their products with the labels: what
 `least-squares` shows, and with the same consequence (`attacks.second_moments`).
 
+With `masking = "committee"` the coordinator solves each system behind the masks of two sites, and no party has both
+(`protocols.blind_system`). It learns Newton's step and the loss, each with noise of both sites. The step's noise is on
+the right-hand side of its equation, and costs about `step_noise` squared of what the step before promised. The loss has
+noise of a share of the objective; a step is halved only if the objective rose by more. Sites learn the points, as
+without masks.
+
 References
 ----------
 Y. Wu, X. Jiang, J. Kim and L. Ohno-Machado, "Grid binary logistic regression (GLORE)", JAMIA 19, 2012, which adds up
@@ -22,25 +28,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import numpy as np
 
-from fedsvm.algorithms.algorithm import TrainingReport
+from fedsvm.algorithms.algorithm import Premises, TrainingReport
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+from fedsvm.algorithms.attacks.logistic_steps import LogisticSteps
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
+from fedsvm.algorithms.data.classes import problems_of
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
-from fedsvm.algorithms.leakage import WholeRunLeakage
+from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.least_squares import moments_leakage, with_ones
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.committee import (
+    LEAN,
+    BlindSystemSettings,
+    check_committee,
+    contribute,
+    dither_size,
+    solve_with_committee,
+)
+from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.weighting import (
     ClassWeightSettings,
     Factors,
@@ -49,18 +66,40 @@ from fedsvm.algorithms.optimization.weighting import (
 )
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark, opened_exactly
-from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
+from fedsvm.algorithms.settings import Count, Portion, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
+from fedsvm.protocols.blind_parameters import STRETCH, Beside, BlindSystem
+from fedsvm.protocols.blind_system import BlindSolution
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
 
 _MAX_EXPONENT = 500.0
 """Of margins in exponentials, which float64 holds."""
+
+_LOSS_NOISE = 1e-3
+"""The largest noise of a member on a loss, as a share of the objective before."""
+
+_ROUNDS = 8
+"""Of a training, about."""
+
+_SPREAD = 32.0
+"""No normal number of 53 bits is larger, by a factor of three."""
+
+_SMALLEST = 2.0**-30
+"""The least scale of right-hand sides, over that of the matrix, so that solutions are not too large for the check."""
+
+_MOST_PROMISED = 0.5 * (STRETCH * (1 + 2.0**-10)) ** 2
+"""Of what a step promises behind a mask, by the largest factor of its right-hand side."""
+
+BLIND_STEPS = (
+    "at every point Newton's step and the loss of all rows, each with noise, and Newton's system behind the secret "
+    "matrices of two sites"
+)
 
 NEWTON_SUMS = (
     "the loss of all rows, its gradient and its Hessian at every point: at the first, the second moments of all rows "
@@ -69,7 +108,7 @@ NEWTON_SUMS = (
 
 
 @dataclass
-class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
+class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings, BlindSystemSettings):
     """The settings of a user."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of losses + lambda/2 |w|^2.")] = 1.0
@@ -78,6 +117,10 @@ class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
         Tolerance, doc("Share of the objective that Newton's next step may promise when training stops.")
     ] = 1e-9
     max_iterations: Annotated[Count, doc("Maximum number of rounds, even if the tolerance is not reached.")] = 100
+    step_noise: Annotated[
+        Portion,
+        doc("Relative size of the noise on each step behind a committee, which hides rows from who knows the points."),
+    ] = 0.1
 
 
 def newton_terms(
@@ -99,7 +142,8 @@ class LogisticSite(MappedSite):
     @classmethod
     def script(cls, terms: Terms) -> Script:
         """Return the script of `LogisticRegression.fit`."""
-        steps = repeat("newton_sums", 0, terms.settings["max_iterations"])
+        round_ = "blind_steps" if terms.settings["masking"] == "committee" else "newton_sums"
+        steps = repeat(round_, 0, terms.settings["max_iterations"])
         trained = stage("squared_norms", agreement_on_factors(terms), steps)
         return each_model(terms, stage(preparation(terms), mapping(terms)), trained, calibration(terms))
 
@@ -126,6 +170,17 @@ class LogisticSite(MappedSite):
         problems: whose points these are; of more than two classes, each against the others. factors: of the losses of
         the classes; all 1 without. Raises OrderRefused for others than were agreed on.
         """
+        return self._newton_sums(points, scales, problems, factors, intercept=intercept)
+
+    def _newton_sums(
+        self,
+        points: FloatArray,
+        scales: FloatArray,
+        problems: Sequence[int],
+        factors: Sequence[float],
+        *,
+        intercept: bool,
+    ) -> FloatArray:
         self.row_weights.check_factors(factors)
         z, prices, found = (
             with_ones(self.mapped.features, intercept=intercept),
@@ -138,6 +193,81 @@ class LogisticSite(MappedSite):
             found.append(np.concatenate([[loss / scales[0]], gradient / scales[1], triangle / scales[2]]))
         return np.stack(found)
 
+    @step(
+        shown=BLIND_STEPS,
+        told={
+            "points": free("any point", "Newton's steps, and losses with noise, at points of its choice"),
+            "scales": free("three numbers", "nothing; the sums in another unit"),
+            "noises": free("any numbers", "losses without noise"),
+            "dithers": free("any numbers", "steps without noise"),
+            "intercept, regularisation": AGREED,
+            "problems": free("numbers of problems", "nothing beyond a choice of which problems are solved"),
+            "factors": CHECKED,
+        },
+    )
+    def blind_steps(
+        self,
+        points: FloatArray,
+        scales: FloatArray,
+        noises: FloatArray,
+        dithers: FloatArray,
+        intercept: bool,
+        regularisation: float,
+        problems: Sequence[int] = (0,),
+        factors: Sequence[float] = (),
+    ) -> None:
+        """Take part in solving Newton's systems at points (k, d), and in adding up the losses there.
+
+        noises (k,): the largest of a member on a loss. dithers (k, 2): the deviation of noise on the right-hand sides,
+        of w and of the intercept. Others: as in `newton_sums`. Raises OrderRefused for other factors than were agreed
+        on.
+        """
+        sums = self._newton_sums(points, scales, problems, factors, intercept=intercept)
+        d = points.shape[1]
+        pulls = penalties_of(d, regularisation, intercept=intercept) * points / scales[1] / len(self.channel.sites)
+        entries = [
+            np.concatenate([total[1 + d :], -(total[1 : 1 + d] + pull), total[:1]])
+            for total, pull in zip(sums, pulls, strict=True)
+        ]
+        contribute(self, newton_systems(d, scales, noises, dithers, regularisation, intercept=intercept), entries)
+
+
+def penalties_of(d: int, regularisation: float, *, intercept: bool) -> FloatArray:
+    """Return (d,) lambda of each weight; 0 of the intercept."""
+    found = np.full(d, regularisation)
+    if intercept:
+        found[-1] = 0.0
+    return found
+
+
+def newton_systems(
+    d: int, scales: FloatArray, noises: FloatArray, dithers: FloatArray, regularisation: float, *, intercept: bool
+) -> list[BlindSystem]:
+    """Return the public parameters of each problem's system of Newton's equation, with the loss beside it."""
+    return [
+        BlindSystem(
+            d,
+            problems=1,
+            scale=1.0,
+            penalty=regularisation / scales[2],
+            free=int(intercept),
+            dither=of_w / scales[1],
+            free_dither=of_intercept / scales[1],
+            beside=Beside(noises=(noise / scales[0],)),
+        )
+        for noise, (of_w, of_intercept) in zip(noises.tolist(), dithers.tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A tried point: its objective, to within `error`, Newton's step (d,) from there and the most that it promises."""
+
+    objective: float
+    step: FloatArray
+    promise: float
+    error: float = 0.0
+
 
 @dataclass
 class _LogisticProgress:
@@ -146,6 +276,8 @@ class _LogisticProgress:
     best: FloatArray
     step: FloatArray
     objective: float = math.inf
+    error: float = 0.0
+    promise: float = math.inf
     converged: bool = False
 
     @property
@@ -155,21 +287,16 @@ class _LogisticProgress:
 
     def restart(self) -> None:
         """Keep the point after rows changed, and request its value again."""
-        self.step, self.objective, self.converged = np.zeros(len(self.best)), math.inf, False
+        self.step, self.objective, self.promise, self.converged = np.zeros(len(self.best)), math.inf, math.inf, False
 
-    def take(
-        self, loss: float, gradient: FloatArray, hessian: FloatArray, penalties: FloatArray, tolerance: float
-    ) -> bool:
+    def take(self, tried: _Tried, tolerance: float) -> bool:
         """Move to the tried point, or try half the step. Return whether it was better."""
-        point = self.point
-        objective = loss + 0.5 * float(penalties @ point**2)
-        if objective > self.objective:
+        if tried.objective - tried.error > self.objective + self.error:
             self.step = self.step / 2
             return False
-        self.best, self.objective = point, objective
-        slope = gradient + penalties * point
-        self.step = np.asarray(-np.linalg.solve(hessian + np.diag(penalties), slope))
-        self.converged = -0.5 * float(slope @ self.step) <= tolerance * objective
+        self.best, self.objective, self.error = self.point, tried.objective, tried.error
+        self.step, self.promise = tried.step, tried.promise
+        self.converged = tried.promise <= tolerance * tried.objective
         return True
 
 
@@ -184,14 +311,6 @@ class _Newton:
     iterations: int = 0
     factors: Factors = field(default_factory=Factors)
     mean_square: float = 0.0
-
-    @property
-    def penalties(self) -> FloatArray:
-        """(d,) lambda of each weight; 0 of the intercept."""
-        found = np.full(len(self.trails[0].best), self.settings.regularisation)
-        if self.settings.intercept:
-            found[-1] = 0.0
-        return found
 
     @property
     def converged(self) -> bool:
@@ -209,41 +328,82 @@ class _Newton:
             trail.restart()
         while self.iterations < self.settings.max_iterations and not self.converged:
             active = [k for k, trail in enumerate(self.trails) if not trail.converged]
-            sums = self._sums(active, rows, squares)
+            tried = self._try(active, rows, squares)
             self.iterations += 1
-            better = [
-                self.trails[k].take(*terms, self.penalties, self.settings.tolerance)
-                for k, terms in zip(active, sums, strict=True)
-            ]
+            better = [self.trails[k].take(each, self.settings.tolerance) for k, each in zip(active, tried, strict=True)]
             if any(better):
                 objective = sum(trail.objective for trail in self.trails)
                 self.federation.log_metrics(iteration=self.iterations, objective=objective)
 
-    def _sums(self, active: list[int], rows: float, squares: float) -> list[tuple[float, FloatArray, FloatArray]]:
-        """Return loss, gradient and Hessian at the tried points, by one secure sum whose parts are scaled to at
-        most 1."""
-        points = np.stack([self.trails[k].point for k in active])
-        d, lengths = points.shape[1], math.sqrt(rows * squares)
+    def _try(self, active: list[int], rows: float, squares: float) -> list[_Tried]:
+        """Try the points of some problems, in one round whose parts are scaled to at most 1."""
+        points, settings = np.stack([self.trails[k].point for k in active]), self.settings
+        lengths = math.sqrt(rows * squares)
         longest = max(float(np.linalg.norm(point)) for point in points)
         scales = np.array([rows + longest * lengths, lengths, squares]) * _ROOM * self.factors.largest
         told: dict[str, Any] = {"problems": active} if len(self.trails) > 1 else {}
-        totals = self.federation.sum(
-            "newton_sums",
-            shape=(len(active), 1 + d + d * (d + 1) // 2),
-            bound=1.0,
-            points=points,
-            scales=scales,
-            intercept=self.settings.intercept,
-            **told,
-            **self.factors.told,
-        )
+        told |= {"points": points, "intercept": settings.intercept, **self.factors.told}
+        if settings.masking == "committee":
+            scales += settings.regularisation * np.array([0.0, longest, 1.0])
+            most = rows * self.factors.largest * math.log(2)
+            return self._solve_blindly([self.trails[k] for k in active], most, scales, told)
+        return self._open(points, scales, told)
+
+    def _open(self, points: FloatArray, scales: FloatArray, told: dict[str, Any]) -> list[_Tried]:
+        """Open loss, gradient and Hessian at points (k, d) by one secure sum, and solve."""
+        count, d = points.shape
+        shape = (count, 1 + d + d * (d + 1) // 2)
+        totals = self.federation.sum("newton_sums", shape=shape, bound=1.0, scales=scales, **told)
+        penalties = penalties_of(d, self.settings.regularisation, intercept=self.settings.intercept)
         found = []
-        for total in totals:
+        for total, point in zip(totals, points, strict=True):
             hessian = np.zeros((d, d))
             hessian[np.triu_indices(d)] = total[1 + d :] * scales[2]
             symmetric = hessian + np.triu(hessian, 1).T
-            found.append((float(total[0] * scales[0]), total[1 : 1 + d] * scales[1], symmetric))
+            objective = float(total[0] * scales[0]) + 0.5 * float(penalties @ point**2)
+            slope = total[1 : 1 + d] * scales[1] + penalties * point
+            step = np.asarray(-np.linalg.solve(symmetric + np.diag(penalties), slope))
+            found.append(_Tried(objective, step, -0.5 * float(slope @ step)))
         return found
+
+    def _solve_blindly(
+        self, trails: Sequence[_LogisticProgress], most: float, scales: FloatArray, told: dict[str, Any]
+    ) -> list[_Tried]:
+        """Solve for the steps from the tried points behind a committee.
+
+        most: no objective at a best point exceeds it. Changes the scale of right-hand sides in `scales`.
+        """
+        settings, d = self.settings, len(trails[0].best)
+        objectives = np.array([min(trail.objective, most) for trail in trails])
+        promises = np.array([min(trail.promise / STRETCH**2, most) for trail in trails])
+        of_w = dither_size(settings.step_noise, promises, d, settings.regularisation)
+        of_intercept = of_w * np.minimum(1.0, np.sqrt(objectives / (LEAN * settings.regularisation)))
+        scales[1] = max(scales[1], _SPREAD * float(of_w.max()), _SMALLEST * float(scales[2]))
+        noises, dithers = _LOSS_NOISE * objectives, np.column_stack([of_w, of_intercept])
+        penalties = penalties_of(d, settings.regularisation, intercept=settings.intercept)
+        systems = newton_systems(d, scales, noises, dithers, settings.regularisation, intercept=settings.intercept)
+        seen = solve_with_committee(
+            self.federation,
+            "blind_steps",
+            systems,
+            _numbers_of,
+            scales=scales,
+            noises=noises,
+            dithers=dithers,
+            regularisation=settings.regularisation,
+            **told,
+        )
+        found = []
+        for trail, noise, numbers in zip(trails, noises.tolist(), seen, strict=True):
+            objective = float(numbers[-1] * scales[0]) + 0.5 * float(penalties @ trail.point**2)
+            promise = _MOST_PROMISED * float(numbers[-2] * scales[1] ** 2 / scales[2])
+            found.append(_Tried(objective, numbers[:d] * scales[1] / scales[2], promise, error=2 * noise))
+        return found
+
+
+def _numbers_of(solved: Sequence[BlindSolution]) -> FloatArray:
+    """Return of each solution, in rows, the step, what it promises behind the mask, and the loss."""
+    return np.stack([np.hstack([each.found[0], each.decrements, each.numbers]) for each in solved])
 
 
 class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
@@ -254,8 +414,28 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
     Settings, Site, Model = LogisticSettings, LogisticSite, PanModel
     multiclass = True
 
+    def resolve_settings(
+        self, settings: LogisticSettings, premises: Premises
+    ) -> tuple[LogisticSettings, tuple[Remark, ...]]:
+        """Resolve `masking = "auto"`."""
+        if settings.masking != "auto":
+            return settings, ()
+        rounds = None
+        if (m := settings.expected_features) is not None:
+            problems = problems_of(premises.classes, "ovr")
+            ones, noises, dithers = np.ones(3), np.zeros(problems), np.zeros((problems, 2))
+            d = m + int(settings.intercept)
+            systems = newton_systems(d, ones, noises, dithers, 1.0, intercept=settings.intercept)
+            numbers = problems * (systems[0].own + 1)
+            count = _ROUNDS * premises.models
+            rounds = MaskedRounds(premises.sites, tuple(systems), numbers, 0.0, count, premises.conditions)
+        is_taken, sentence = choice("none", rounds, obstacle(premises.sites, premises.conditions))
+        return replace(settings, masking="committee" if is_taken else "none"), (Remark("masking", sentence),)
+
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
         """Map the rows, then Newton's steps; sites lost meanwhile have the others go on from the point."""
+        if settings.masking == "committee":
+            check_committee(federation)
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
         weighting = settings.weighting_of(task)
         start = np.zeros(features.map.dimensions + int(settings.intercept))
@@ -265,7 +445,8 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         with federation.phase("train"):
             federation.until_stable(newton.stage)
         features = features.with_lengths(newton.mean_square)
-        federation.disclose("coordinator", "newton_sums", NEWTON_SUMS, start.shape)
+        shown, shows = ("blind_steps", BLIND_STEPS) if settings.masking == "committee" else ("newton_sums", NEWTON_SUMS)
+        federation.disclose("coordinator", shown, shows, start.shape)
         found = np.stack([trail.best for trail in newton.trails])
         found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
         named = (Remark(name, sentence) for name, sentence in features.remarks.items())
@@ -275,7 +456,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
             iterations=newton.iterations,
             converged=newton.converged,
             figures=features.figures,
-            remarks=(*named, *opened_exactly(task.statistics, NEWTON_SUMS)),
+            remarks=(*named, *opened_exactly(task.statistics, shows)),
         )
         model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
         return with_calibration(federation, task, model, settings)
@@ -298,9 +479,19 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         return Pooled(scores)
 
     def whole_run(self, settings: LogisticSettings) -> WholeRunLeakage:
-        """Return what the first round's second moments give away."""
-        return moments_leakage(settings)
+        """Return what the first round's second moments give away; behind a committee, what the points may."""
+        opened = moments_leakage(settings)
+        if settings.masking != "committee":
+            return opened
+        with_site, alone = (
+            Recovery(
+                "every row" if settings.step_noise == 0 else "some rows", LISTED, settings.landmark_rows(with_site=w)
+            )
+            for w in (True, False)
+        )
+        return WholeRunLeakage(with_site, alone, alone, with_members=opened.with_site)
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
-        """Return the attacks on landmarks, and on the first round's moments."""
-        return [LandmarkCopies(), ClusterRounds(), SecondMoments()]
+        """Return the attacks on landmarks, on the first round's moments, and on the points."""
+        steps = LogisticSteps(settings.step_noise, settings.regularisation)
+        return [LandmarkCopies(), ClusterRounds(), SecondMoments(), steps]

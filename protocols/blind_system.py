@@ -362,12 +362,15 @@ class BlindSolution:
         The solutions; behind the masks where the sites are told them.
     trace : float
         Of the matrix behind the masks.
+    decrements : FloatArray of shape (problems,)
+        q . H^-1 q of each right-hand side q with its noise, times the square of its factor, up to STRETCH.
     numbers, products : FloatArray of shape (count,) and (g, g)
         The sums beside the system, with noise.
     """
 
     found: FloatArray
     trace: float
+    decrements: FloatArray
     numbers: FloatArray
     products: FloatArray
 
@@ -412,13 +415,14 @@ def _solve(channel: Channel, system: BlindSystem, committee: _Committee) -> Blin
     except np.linalg.LinAlgError:
         raise FederationError("The blind system is singular; raise its regularization.") from None
     channel.send(committee.second, solution)
+    decrements = np.einsum("ij,ij->j", masked[:d, d:], solution)
     if not system.is_told:
         found = [channel.receive(site, (d, system.problems), np.float64) for site in members]
         if not np.array_equal(found[0], found[1]):
             raise FederationError(f"{' and '.join(members)} opened different solutions of a blind system; run again.")
         solution = found[0]
     trace, beside = float(np.trace(masked[:d, :d])), system.read_beside(opened[:, :, system.triangle :])
-    return BlindSolution(np.asarray(solution.T, dtype=np.float64), trace, *beside)
+    return BlindSolution(np.asarray(solution.T, dtype=np.float64), trace, decrements, *beside)
 
 
 def _summed_words(systems: Sequence[BlindSystem]) -> int:

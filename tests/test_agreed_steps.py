@@ -198,6 +198,14 @@ PAN: Mapping[str, Any] = {"kernel": "linear", "features": "identity"}
 W = np.ones(COLUMNS)
 RBF: Mapping[str, Any] = {"kernel": "rbf", "gamma": 0.25, "degree": 3, "coef0": 0.0}
 ONE = np.zeros(1, dtype=np.int64)
+BLIND_STEPS: dict[str, Any] = {
+    "points": np.zeros((1, 5)),
+    "scales": np.ones(3),
+    "noises": np.ones(1),
+    "dithers": np.ones((1, 2)),
+    "intercept": True,
+    "regularisation": 1.0,
+}
 BEGUN: Mapping[str, Any] = {"prior": 0 * W, "price": 1.0, "lever": 1.0, "masking": "congruence"}
 ONE_SHOT = terms("hybrid-svm", mechanism="laplace", epsilon=1.0, variant="one-shot", features=1)
 
@@ -390,6 +398,13 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         SiteRules(),
         measured,
         summed("newton_sums", (1, 21), points=np.zeros((1, 5)), scales=np.ones(3), intercept=True, factors=[0.0, 1.0]),
+        "factors must be those of class_weight = null, as agreed",
+    ),
+    "blind Newton steps of one class": (
+        terms("logistic-regression", **PAN, masking="committee"),
+        SiteRules(),
+        measured,
+        ran("blind_steps", **BLIND_STEPS, factors=[0.0, 1.0]),
         "factors must be those of class_weight = null, as agreed",
     ),
     "a path of other problems": (

@@ -48,8 +48,8 @@ def test_few_features_have_a_committee(sites: int) -> None:
         (FEW, {}),  # a share of rows, of which there may be as many as max_landmarks
         (replace(FEW, conditions=SLOW), {"landmarks": 50}),
         (replace(FEW, conditions=NARROW), {"landmarks": 50}),
-        (replace(FEW, classes=10), {"landmarks": 100}),
-        (replace(FEW, models=10), {"landmarks": 100}),
+        (replace(FEW, classes=10), {"landmarks": 180}),
+        (replace(FEW, models=10), {"landmarks": 180}),
     ],
 )
 def test_a_committee_that_costs_more_than_twice_is_not_taken(premises: Premises, settings: dict[str, Any]) -> None:

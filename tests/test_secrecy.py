@@ -102,6 +102,11 @@ CASES: dict[str, tuple[str, ...]] = {
         "algorithm.landmark_method=global",
     ),
     "logistic-regression": ("algorithm.name=logistic-regression", "algorithm.landmarks=40"),
+    "logistic-regression committee": (
+        "algorithm.name=logistic-regression",
+        "algorithm.masking=committee",
+        "algorithm.landmarks=20",
+    ),
     "binned-least-squares": ("algorithm.name=binned-least-squares", "algorithm.gamma=0.1"),
     "decision-tree": ("algorithm.name=decision-tree",),
     "decision-tree small": ("algorithm.name=decision-tree", "algorithm.min_class_rows=1"),

@@ -55,7 +55,7 @@ _CONSISTENT = 2.0
 
 _MOST_HALVINGS = 8
 
-_LEAST_NOISE = 1e-3
+LEAST_NOISE = 1e-3
 """The noise assumed without dither."""
 
 
@@ -86,10 +86,7 @@ class NewtonSteps(Attack):
         own = prior.own or LabeledRows(candidates.rows[:0], candidates.labels[:0])
         theirs = ~among(candidates, own, epoch)
         others = LabeledRows(candidates.rows[theirs], candidates.labels[theirs])
-        found = members(path, epoch, others, own, max(self._step_noise, _LEAST_NOISE))
-        yield CandidateScores(others, found.chances)
-        sure = (found.chances > SURE) & (found.left < _CONSISTENT)
-        yield RowClaim(others.rows[sure], others.labels[sure], float((1 - found.chances[sure]).max(initial=0.0)))
+        yield from claims_of(others, members(path, epoch, others, own, max(self._step_noise, LEAST_NOISE)))
 
 
 @dataclass(frozen=True)
@@ -104,28 +101,51 @@ class Members:
     left: float
 
 
+def claims_of(others: LabeledRows, found: Members) -> Iterator[RowClaim | CandidateScores]:
+    """Yield the scores of candidates, and those that are as good as certain."""
+    yield CandidateScores(others, found.chances)
+    sure = (found.chances > SURE) & (found.left < _CONSISTENT)
+    yield RowClaim(others.rows[sure], others.labels[sure], float((1 - found.chances[sure]).max(initial=0.0)))
+
+
 def members(path: ViewedPath, epoch: Epoch, others: LabeledRows, own: LabeledRows, step_noise: float) -> Members:
-    """Return the members among candidates that are not the coalition's own; the faster way, unless its check fails."""
+    """Return the members among candidates that are not the coalition's own."""
     problem = path.problem(
         epoch, LabeledRows(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
     )
     if problem is None:
         raise AssertionError("there is a map")
     rows, steps = signed_features(problem), step_equations(path, problem)
-    found = _members(path, rows, steps, len(others.rows), step_noise, _HASTES[0])
+    return members_of(steps, rows, path.ridge, path.rows, len(others.rows), step_noise)
+
+
+def members_of(
+    steps: list[StepEquation], rows: FloatArray, ridge: FloatArray, present: int, unknown: int, step_noise: float
+) -> Members:
+    """Return the members by the equations of steps; the faster way, unless its check fails.
+
+    rows (n, d): y f~ of the candidates, `unknown` of them, then of the coalition's own. ridge (d,): the penalty on the
+    diagonal. present: how many rows the training has.
+    """
+    found = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[0])
     if found.left < _CONSISTENT:
         return found
-    slower = _members(path, rows, steps, len(others.rows), step_noise, _HASTES[1])
+    slower = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[1])
     return min(found, slower, key=lambda each: each.left)
 
 
 def _members(
-    path: ViewedPath, rows: FloatArray, steps: list[StepEquation], unknown: int, step_noise: float, haste: float
+    steps: list[StepEquation],
+    rows: FloatArray,
+    ridge: FloatArray,
+    present: int,
+    unknown: int,
+    step_noise: float,
+    haste: float,
 ) -> Members:
-    """Return the members. rows (n, d): those of the candidates, `unknown` of them, then the coalition's own."""
-    chance = float(np.clip((path.rows - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
+    chance = float(np.clip((present - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
     counts = np.append(np.full(unknown, chance), np.ones(len(rows) - unknown))
-    equations = [step.whiten(rows, path.ridge, counts, step_noise) for step in steps]
+    equations = [step.whiten(rows, ridge, counts, step_noise) for step in steps]
     for _ in range(_STAGES):
         G, h = np.zeros((unknown, unknown)), np.zeros(unknown)
         levels = _levels(_left(equations, counts, step_noise), step_noise, haste)
@@ -134,7 +154,7 @@ def _members(
             G += design[:, :unknown].T @ design[:, :unknown] / level
             h += design[:, :unknown].T @ rest / level
         before, counts[:unknown] = counts[:unknown].copy(), posterior(G, h, chance)
-        equations = [step.whiten(rows, path.ridge, counts, step_noise) for step in steps]
+        equations = [step.whiten(rows, ridge, counts, step_noise) for step in steps]
         if np.abs(counts[:unknown] - before).max(initial=0.0) < _SETTLED:
             break
     left = _left(equations, counts, step_noise)

@@ -28,7 +28,13 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimization.committee import check_committee, contribute, solve_with_committee
+from fedsvm.algorithms.optimization.committee import (
+    LEAN,
+    check_committee,
+    contribute,
+    dither_size,
+    solve_with_committee,
+)
 from fedsvm.algorithms.optimization.interior_point import NewtonRequest, Opened, RoundSums
 from fedsvm.algorithms.optimization.local_path import opened_by
 from fedsvm.algorithms.optimization.path_rounds import Layout, PathOrder, told_of
@@ -61,9 +67,6 @@ _STRETCH = (STRETCH * (1 + 2.0**-10)) ** 2
 
 _FLOAT_ERROR = 2.0**-50
 """The share of the trace of inner products that float64 and their eigenvectors may be wrong by."""
-
-_LEAN = 32.0
-"""Newton's system has at the intercept about this share of the lever squared times all prices, or more."""
 
 
 @dataclass(frozen=True)
@@ -206,8 +209,8 @@ class BlindPath(FederatedPath):
     def _order(self, iteration: int, terms: Sequence[NewtonRequest]) -> BlindOrder:
         extent = self._extent
         gaps = np.array([min(each.gap, extent.price * extent.rows * extent.target) for each in terms])
-        of_w = self._step_noise * np.sqrt(2 * gaps / self._layout.dimensions)
-        dithers = np.outer(of_w, [1.0, min(1.0, self._lever * math.sqrt(extent.price * extent.rows / _LEAN))])
+        of_w = dither_size(self._step_noise, gaps, self._layout.dimensions)
+        dithers = np.outer(of_w, [1.0, min(1.0, self._lever * math.sqrt(extent.price * extent.rows / LEAN))])
         first = 2 * self._layout.classes * math.sqrt(2 * extent.price * extent.target * extent.squares)
         costs = np.array([1 + self._sensitivity.get(each.problem, first) for each in terms])
         noises = (

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.settings import doc
 from fedsvm.federation.arrays import FloatArray
@@ -25,6 +27,9 @@ from fedsvm.protocols.blind_system import (
 )
 from fedsvm.protocols.sums.registry import SUMS
 
+LEAN = 32.0
+"""The system has at an intercept about the prices of all rows near the margin, over this, or more."""
+
 _PRODUCT_S = 5e-8
 """Seconds that the products of matrices may take in a round, times the cube of their size."""
 
@@ -38,8 +43,8 @@ class BlindSystemSettings:
     masking: Annotated[
         Masking,
         doc(
-            "none opens the second moments to the coordinator. committee hides them behind the masks of two sites; it "
-            "needs three sites or more. auto: committee if the run is predicted to take at most twice as long as "
+            "none opens the system of all rows to the coordinator. committee hides it behind the masks of two sites; "
+            "it needs three sites or more. auto: committee if the run is predicted to take at most twice as long as "
             "with none, otherwise none."
         ),
     ] = "none"
@@ -57,6 +62,14 @@ def check_committee(federation: Federation) -> None:
             'algorithm.masking = "committee" hides nothing with a sum that shows the coordinator the sites\' inputs; '
             "set protocol.sum to a secure one."
         )
+
+
+def dither_size(noise: float, gaps: FloatArray, dimensions: int, penalty: float = 1.0) -> FloatArray:
+    """Return the deviation of noise on each of the right-hand sides whose steps then lose noise^2 of each gap.
+
+    penalty: on each of the dimensions, or more, is in the diagonal of the systems.
+    """
+    return np.asarray(noise * np.sqrt(2 * penalty * gaps / dimensions))
 
 
 def contribute(

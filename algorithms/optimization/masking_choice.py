@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.optimization.blind_path import BlindOrder
-from fedsvm.algorithms.optimization.duration_forecast import FLOPS, MASK_PRODUCTS, NEWTON_ROUNDS
+from fedsvm.algorithms.optimization.duration_forecast import MASK_PRODUCTS, NEWTON_ROUNDS
 from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.protocols.blind_parameters import BlindSystem
 from fedsvm.protocols.blind_system import MAX_SITES, MIN_SITES, blind_systems_cost
@@ -36,7 +36,14 @@ _BYTE_S = 1e-8
 _RESIDUE_S = 5e-7
 """Processor time of all members for a residue of the extended matrix, without products."""
 
+_ENTRY_S = 2.2e-7
+"""Processor time of a site to draw its masks of a problem, for an entry of the matrix."""
+
+_PROBLEM_S = 2e-3
+"""Processor time of a site for a problem in a round, masked or not."""
+
 _PRODUCT_FLOPS = 4e10
+_MASK_FLOPS = 2e10
 _PRODUCTS = 16
 """Of matrices modulo each prime, by all members."""
 
@@ -52,8 +59,8 @@ class MaskedRounds:
         Of one round.
     numbers : int
         In the sum of a round without a committee.
-    mask_products : float
-        The products of matrices that each site computes with in a round without a committee.
+    masks : float
+        That each site draws in a round without a committee.
     rounds : int
         Of all models, without a committee.
     conditions : Conditions
@@ -65,7 +72,7 @@ class MaskedRounds:
     sites: int
     systems: tuple[BlindSystem, ...]
     numbers: int
-    mask_products: float
+    masks: float
     rounds: int
     conditions: Conditions = field(default_factory=Conditions)
     share: float = 1.0
@@ -80,16 +87,16 @@ class MaskedRounds:
         counted = np.arange(problems)
         scales, noises = np.ones((problems, 5)), np.ones((problems, 3))
         order = BlindOrder(1, counted, ones, ones, ones, scales, 1, noises, np.ones((problems, 2)))
-        masked = problems * MASK_PRODUCTS
         systems, numbers = tuple(order.systems(layout)), problems * layout.length
-        return cls(sites, systems, numbers, masked, NEWTON_ROUNDS * models, conditions, _FEWER_ROUNDS)
+        return cls(sites, systems, numbers, problems, NEWTON_ROUNDS * models, conditions, _FEWER_ROUNDS)
 
     @property
     def open_s(self) -> float:
         """The predicted seconds of the run without a committee."""
         cost = self.conditions.secure_sum.cost(self.sites, (self.numbers,), 1.0)
-        flops = 2 * self.mask_products * self.systems[0].size ** 3 * self.sites
-        return self._run_s(self.rounds, cost, flops / FLOPS)
+        size = self.systems[0].size
+        masks = self.sites * self.masks
+        return self._run_s(self.rounds, cost, masks * (size**2 * _ENTRY_S + 2 * MASK_PRODUCTS * size**3 / _MASK_FLOPS))
 
     @property
     def committee_s(self) -> float:
@@ -102,7 +109,8 @@ class MaskedRounds:
     def _run_s(self, rounds: float, cost: Cost, computed_s: float) -> float:
         carried = cost.payload_bytes / self.sites / self.conditions.bytes_per_s
         waited = cost.hops * (self.conditions.latency_s + _HOP_S)
-        busy = (computed_s + cost.payload_bytes * _BYTE_S) / _PROCESSORS
+        at_sites = self.sites * len(self.systems) * _PROBLEM_S
+        busy = (computed_s + at_sites + cost.payload_bytes * _BYTE_S) / _PROCESSORS
         return _RUN_S + rounds * (carried + waited + busy)
 
 
