@@ -43,11 +43,11 @@ from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
 from fedsvm.scenarios.hub.mails import Files, Smtp
 from fedsvm.scenarios.hub.new_task import Invited
+from fedsvm.scenarios.hub.offered import scenario_text
 from fedsvm.scenarios.hub.participation import WORDS, InvitationLink, TaskParticipation
 from fedsvm.scenarios.hub.participation import HubClient as AskedHub
 from fedsvm.scenarios.hub.server import serve
 from fedsvm.scenarios.hub.service import Hub, Settings, application
-from fedsvm.scenarios.hub.tasks import scenario_text
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import Environment, RunResult, write_result
 from fedsvm.scenarios.schema.errors import ScenarioError

@@ -144,13 +144,18 @@ def answer(visit: Visit, target: Path) -> None:
         replace(visit, settings={**visit.settings, "answer_path": str(path)}).take_part()
         if not path.exists():
             return
-        text = _answer_text(read_arrays(path))
+        write_answer(path, target)
+    visit.tell(f"what it learned of its new records is in {target}")
+
+
+def write_answer(kept: Path, target: Path) -> None:
+    """Write what a site's program kept of a request as comma-separated text, to a file that only its owner may read."""
+    text = _answer_text(read_arrays(kept))
 
     def write(file: IO[bytes]) -> None:
         file.write(text.encode())
 
     replace_private(str(target), write)
-    visit.tell(f"what it learned of its new records is in {target}")
 
 
 def _answer_text(kept: Mapping[str, NDArray[Any]]) -> str:

@@ -67,6 +67,9 @@ def join(
     sites: Annotated[
         Path | None, typer.Option(help="Folder of the participants' public keys, NAME.key; refuse others.")
     ] = None,
+    predict: Annotated[
+        Path | None, typer.Option(help="Your part of the model (model.npz), in a task that predicts new records.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Stay connected until the task ends.")] = False,
     decline: Annotated[str | None, typer.Option(help="Decline the invitation or withdraw, with this reason.")] = None,
     wait: Annotated[str, typer.Option(help="Maximum time to retry if the hub cannot be reached.")] = "60s",
@@ -75,6 +78,7 @@ def join(
     from threadpoolctl import threadpool_limits
 
     from fedsvm.federation.hosts import certificates
+    from fedsvm.scenarios.hosts.new_records import rules_for
     from fedsvm.scenarios.hub.participation import InvitationLink, TaskParticipation
     from fedsvm.scenarios.schema.corrections import Corrections
     from fedsvm.scenarios.schema.own_file import read_table_file
@@ -85,16 +89,18 @@ def join(
         raise ScenarioError(["--data: is missing; name your data file, or use --decline."])
     with failing(), interrupted_as("Interrupted; run the same command again to continue."):
         invitation = InvitationLink.read(link)
+        rules = SiteRules() if policy is None else read_policy(policy)
         joining = TaskParticipation(
             invitation,
             data,
-            SiteRules() if policy is None else read_policy(policy),
+            rules if predict is None else rules_for(rules),
             folder if folder is not None else _STATE / invitation.folder,
             lambda sentence: say("join", sentence),
             watch,
             seconds("--wait", wait),
             None if own is None else read_table_file("--corrections", own, Corrections),
             None if sites is None else certificates.read_pinned(sites),
+            predict,
         )
         with threadpool_limits(1):
             if decline is not None:

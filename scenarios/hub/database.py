@@ -66,7 +66,8 @@ class Visitor(Base):
 class Task(Base):
     """A task: its scenario, who made it, until when, and how far it has come.
 
-    kind: train or describe. state: inviting, running, completed, failed, cancelled, expired.
+    kind: train, describe or predict. state: inviting, running, completed, failed, cancelled, expired.
+    trained, asks: for predictions, the task of the model, and the terms.
     """
 
     __tablename__ = "tasks"
@@ -84,6 +85,8 @@ class Task(Base):
     patience_s: Mapped[float]
     end_by: Mapped[float | None]
     min_sites: Mapped[int]
+    trained: Mapped[str | None] = mapped_column(sql.String(32))
+    asks: Mapped[dict[str, Any] | None] = mapped_column(sql.JSON(none_as_null=True))
     results_to: Mapped[str] = mapped_column(sql.String(16), default="participants")
     begun_at: Mapped[float | None]
     ended_at: Mapped[float | None]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.scenarios import description
 from fedsvm.scenarios.hosts.sources import RowsAtHosts
@@ -18,11 +16,9 @@ PAGE, VALUES = "description.html", "description.json"
 CarryOut = Callable[[Callable[[Federation], None]], None]
 """Is given work, and does it over the federation of the participants."""
 
-_LOGGER = logging.getLogger(__name__)
 
-
-def describe(source: RowsAtHosts, folder: Path, carry_out: CarryOut) -> str | None:
-    """Describe columns, and write the description to a folder. Return why this failed; None if it did not.
+def describe(source: RowsAtHosts, folder: Path, carry_out: CarryOut) -> None:
+    """Describe columns, and write the description to a folder.
 
     Parameters
     ----------
@@ -38,15 +34,8 @@ def describe(source: RowsAtHosts, folder: Path, carry_out: CarryOut) -> str | No
         federation.assemble(need_all=False)
         found.append(description.over(federation, source.scenario, source.schema, source.classes))
 
-    try:
-        carry_out(work)
-        name = source.scenario.name
-        page, values = description.page(found[0], name).encode(), description.to_json(found[0]).encode()
-        write_whole(folder / PAGE, lambda file: file.write(page))
-        write_whole(folder / VALUES, lambda file: file.write(values))
-    except FederationError as error:
-        return str(error)
-    except Exception as error:
-        _LOGGER.exception("a description failed")
-        return f"An internal error: {type(error).__name__}: {error}."
-    return None
+    carry_out(work)
+    name = source.scenario.name
+    page, values = description.page(found[0], name).encode(), description.to_json(found[0]).encode()
+    write_whole(folder / PAGE, lambda file: file.write(page))
+    write_whole(folder / VALUES, lambda file: file.write(values))

@@ -29,6 +29,7 @@ from fedsvm.scenarios.hub.database import Task, Visitor, day
 from fedsvm.scenarios.hub.description_task import PAGE, VALUES
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.new_task import Invited, NewTask
+from fedsvm.scenarios.hub.prediction_task import prediction_terms
 from fedsvm.scenarios.hub.presentation import ModelMeasure
 from fedsvm.scenarios.hub.roles import EVERYBODY
 from fedsvm.scenarios.hub.task_form import TaskForm
@@ -86,6 +87,7 @@ def pages_of(hub: Hub) -> APIRouter:
         ("GET", "/tasks/{number}/report", pages.report),
         ("GET", "/tasks/{number}/description.json", pages.description),
         ("GET", "/tasks/{number}/model", pages.model),
+        ("POST", "/tasks/{number}/predictions", pages.predict),
         ("POST", "/tasks/{number}/cancel", pages.cancel),
         ("POST", "/tasks/{number}/invite", pages.invite_anew),
         ("GET", "/join/{token}", pages.invitation),
@@ -230,6 +232,15 @@ class Pages:
             raise RequestRefused("There is no file of a model; a task that releases its model writes it when it ends.")
         return FileResponse(self._model_of(task), filename=f"{task.id}.npz")
 
+    def predict(self, caller: Caller, number: str) -> Response:
+        """Make a task that predicts new records by the model of this one."""
+        task = self._tasks.results(number, _require_form(caller).email)
+        try:
+            terms = prediction_terms(self._hub.conductor.folder_of(task.id))
+        except ScenarioError as error:
+            raise RequestRefused(" ".join(error.problems)) from error
+        return RedirectResponse(f"/tasks/{self._tasks.predict(number, _require_form(caller).email, terms)}", 303)
+
     def cancel(self, caller: Caller, number: str) -> Response:
         """Call a task off."""
         self._tasks.cancel(number, _require_form(caller).email)
@@ -245,7 +256,7 @@ class Pages:
         """Return a participant's page, by the link of the invitation."""
         who = self._tasks.invitation(token)
         shown = presentation.disclosures_of(who.task)
-        vertical = task_form.is_vertical(shown.algorithm)
+        vertical = presentation.is_over_columns(who.task)
         link = self._tasks.notices.link(token)
         page = render_template(
             "join",
@@ -304,6 +315,7 @@ class Pages:
             "measures": measures,
             "has_report": sees and self._has_report(task),
             "has_model": sees and self._has_model(task),
+            "can_predict": email == task.creator and self._has_model(task) and presentation.is_split(task),
             "can_cancel": self._tasks.roles.manages(email, task),
             "fingerprints": fingerprints,
         }

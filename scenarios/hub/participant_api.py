@@ -36,7 +36,8 @@ from fedsvm.federation.transport.keys import KEY_BYTES, SIGNATURE_BYTES, KeyPair
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Participant, digest
-from fedsvm.scenarios.hub.tasks import NO_INVITATION, Tasks, scenario_text
+from fedsvm.scenarios.hub.offered import offered_terms, scenario_text
+from fedsvm.scenarios.hub.tasks import NO_INVITATION, Tasks
 
 MAX_WORD_BYTES = 1 << 28
 MAX_STRANGERS_WORD_BYTES = 1 << 14
@@ -136,14 +137,13 @@ class ParticipantApi:
                     "creator of the task for your own invitation."
                 )
             task = who.task
-            scenario = scenario_text(task)
             return {
                 "title": task.title,
                 "description": task.description,
                 "creator": task.creator,
                 "site": who.site,
                 "run": task.run,
-                "terms": asdict(task_form.terms(scenario, task.kind)),
+                "terms": asdict(offered_terms(task)),
                 "signing_key": self._signing_key,
             }
 

@@ -40,13 +40,14 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair, Party, voucher_content
 from fedsvm.federation.transport.signing import PARTY, SigningKey
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
-from fedsvm.scenarios.hosts.site_data import hold
+from fedsvm.scenarios.hosts.new_records import hold_asked, write_answer
 from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 WORDS = "/api/words"
 _KEY, _DIARY, _MODEL, _RECEIPT = "visitor", "diary", "model.npz", "task.receipt"
+_ANSWER, _PREDICTIONS = "answer.npz", "predictions.csv"
 _ANSWER_S = 300.0
 _AGAIN_S = 0.3
 _MAY_PASS = (429, 502, 503, 504)
@@ -171,6 +172,8 @@ class TaskParticipation:
         Those of its file.
     pins : mapping of str to bytes, optional
         The public keys for signatures that it was given of the other participants.
+    part : Path, optional
+        The file of its part of a model, in a task that predicts.
     """
 
     link: InvitationLink
@@ -182,6 +185,7 @@ class TaskParticipation:
     wait_s: float = 60.0
     corrections: Corrections | None = None
     pins: Mapping[str, bytes] | None = None
+    part: Path | None = None
     _hub: HubClient = field(init=False)
     _standing: Mapping[str, Any] = field(init=False)
     _signing: SigningKey | None = field(init=False)
@@ -218,7 +222,7 @@ class TaskParticipation:
                 diary,
                 terms,
                 self.rules,
-                {"model_path": str((self.folder / _MODEL).resolve())},
+                {"model_path" if self.part is None else "answer_path": str((self.folder / self._kept).resolve())},
                 str(self.folder / _RECEIPT),
                 version("fedsvm"),
                 self._signing,
@@ -292,7 +296,7 @@ class TaskParticipation:
         forbids."""
         try:
             self.rules.check_terms(terms)
-            held = hold(name, self.data, terms, self.corrections)
+            held = hold_asked(name, self.data, self.part, terms, self.corrections)
             self.rules.check_held(held.rows, [column.name for column in held.columns])
         except OrderRefused as error:
             self._note_declined(name, run, terms, error.shared)
@@ -355,8 +359,17 @@ class TaskParticipation:
             diary.close_for_good({})
             raise FederationError(f"You no longer take part in this task ({state}). {reason}".rstrip())
 
+    @property
+    def _kept(self) -> str:
+        """The name of the file that the program of this site keeps."""
+        return _MODEL if self.part is None else _ANSWER
+
     def _tell_over(self) -> None:
-        model = self.folder / _MODEL
+        model, answer = self.folder / _MODEL, self.folder / _ANSWER
+        if answer.exists():
+            write_answer(answer, self.folder / _PREDICTIONS)
+            self.tell(f"the task is over; decision values and classes are in {self.folder / _PREDICTIONS}")
+            return
         self.tell(f"the task is over{f'; your part of the model is in {model}' if model.exists() else ''}")
 
     def _more(self, diary: SiteStore, standing: Mapping[str, Any]) -> Iterator[Message]:

@@ -13,7 +13,7 @@ from fedsvm.federation.site.program import step_methods
 from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Participant, Task
-from fedsvm.scenarios.hub.tasks import scenario_text
+from fedsvm.scenarios.hub.offered import offered_terms, scenario_text
 from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.run.result import RunResult
 
@@ -57,6 +57,7 @@ class DisclosedValues:
     releases: bool
     label: str
     label_site: str
+    receiver: str
     identifier: str
     compared: str
 
@@ -73,7 +74,7 @@ class ModelMeasure:
 def disclosures_of(task: Task) -> DisclosedValues:
     """Return what a task discloses, from the steps of its algorithm."""
     scenario = scenario_text(task)
-    terms = task_form.terms(scenario, task.kind)
+    terms = offered_terms(task)
     program = INSTALLATION.programs[terms.program]
     ordered = program.script(terms).steps
     methods = {name: method for name, method in sorted(step_methods(program).items()) if name in ordered}
@@ -86,13 +87,24 @@ def disclosures_of(task: Task) -> DisclosedValues:
         sums=[_describe_sum(sentence_of(method)) for method in summed],
         values=[sentence_of(methods[name]) for name in terms.gathers if name in methods],
         trains=task.kind == task_form.TRAIN,
-        mu=scenario.data.statistics_privacy,
+        mu=scenario.data.statistics_privacy if task.kind == task_form.DESCRIBE else 0.0,
         releases=terms.releases,
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
+        receiver=str(terms.settings.get("receiver", "")),
         identifier=str(terms.reading.get("identifier") or ""),
         compared=COORDINATOR_SEES,
     )
+
+
+def is_split(task: Task) -> bool:
+    """Return whether a task trains a model of which every participant keeps a part."""
+    return task.kind == task_form.TRAIN and is_over_columns(task)
+
+
+def is_over_columns(task: Task) -> bool:
+    """Return whether the participants of a task hold columns."""
+    return task_form.is_vertical(scenario_text(task).algorithm.name)
 
 
 def algorithms_by_partition() -> list[tuple[str, list[tuple[str, str]]]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedsvm.algorithms import column_description
+from fedsvm.algorithms import column_description, column_prediction
 from fedsvm.algorithms.algorithm import VerticalAlgorithm
 from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.algorithms.settings import Setting, settings
@@ -24,8 +24,11 @@ from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 MIN_PARTICIPANTS, MAX_PARTICIPANTS = 2, 50
 DESCRIBE = column_description.NAME
 """In place of an algorithm: a task that describes columns and trains nothing. Also the kind of such a task."""
+PREDICT = column_prediction.NAME
+"""The kind of a task that predicts new records by the model of another one."""
 TRAIN = "train"
 """The kind of all other tasks."""
+_PREDICT_SUMMARY = "Decision values of new records, whose columns are at different participants, by a trained model."
 _DESCRIBE_SUMMARY = "Counts, gaps, means, quantiles and frequencies of columns over all participants, without training."
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?"
@@ -114,7 +117,8 @@ def is_vertical(name: str) -> bool:
 
 def summary_of(name: str) -> str:
     """Return what an algorithm is, in a sentence."""
-    return _DESCRIBE_SUMMARY if name == DESCRIBE else ALGORITHMS[name].summary
+    of_others = {DESCRIBE: _DESCRIBE_SUMMARY, PREDICT: _PREDICT_SUMMARY}
+    return of_others.get(name) or ALGORITHMS[name].summary
 
 
 def fields_of(name: str) -> list[Setting]:

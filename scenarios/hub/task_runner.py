@@ -15,7 +15,7 @@ from pathlib import Path
 
 import sqlalchemy as sql
 
-from fedsvm.federation.errors import NothingDue
+from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts.registration import HeldColumn, JoinedSite
 from fedsvm.federation.membership import DropoutPolicy
@@ -32,12 +32,15 @@ from fedsvm.scenarios.hosts.sources import RowsAtHosts, SourceAtHosts
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Database, Participant, Task
 from fedsvm.scenarios.hub.description_task import CarryOut, describe
+from fedsvm.scenarios.hub.offered import offered_terms
+from fedsvm.scenarios.hub.prediction_task import predict
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.report import page
 from fedsvm.scenarios.run.runner import Run, run_and_record
 from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
 _LOGGER = logging.getLogger(__name__)
@@ -172,7 +175,10 @@ class TaskRunner:
                 self._carry_out(scenario, task, sites, journal, conducted, work)
 
             if isinstance(source, RowsAtHosts) and task.kind == task_form.DESCRIBE:
-                self._on_over(task_id, describe(source, folder, carry_out))
+                self._on_over(task_id, _error_of(lambda: describe(source, folder, carry_out)))
+            elif task.trained is not None:
+                model, terms = self.folder_of(task.trained), offered_terms(task)
+                self._on_over(task_id, _error_of(lambda: predict(model, terms, carry_out)))
             else:
                 self._on_over(task_id, _train(source, folder, carry_out))
 
@@ -230,7 +236,7 @@ class TaskRunner:
                 if not self._rest(conducted):
                     return
 
-        names, terms = tuple(each.site for each in sites), task_form.terms(scenario, task.kind)
+        names, terms = tuple(each.site for each in sites), offered_terms(task)
         signer = OrderSigner(self._signing, task.run, names, Terms.from_fields(asdict(terms)))
         policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)
         try:
@@ -270,6 +276,18 @@ def _else_later(conducted: _TaskThread) -> Iterator[None]:
         conducted.broke_off = True
         _LOGGER.warning("a coordinator has no database, and is run again: %s", error)
         raise NothingDue from error
+
+
+def _error_of(work: Callable[[], None]) -> str | None:
+    """Do work that trains nothing. Return why it failed; None if it did not."""
+    try:
+        work()
+    except (FederationError, ScenarioError) as error:
+        return str(error)
+    except Exception as error:
+        _LOGGER.exception("a task failed")
+        return f"An internal error: {type(error).__name__}: {error}."
+    return None
 
 
 def _train(source: SourceAtHosts, folder: Path, carry_out: CarryOut) -> str | None:

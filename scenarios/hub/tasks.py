@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from fedsvm.federation.columns import deviations
 from fedsvm.federation.offline.sealing import Vault, derive_key
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.scenarios.hub import task_form
@@ -24,11 +25,12 @@ from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Database, Mail, Participant, Task, day, digest, token
 from fedsvm.scenarios.hub.new_task import Invited, NewTask, problems_of
 from fedsvm.scenarios.hub.notices import HOW_LEFT, Notices
+from fedsvm.scenarios.hub.offered import scenario_text
 from fedsvm.scenarios.hub.roles import Roles
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
-from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
+from fedsvm.scenarios.schema.spec import resolved_toml
 
 _INVITATIONS_A_DAY, _OPEN_TASKS = 200, 20
 """Of one creator: a hub that strangers can sign in to must not send mails for them without end."""
@@ -100,6 +102,44 @@ class Tasks:
             )
             self._invite_all(session, task, new.invited)
         return number
+
+    def predict(self, number: str, creator: str, terms: Terms) -> str:
+        """Make a task that predicts new records by the model of another one. Return its number.
+
+        Its participants are invited. terms: those that follow from the model. Raises Refused.
+        """
+        self.roles.require_maker(creator)
+        now = time.time()
+        with self.database.session() as session:
+            trained = session.get(Task, number)
+            if trained is None or trained.creator != creator:
+                raise RequestRefused("Only the creator of a task can ask for predictions by its model.")
+            sites = scenario_text(trained).federation.site_names
+            invited = [Invited(each.site, each.email) for each in trained.participants if each.site in sites]
+            _require_few(session, creator, len(invited), now)
+            task = Task(
+                id=secrets.token_hex(8),
+                title=f"Predictions: {trained.title}",
+                description=(
+                    f"New records by the model of {trained.title!r}. Bring a file with your columns, without labels, "
+                    "and your part of that model (--predict)."
+                ),
+                creator=creator,
+                kind=task_form.PREDICT,
+                scenario=trained.scenario,
+                trained=trained.id,
+                asks=terms.to_fields(),
+                run=secrets.token_bytes(RUN_ID_BYTES),
+                state="inviting",
+                made_at=now,
+                join_until=now + trained.join_until - trained.made_at,
+                patience_s=trained.patience_s,
+                min_sites=len(invited),
+                results_to=trained.results_to,
+                progress={},
+            )
+            self._invite_all(session, task, invited)
+            return task.id
 
     def invite_anew(self, number: str, creator: str, invited: Invited) -> str:
         """Invite a participant of a task again, or another one in its place. Return the number of the task.
@@ -339,6 +379,8 @@ class Tasks:
             description=task.description,
             creator=task.creator,
             kind=task.kind,
+            trained=task.trained,
+            asks=task.asks,
             scenario=resolved_toml(scenario),
             run=secrets.token_bytes(RUN_ID_BYTES),
             state="inviting",
@@ -383,11 +425,6 @@ def _why_not_anew(task: Task, *, has_answers: bool) -> str:
             "differences between them, so nobody can be replaced; create a new task."
         )
     return ""
-
-
-def scenario_text(task: Task) -> Scenario:
-    """Return the scenario of a task."""
-    return spec.validate(tomllib.loads(task.scenario))
 
 
 def _how_others_left(task: Task) -> str:
