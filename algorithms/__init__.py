@@ -35,6 +35,7 @@ origins       what each array of a model file is computed from
 privacy       noise, its size, and the ledger of releases
 estimators    scikit-learn estimators, derived from the algorithms
 site_process  programs of site processes
+small_run     the steps of a run of pan-svm at one site, in the process that sites are forked from
 leakage       statements on the leakage of all sums of a run together, as the attacks of an audit measure it
 own_models    each site's own model, trained on its own rows, and how the federated one compares on the same test rows
 remarks       remarks that have a line of their own in a result

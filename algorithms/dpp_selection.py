@@ -72,11 +72,13 @@ from fedsvm.algorithms.selection.filters import ClassMoments, best_first, ranks_
 from fedsvm.algorithms.selection.model import SHOWN_COLUMNS, chosen_count
 from fedsvm.algorithms.settings import Positive, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import CHECKED, free, step
 from fedsvm.federation.site.script import Script, once, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
 from fedsvm.protocols.analysis.views import Coalition
 
 MIN_TOGETHER = 3
@@ -216,11 +218,11 @@ class DppSelectionSite(DppSite):
     def shares_between(self, labels: FloatArray, classes: int, first: Mapping[str, int], columns: int) -> FloatArray:
         """Return the (p,) share of the variance of own columns that is between the classes of records with labels
         (n,)."""
+        found: FloatArray = _empty_table(1, columns)[0]
         rows = self.scaled[self.training]
         moments = ClassMoments.of(rows, members(one_against_rest(labels, classes)))
         whole = moments.total.scatter[0]
         within = moments.scatter.sum(axis=0)
-        found = np.zeros(columns)
         share = np.where(whole > 0, 1.0 - within / np.where(whole > 0, whole, 1.0), 0.0)
         found[first[self.site] : first[self.site] + rows.shape[1]] = np.clip(share, 0.0, 1.0)
         return found
@@ -253,7 +255,7 @@ class DppSelectionSite(DppSite):
     )
     def which_below(self, thresholds: FloatArray, columns: int) -> FloatArray:
         """Return the (q, p) of 0 and 1: which of own columns have weights of at most each threshold."""
-        found = np.zeros((len(thresholds), columns))
+        found = _empty_table(len(thresholds), columns)
         found[:, self.first + self.kept] = self.strengths <= thresholds[:, None]
         return found
 
@@ -262,6 +264,13 @@ class DppSelectionSite(DppSite):
         names = part["columns"]
         others = np.setdiff1d(np.arange(len(names)), self.kept)
         return {**part, "columns": names[self.kept], "left_out": names[others], "held": names}
+
+
+def _empty_table(rows: int, columns: int) -> FloatArray:
+    """Return a table of zeros. Raises OrderRefused for one that no message could carry."""
+    if type(columns) is not int or not 0 <= rows * columns * 8 <= MAX_ARRAY_BYTES:
+        raise OrderRefused(f"columns must be a number whose table fits into a message, got {columns!r:.20}")
+    return np.zeros((rows, columns))
 
 
 class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):

@@ -16,23 +16,14 @@ from fedsvm.algorithms.column_description import NAME as DESCRIBE
 from fedsvm.algorithms.column_description import DescriptionSite
 from fedsvm.algorithms.column_prediction import NAME as PREDICT
 from fedsvm.algorithms.column_prediction import PredictionSite
-from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.features.k_means import local_centres
-from fedsvm.algorithms.features.kernels import Kernel
-from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
-from fedsvm.algorithms.optimization.local_path import opened_by
-from fedsvm.algorithms.optimization.masking import draw_mask
-from fedsvm.algorithms.optimization.path_rounds import Layout
-from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.algorithms.small_run import run_steps
 from fedsvm.federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
 from fedsvm.federation.channel.generator import KeyedRandom
 from fedsvm.federation.processes.forkserver import main
 from fedsvm.federation.site.program import Installation, SiteProgram
 from fedsvm.federation.transport import wire
-from fedsvm.protocols import common_seed
 from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.commutative import P256, Cipher
 from fedsvm.protocols.arithmetic.fixed_point import add, subtract
@@ -41,10 +32,8 @@ from fedsvm.protocols.sets.program import SetsSite
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.ring import RING
 
-_ENOUGH = 20
+_ENOUGH = 10
 """Calls after which CPython has put specialised instructions into the code; done before the fork, sites share it."""
-
-_ROWS = site_partition(np.eye(4, 2), np.ones(4), names=["x0", "x1"])
 
 
 def _warm_up() -> None:
@@ -63,23 +52,9 @@ def _warm_up() -> None:
 
 def _train_and_tell() -> None:
     """Run once what a site does in most rounds, without sockets."""
-    half = PanSite("warm-up", _ROWS, {"seed": 0})
-    half.encode([])
-    half.totals.column_squares(half.totals.column_sums())
-    half.rescale(np.zeros(2), np.ones(2))
-    half.mapped.receive_map(**NystromMap(Kernel("rbf"), half.rows[:2], np.eye(2)).to_fields())
-    half.mapped.squared_norms()
-    residues = RING.encode(_step_of_path(half), 1.0, 3)
+    residues = RING.encode(run_steps(), 1.0, 3)
     masked = subtract(add(residues, residues), residues)
     wire.decode(wire.encode(wire.Message(wire.DATA_KIND, bytes(wire.RUN_ID_BYTES), arrays={"": masked})))
-
-
-def _step_of_path(half: PanSite) -> FloatArray:
-    rows = Problem.of(half.mapped.features, half.labels[0], 1.0, prior=np.zeros(2), lever=1.0)
-    standing = DualState.at(rows, 0, np.zeros(3), np.zeros(3)).move(rows, 1, np.zeros(3), 1.0, keep=True, still=False)
-    mask = draw_mask(np.zeros(common_seed.SHAPE, dtype=np.uint64), "warm-up", 3, 2, "congruence")
-    opened = opened_by(RowSums.of(rows, standing), standing.v, intercept=True, regulariser=True, mask=mask)
-    return Layout(3, 2).pack(opened, np.full(5, 100.0), 4, keeper=True)
 
 
 OTHERS: Mapping[str, type[SiteProgram]] = {"sets": SetsSite, DESCRIBE: DescriptionSite, PREDICT: PredictionSite}

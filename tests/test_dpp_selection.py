@@ -17,6 +17,7 @@ from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.vertical import VerticalTask
 from fedsvm.algorithms.dpp_selection import DppSelection, DppSelectionSettings, DppSelectionSite, _lowest_of_all, going
 from fedsvm.algorithms.features.partial_kernel import unpack
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.scenarios.report.page import render
 from tests.commands import fedsvm
 from tests.in_process import InProcessFederation
@@ -173,3 +174,12 @@ def test_what_does_not_go_together_is_a_sentence(changes: list[str], sentence: s
     done = fedsvm("run", "dpp-selection", *words, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert sentence in done.stderr
+
+
+def test_a_table_beyond_any_message_is_refused_before_it_is_allocated() -> None:
+    site = federation_of([SCALED], Y).programs["site-1"]
+    for columns in (1 << 40, -1, True):
+        with pytest.raises(OrderRefused, match="columns must be a number whose table fits into a message"):
+            site.which_below(np.zeros(2), columns)
+        with pytest.raises(OrderRefused, match="columns must be a number whose table fits into a message"):
+            site.shares_between(np.zeros(len(Y)), 3, {"site-1": 0}, columns)

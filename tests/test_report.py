@@ -30,7 +30,7 @@ from fedsvm.scenarios.run.result import RunResult, write_ledger
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
-from tests.conftest import long_but_for
+from tests.conftest import ROOT, long_but_for
 
 FAST = {"compare.centralised": False, "algorithm.landmarks": 40}
 
@@ -345,6 +345,39 @@ def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
 def test_a_run_that_ended_before_its_first_message_has_a_ledger_without_rows(tmp_path: Path) -> None:
     write_ledger(tmp_path / "ledger.parquet", Accounts())
     assert read_ledger(tmp_path / "ledger.parquet") == []
+
+
+def test_a_ledger_has_every_value_and_its_gaps_and_is_written_without_pandas(tmp_path: Path) -> None:
+    """In a process of its own, which has loaded nothing else. Pandas takes longer to load than a small run."""
+    code = """
+import sys
+from dataclasses import fields
+from pathlib import Path
+from fedsvm.federation.traffic_ledger import Traffic
+from fedsvm.scenarios.run.result import write_ledger
+
+counts = [f"{witness}{item.name}" for witness in ("", "sent_", "received_") for item in fields(Traffic)]
+texts = {"phase": "", "step": "stufe-é", "protocol": None, "from": "site-1", "to": "coordinator"}
+rows = [
+    {"round": round_, "aborted": round_ % 3 == 0, **texts}
+    | {name: None if (round_ + place) % 5 == 0 else 2**40 + place for place, name in enumerate(counts)}
+    for round_ in range(13)
+]
+
+class Ledger:
+    def rows(self):
+        return rows
+
+write_ledger(Path(sys.argv[1]), Ledger())
+assert "pandas" not in sys.modules
+import pyarrow.parquet as pq
+found = pq.read_table(sys.argv[1])
+found.validate(full=True)
+assert found.to_pylist() == rows
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "ledger.parquet")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:

@@ -11,12 +11,15 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+import zmq
 
 from fedsvm.federation.errors import DeadlineExpired, EndpointError
+from fedsvm.federation.transport.auth import Authenticator
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint
-from fedsvm.federation.transport.keys import KeyPair
+from fedsvm.federation.transport.keys import KeyPair, Party, Roster
+from fedsvm.federation.transport.poller import Poller
 from tests.conftest import long_but_for, wait_until
 
 SOFT_LIMIT = 1024  # what most systems allow a process unless it asks for more
@@ -170,3 +173,50 @@ def test_errors_that_are_not_for_lack_of_descriptors_stay_what_they_are() -> Non
         open("/no/such/file").close()  # noqa: PTH123
     with pytest.raises(EndpointError, match=r"ulimit -n"), descriptors_explained("server"):
         raise OSError(24, "Too many open files")
+
+
+def test_a_peer_that_sends_ever_more_does_not_keep_a_party_from_its_deadline() -> None:
+    """Each message that is read is replaced by another, so that the socket never becomes empty."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    poller = Poller(context)
+    receiver, sender = poller.open(zmq.PULL), context.socket(zmq.PUSH)
+    read: list[bytes] = []
+
+    def take() -> None:
+        read.append(receiver.recv())
+        sender.send(b"more")
+
+    try:
+        receiver.bind("inproc://flood")
+        sender.connect("inproc://flood")
+        poller.add(receiver, take)
+        sender.send(b"first")
+        for served in range(1, 4):
+            before = len(read)
+            poller.serve(0)
+            assert len(read) > before, f"call {served} read nothing"
+    finally:
+        poller.close()
+        context.destroy(linger=0)
+
+
+def test_a_question_that_ctrl_c_interrupted_leaves_later_ones_answered() -> None:
+    """The questions are those of libzmq about handshakes. The first is read and not answered."""
+    keys, context = KeyPair.generate(), zmq.Context[zmq.Socket[bytes]]()
+    authenticator = Authenticator("coordinator", keys)
+    authenticator.roster = Roster([Party("site-1", "", keys.public)])
+    question = [b"1.0", b"7", b"", b"127.0.0.1", b"", b"CURVE", keys.public]
+    try:
+        zap = authenticator.listen(context)
+        assert zap is not None
+        for interrupted in (True, False):
+            libzmq = context.socket(zmq.REQ)
+            libzmq.connect("inproc://zeromq.zap.01")
+            libzmq.send_multipart(question)
+            if interrupted:
+                zap.recv_multipart()
+            else:
+                authenticator.serve(zap)
+                assert libzmq.recv_multipart(zmq.NOBLOCK) == [b"1.0", b"7", b"200", b"OK", b"site-1", b""]
+    finally:
+        context.destroy(linger=0)

@@ -178,6 +178,7 @@ class _ForkServer:
             return policy
         for library in program.libraries:
             importlib.import_module(library)
+        policy.terms.content  # noqa: B018 - a cached property
         return replace(policy, script=script_of(program, policy.terms))
 
     def _empty_workspace(self) -> None:

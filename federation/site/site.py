@@ -49,9 +49,9 @@ from fedsvm.federation.site.chain import ChainRound, OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
-from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, exact_steps, mark_of, script_of
+from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
-from fedsvm.federation.site.resources import resources
+from fedsvm.federation.site.resources import free_unused_memory, resources
 from fedsvm.federation.site.script import END, Script, ScriptPosition
 from fedsvm.federation.site.signed import order_content, order_facts
 from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
@@ -141,6 +141,7 @@ class Site:
         self._orders: list[Message] = []
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
+        self._last_step = ""
         self._program: SiteProgram | None = None
         self._script: Script = END
         self._place = ScriptPosition(END)
@@ -324,7 +325,7 @@ class Site:
         self._policy.rules.check_held(*program.data_summary())
         self._receipt.record_joined(self._policy.sites, *program.data_summary())
         self._check_sum()
-        self._policy.agree(self._assignment.run, exact_steps(type(program), self._script), program.noisy_settings)
+        self._policy.agree(self._assignment.run, type(program), self._script)
         self._note_charge()
         if self._journal is not None:
             self._replay(program, self._journal)
@@ -458,6 +459,7 @@ class Site:
         if program is None:
             raise StepRefused("an order came before the roster")
         self._check_signature(order, number)
+        self._free_memory(order.step)
         self._policy.check_step(order.step, self._script)
         mark = mark_of(program.find_step(order.step))
         self._policy.check_order(order, self._endpoint.name, mark)
@@ -496,6 +498,12 @@ class Site:
                     self._journal.record_opened(opened)
             return IN_SUM if protocol.discloses == "sum" else IN_CLEAR
         return NO_VALUE
+
+    def _free_memory(self, step: str) -> None:
+        """Return unused memory to the system before another step; a repeated step needs as much again."""
+        if step != self._last_step:
+            free_unused_memory()
+            self._last_step = step
 
     def _open_channel(self, order: Order, number: int, link: bytes) -> SocketChannel:
         """Open the channel of a round, for the protocol and for steps that run one. link: the round's link in the

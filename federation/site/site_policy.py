@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from fedsvm.federation.control import GatherTerms, Order, SumTerms
 from fedsvm.federation.errors import OrderRefused
-from fedsvm.federation.site.program import StepMark
+from fedsvm.federation.site.program import SiteProgram, StepMark, exact_steps
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.script import Script
 from fedsvm.federation.site.terms import Terms
@@ -54,10 +54,11 @@ class SitePolicy:
         """Return the terms and the operator's rules in plain values, for a receipt."""
         return self.terms.to_fields(), asdict(self.rules)
 
-    def agree(self, run: bytes, exact_steps: Sequence[str] = (), noisy_settings: str = "") -> None:
+    def agree(self, run: bytes, program: type[SiteProgram], script: Script) -> None:
         """Agree to take part. Raises OrderRefused for terms, or exact steps, that the rules do not allow."""
         self.rules.check_terms(self.terms)
-        self.check_exact(exact_steps, noisy_settings)
+        if self.rules.max_epsilon is not None:  # otherwise a site would read every class of the program in vain
+            self.check_exact(exact_steps(program, script), program.noisy_settings)
         self.charge(run)
 
     def charge(self, run: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -68,7 +69,7 @@ class Terms:
         """Return plain values for a message."""
         return asdict(self)
 
-    @property
+    @functools.cached_property
     def content(self) -> bytes:
         """The bytes that stand for these terms in digests and signatures."""
         return json.dumps(self.to_fields(), sort_keys=True, default=str).encode()

@@ -36,6 +36,7 @@ from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import Installation, SiteProgram, SumProtocol, step
 from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
+from fedsvm.federation.site.signed import OrderSigner
 from fedsvm.federation.site.site import run_site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
@@ -43,6 +44,7 @@ from fedsvm.federation.site_messages import FinalReport, StepDone
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 
 _SITE = "rehearsal"
@@ -134,11 +136,13 @@ def _lay_side_by_side(ran: Collection[CodeType]) -> None:
 def _live(workspace: Path, lifeline: int) -> None:
     path, receipt = workspace / f"{_SITE}.partition", workspace / f"{_SITE}.receipt"
     run, keys, reports = secrets.token_bytes(RUN_ID_BYTES), KeyPair.generate(), SimpleQueue[dict[str, Any]]()
+    signing, terms = SigningKey(), Terms(_SITE, {}, _SITE, {}, 1)
+    signer = OrderSigner(signing, run, (_SITE,), terms)
     with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
         Partition({"rows": np.zeros((1, 1))}).write(str(path))
         with Endpoint(COORDINATOR, _LISTEN, keys, peers=1) as endpoint:
             me = Party(COORDINATOR, endpoint.address, keys.public)
-            coordinator = threading.Thread(target=_coordinate, args=(endpoint, me, run, reports), daemon=True)
+            coordinator = threading.Thread(target=_coordinate, args=(endpoint, me, run, signer, reports), daemon=True)
             coordinator.start()
             assignment = Assignment(
                 name=_SITE,
@@ -150,7 +154,8 @@ def _live(workspace: Path, lifeline: int) -> None:
                 coordinator_key=me.public_key,
                 program=_SITE,
                 partition_path=str(path),
-                policy=SitePolicy((_SITE,), Terms(_SITE, {}, _SITE, {}, 1)),
+                coordinator_signing_key=signing.public,
+                policy=SitePolicy((_SITE,), terms),
                 patience_s=_PATIENCE_S,
                 receipt_path=str(receipt),
             )
@@ -163,7 +168,9 @@ def _live(workspace: Path, lifeline: int) -> None:
     receipt.unlink(missing_ok=True)
 
 
-def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[dict[str, Any]]) -> None:
+def _coordinate(
+    endpoint: Endpoint, me: Party, run: bytes, signer: OrderSigner, reports: SimpleQueue[dict[str, Any]]
+) -> None:
     """Run the coordinator's part until the site has ended or is late."""
     deadline = Deadline(_PATIENCE_S)
     if "party" not in (report := reports.get()):
@@ -172,7 +179,7 @@ def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[
     first = Order(
         _WarmUpSite.ones.__name__, _SITE, SumTerms(_SHAPE, 1.0, {}, COORDINATOR), sites=(_SITE,), timeout_s=_PATIENCE_S
     )
-    orders = [replace(first, after=completed) for completed in range(_ROUNDS)]
+    orders = [signer.sign_order(replace(first, after=number - 1), number) for number in range(1, _ROUNDS + 1)]
     said: list[RosterUpdate | Order | RunOver] = [RosterUpdate(roster), *orders, RunOver()]
     with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
         endpoint.admit(roster)

@@ -57,7 +57,7 @@ class Authenticator:
         """
         if self._keys is None:
             return None
-        zap = context.socket(zmq.REP)
+        zap = context.socket(zmq.ROUTER)  # a REP socket could be used no more if Ctrl-C came before it answered
         zap.setsockopt(zmq.LINGER, 0)
         zap.bind(_ZAP_ADDRESS)
         return zap
@@ -65,8 +65,9 @@ class Authenticator:
     def serve(self, zap: zmq.Socket[bytes]) -> None:
         """Answer the questions that wait on the socket of `listen`."""
         for frames in drain(zap):
-            if len(frames) == _ZAP_FRAMES:  # else Ctrl-C came while it was read
-                zap.send_multipart(self.answer([frame.bytes for frame in frames]))
+            sender, question = [frame.bytes for frame in frames[:2]], [frame.bytes for frame in frames[2:]]
+            if len(question) == _ZAP_FRAMES:  # otherwise Ctrl-C came while it was read
+                zap.send_multipart([*sender, *self.answer(question)])
 
     def answer(self, frames: Sequence[bytes]) -> list[bytes]:
         """Return the answer to one such question."""

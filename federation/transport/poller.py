@@ -24,6 +24,9 @@ _MORE = int(zmq.SNDMORE) | _NOBLOCK
 _GATHER_MS = 4
 """Time for the messages of other sockets to gather, while the one that is waited for has none."""
 
+_MOST_AT_ONCE = 1000
+"""Messages of one socket that are read before the caller looks at its deadline, as long as a peer sends ever more."""
+
 LINGER_MS = 1000
 _KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIVE_INTVL: 15, zmq.TCP_KEEPALIVE_CNT: 4}
 """Probes after 60 seconds of silence, every 15 seconds, four times: a lost machine is noticed within two minutes."""
@@ -133,9 +136,11 @@ class Poller:
             raise
 
     def _read_all(self) -> bool:
-        """Read the sockets in use until they are empty, and return whether there was anything."""
+        """Read the sockets in use until they are empty or much was read, and return whether there was anything."""
         came = False
-        while self._unread:
+        for _ in range(_MOST_AT_ONCE):
+            if not self._unread:
+                break
             used = list(self._unread)
             readable = dict(zmq_poll([(opened, _POLLIN) for opened in used], 0))  # one call for all
             self._unread = {opened: self._readers[opened] for opened in used if opened in readable}

@@ -8,12 +8,15 @@ import json
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import TrainingReport
 from fedsvm.algorithms.origins import ArrayOrigin
@@ -354,7 +357,33 @@ def write_ledger(path: Path, accounts: Accounts) -> None:
             *((name, pa.int64()) for name in counts),
         ]
     )
-    write_whole(path, lambda file: pq.write_table(pa.Table.from_pylist(accounts.rows(), columns), file))
+    rows = accounts.rows()
+    arrays = [_column([row[each.name] for row in rows], each.type) for each in columns]
+    write_whole(path, lambda file: pq.write_table(pa.Table.from_arrays(arrays, schema=columns), file))
+
+
+def _column(values: Sequence[Any], kind: Any) -> Any:
+    """Return the arrow array of a column of text, truth values or whole numbers, in which None is no value.
+
+    From Python's values pyarrow would import pandas, which takes longer than all rounds of a small run.
+    """
+    import pyarrow as pa
+
+    known = _bits([value is not None for value in values])
+    if kind == pa.string():
+        texts = [(value or "").encode() for value in values]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        content: list[Any] = [ends, b"".join(texts)]
+    elif kind == pa.bool_():
+        content = [_bits([bool(value) for value in values])]
+    else:
+        content = [np.array([value or 0 for value in values], dtype=np.int64)]
+    return pa.Array.from_buffers(kind, len(values), [pa.py_buffer(each) for each in (known, *content)])
+
+
+def _bits(values: Sequence[bool]) -> NDArray[np.uint8]:
+    """Return truth values as arrow has them, eight to a byte."""
+    return np.packbits(np.array(values, dtype=bool), bitorder="little")
 
 
 def environment(command: str = "") -> Environment:
