@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Extent = Literal["every row", "every record", "some rows", "copies", "members"]
-"""A measure of recovery. Records are of a vertical partition, copies are rows that equal a landmark, and members are
-training rows among candidates."""
+Extent = Literal["every row", "every record", "some rows", "copies"]
+"""A measure of recovery. Records are of a vertical partition, and copies are rows that equal a landmark."""
 
 LISTED = "the possible records can be listed"
 
@@ -17,7 +16,6 @@ _RECOVERED: dict[Extent, str] = {
     "every record": "recover the other sites' columns of every record",
     "some rows": "recover some rows",
     "copies": "recover rows that equal a landmark",
-    "members": "tell better than by chance which candidates are rows of the other sites",
 }
 
 
@@ -49,7 +47,7 @@ class Recovery:
 
     Parameters
     ----------
-    extent : {"every row", "every record", "some rows", "copies", "members"}
+    extent : {"every row", "every record", "some rows", "copies"}
         The most that an attack has recovered.
     given : str, default ""
         A clause on what the attack needs besides the run.
@@ -90,6 +88,8 @@ class WholeRunLeakage:
         By any one site alone. None if it was not analyzed.
     rows_named : bool
         Whether the model file names listed rows, by exact landmarks and the scale.
+    support_named : bool
+        Whether the model file names listed rows at the margin or within, by exact weights.
     with_members : Recovery, optional
         By the coordinator and two of the three members of a committee, of algorithms that have one.
     """
@@ -98,7 +98,13 @@ class WholeRunLeakage:
     alone: Recovery | None = None
     one_site: Recovery | None = None
     rows_named: bool = False
+    support_named: bool = False
     with_members: Recovery | None = None
+
+    @property
+    def is_file_named(self) -> bool:
+        """True if the model file names listed rows."""
+        return self.rows_named or self.support_named
 
     def with_rows_alone(self) -> WholeRunLeakage:
         """Return the same, with at least some rows for the coordinator alone."""
@@ -112,7 +118,7 @@ class WholeRunLeakage:
         with_site, alone, one_site, members = (None if each is None else each.without_copies() for each in found)
         if with_site is None and members is None:
             return None
-        return WholeRunLeakage(with_site, alone, one_site, with_members=members)
+        return WholeRunLeakage(with_site, alone, one_site, support_named=self.support_named, with_members=members)
 
     def __str__(self) -> str:
         """Return a clause with the parties as its subject."""
@@ -120,9 +126,16 @@ class WholeRunLeakage:
         clauses = [members] if self.with_members else []
         if self.alone is not None and self.alone == self.with_site:
             clauses.append(f"the coordinator, alone or with any one site, can {self.with_site}")
+            clauses += [f"any one site alone can {self.one_site}"] if self.one_site else []
         else:
             clauses += [f"the coordinator and any one site together can {self.with_site}"] if self.with_site else []
-            clauses += [f"the coordinator alone can {self.alone}"] if self.alone else []
-        clauses += [f"any one site alone can {self.one_site}"] if self.one_site else []
-        clauses += [NAMES_ROWS] if self.rows_named else []
+            clauses += self._alone()
+        clauses += [NAMES_ROWS] if self.is_file_named else []
         return "; ".join(clauses)
+
+    def _alone(self) -> list[str]:
+        """Return a clause on the coordinator alone and one on any site alone, or one on both if they are equal."""
+        if self.alone is not None and self.alone == self.one_site:
+            return [f"the coordinator alone, or any one site alone, can {self.alone}"]
+        said = (("the coordinator", self.alone), ("any one site", self.one_site))
+        return [f"{who} alone can {found}" for who, found in said if found]

@@ -67,6 +67,8 @@ class Mechanisms:
         The mechanism of differential privacy that covers training; empty without one.
     is_statistics : bool, default False
         True if training makes the model of the statistics alone.
+    release_noise : float, default 0.0
+        Standard deviation of the noise on decision values of the released weights.
     """
 
     scaling: str
@@ -75,6 +77,7 @@ class Mechanisms:
     landmarks: str = ""
     noise: str = ""
     is_statistics: bool = False
+    release_noise: float = 0.0
 
     def origin(self, array: str, values: np.ndarray[Any, Any]) -> ArrayOrigin:
         """Return the origin of an array."""
@@ -101,7 +104,10 @@ class Mechanisms:
         if self.is_statistics and self.statistics_privacy:
             return "all rows of the sites", f"noisy release, mu {self.statistics_privacy:g}"
         whose = "the training records" if self.scaling == "sites" else "all training rows"
-        return whose, f"differential privacy: {self.noise}" if self.noise else "training, without noise"
+        if self.noise:
+            return whose, f"differential privacy: {self.noise}"
+        noise = f"with noise of {self.release_noise:g} on decision values" if self.release_noise else "without noise"
+        return whose, f"training, {noise}"
 
     def _of_statistics(self) -> tuple[str, str]:
         if self.scaling == "public-rows":

@@ -143,6 +143,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         **MappedAlgorithm.figures,
         "bundles": "of cuts; each change of membership during training begins a new one",
         "problems": "binary ones, of more than two classes",
+        "release_noise": "standard deviation of the noise on decision values of the released model",
     }
     multiclass = True
 
@@ -209,15 +210,16 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         # No attack inverts random frequencies, so without a list nothing follows from sums of these features.
         found = Recovery("every row", LISTED, None if settings.features == "fourier" else "some rows")
         copies = settings.landmark_rows(with_site=False)
-        named = copies is not None  # clusters of rows: their means have few subsets
+        has_weights = settings.release == "everyone"
+        is_copied = copies is not None  # clusters of rows: their means have few subsets
         by_a_site = Recovery("every row" if settings.step_noise == 0 else "some rows", LISTED, copies)
         solver = resolve_solver(settings.solver, settings.release, weighted=settings.class_weight is not None)
         if solver != "interior-point" or settings.masking == "none":
-            return WholeRunLeakage(found, found, by_a_site, named)
-        alone = Recovery(copies) if copies else None
+            return WholeRunLeakage(found, found, by_a_site, is_copied, has_weights)
+        alone = Recovery("some rows", LISTED, copies) if has_weights else Recovery(copies) if copies else None
         if settings.masking == "committee":
-            return WholeRunLeakage(by_a_site, alone, by_a_site, named, with_members=found)
-        return WholeRunLeakage(found, alone, by_a_site, named)
+            return WholeRunLeakage(by_a_site, alone, by_a_site, is_copied, has_weights, with_members=found)
+        return WholeRunLeakage(found, alone, by_a_site, is_copied, has_weights)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
         """Return the attacks on landmarks, cuts, Newton's systems and steps, and the trained point."""
@@ -233,9 +235,18 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             JointCounts(),
             NewtonSystems(),
             NewtonSteps(settings.step_noise),
-            SupportRows(settings.C),
-            JointSupportRows(settings.C),
+            _support_rows(settings),
+            JointSupportRows(settings.C, settings.tolerance),
         ]
+
+    def file_attacks(self, settings: PanSettings) -> list[Attack]:
+        """Return the attacks on landmarks and digits of the scale, and on the weights."""
+        return [*super().file_attacks(settings), _support_rows(settings)]
+
+
+def _support_rows(settings: PanSettings) -> SupportRows:
+    weighted = settings.class_weight is not None
+    return SupportRows(settings.C, settings.tolerance, settings.release_noise, weighted=weighted)
 
 
 def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -> MaskedRounds:

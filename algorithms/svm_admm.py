@@ -385,7 +385,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the certificate, and on the trained point."""
-        return [LandmarkCopies(), ClusterRounds(), DualPoints(), SupportRows(settings.C)]
+        return [LandmarkCopies(), ClusterRounds(), DualPoints(), SupportRows(settings.C, settings.relative_tolerance)]
 
 
 @dataclass

@@ -269,9 +269,10 @@ class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
         """Return what released models of the sites give away; no attack is on their votes."""
         with_site, alone = (settings.landmark_rows(with_site=site) for site in (True, False))
         if settings.release == "everyone":
-            return WholeRunLeakage(Recovery("members", LISTED, with_site), Recovery("members", LISTED, alone))
+            found = Recovery("some rows", LISTED, with_site)
+            return WholeRunLeakage(found, Recovery("some rows", LISTED, alone), support_named=True)
         return WholeRunLeakage(Recovery(with_site), Recovery(alone)) if with_site and alone else None
 
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
         """Return the attacks on landmarks, and on each site's model."""
-        return [LandmarkCopies(), ClusterRounds(), SiteSupportRows(settings.C)]
+        return [LandmarkCopies(), ClusterRounds(), SiteSupportRows(settings.C, _STOPPING.tolerance)]

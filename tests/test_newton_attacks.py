@@ -92,7 +92,7 @@ def test_what_a_site_knows_of_its_own_is_not_claimed() -> None:
     data, candidates, written = walk()
     ours, theirs = (LabeledRows(data.rows[part], data.labels[part]) for part in (slice(0, 40), slice(40, None)))
     truth = GroundTruth({"site-4": ours, "site-1": theirs}, {}, candidates)
-    found = audit_view(written.view(coordinator=False), [NewtonSteps(0.0), SupportRows(10.0)], truth, None)
+    found = audit_view(written.view(coordinator=False), [NewtonSteps(0.0), SupportRows(10.0, 1e-4)], truth, None)
     assert (found.recovered, found.false_claims) == (200, 0)
 
 

@@ -150,10 +150,10 @@ def test_the_support_of_a_model_is_told_from_its_last_point(
     data, candidates, _, site = boards
     ours, theirs = (LabeledRows(data.rows[part], data.labels[part]) for part in (slice(0, 60), slice(60, None)))
     truth = GroundTruth({"site-4": ours, "site-1": theirs}, {}, candidates)
-    (result,) = audit_view(site, [SupportRows(10.0)], truth, None).attacks
+    result, _ = audit_view(site, [SupportRows(10.0, 1e-3)], truth, None).attacks
     assert result.auc is not None
     assert result.auc > 0.7
-    (ranking,) = SupportRows(10.0)(site, Prior(own=ours, candidates=candidates))
+    ranking, _ = SupportRows(10.0, 1e-3)(site, Prior(own=ours, candidates=candidates))
     assert isinstance(ranking, CandidateScores)
     own = {row.tobytes() for row in ours.rows}
     assert not [row for row in ranking.candidates.rows if row.tobytes() in own]

@@ -196,15 +196,17 @@ def test_statements_follow_from_the_settings() -> None:
         return secrecy(scenario, [ALL_SITES], None).whole_run
 
     assert stated().startswith("the coordinator and any one site together can recover every row of the other sites if")
-    assert "; the coordinator alone can recover rows that equal a landmark; " in stated()
-    assert "; any one site alone can recover some rows if the possible records can be listed" in stated()
+    both = "; the coordinator alone, or any one site alone, can recover some rows if the possible records can be listed"
+    assert both + ", and rows that equal a landmark otherwise" in stated()
+    kept = stated("algorithm.release=sites")
+    assert "; the coordinator alone can recover rows that equal a landmark; any one site alone can recover some" in kept
     for change in ("algorithm.solver=cutting-plane", "algorithm.solver=auto", "algorithm.masking=none"):
         assert stated(change).startswith("the coordinator, alone or with any one site, can recover every row")
     for change in ("algorithm.release=sites", "algorithm.class_weight=balanced"):
         assert stated(change, "algorithm.solver=auto") == stated(change, "algorithm.solver=interior-point")
     members, with_site, *_ = stated("algorithm.masking=committee").split("; ")
     assert members.startswith("the coordinator and two of the three committee members can recover every row")
-    assert with_site.startswith("the coordinator and any one site together can recover some rows if")
+    assert with_site.startswith("the coordinator, alone or with any one site, can recover some rows if")
     assert not spec.read("naive-bayes")[0].algorithm.implementation.whole_run(NaiveBayesSettings())
 
 
@@ -215,7 +217,7 @@ def test_noisy_statistics_limit_what_the_model_file_tells() -> None:
 
     for method in ("auto", "drawn"):
         said = stated(f"algorithm.landmark_method={method}")
-        assert "can name training rows" not in said
+        assert "; whoever holds the model file can name training rows if the possible records can be listed; " in said
         assert "equal a landmark" not in said
         assert "by its scale and drawn landmarks with an AUC of 0.64 at most (mu 0.5), " in said
         assert said.endswith("no such limit holds for its weights or for landmarks that are means with noise")

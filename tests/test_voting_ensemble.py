@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedsvm import classifier
-from fedsvm.algorithms.attacks.attack import CandidateScores, Prior
+from fedsvm.algorithms.attacks.attack import CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
@@ -118,10 +118,13 @@ def test_a_sites_own_model_tells_members_from_others() -> None:
     (found,) = solve_pooled([Problem.of(feature_map(rows), there.labels, 1.0)], StoppingRule(1e-8, 100))
     taken = np.append(found.w, [found.b, 1.0])
     written.add("model_table", np.stack([np.zeros_like(taken), taken]))
-    (ranking,) = SiteSupportRows(1.0)(written.view(), Prior(candidates=candidates))
+    ranking, claim = SiteSupportRows(1.0, 1e-8)(written.view(), Prior(candidates=candidates))
     assert isinstance(ranking, CandidateScores)
+    assert isinstance(claim, RowClaim)
     member = (ranking.candidates.rows[:, None] == there.rows).all(axis=2).any(axis=1)
     assert member.any()
     assert not member.all()
     above = np.sign(ranking.scores[member][:, None] - ranking.scores[~member])
     assert (above.mean() + 1) / 2 > 0.9
+    assert len(claim.rows) > 10
+    assert (claim.rows[:, None] == there.rows).all(axis=2).any(axis=1).all(), "none that is claimed is wrong"

@@ -18,6 +18,7 @@ Reading order:
 - `joint_blocks`: the same for cuts of the joint problem of all classes
 - `plain_cuts`: cuts of one row where features are the columns themselves
 - `subset_cuts`: differences between cuts of linear SVMs on columns
+- `support_posterior`: the posterior of which candidates an SVM's weights are a sum of
 - `support_differences`: differences between class sums over support rows
 - `chosen_columns`: other attacks, on rows of which only some columns are known
 - `finite_domain`: counts of each possible record, by least squares

@@ -20,7 +20,7 @@ def file_view(arrays: Mapping[str, Any]) -> RunView:
         ("encode", {"values": _categories([str(name) for name in arrays["columns"]])}),
         ("rescale", {name: arrays[name] for name in ("offset", "scale", "window") if name in arrays}),
     ]
-    if "landmarks" in arrays:
+    if "features" in arrays:
         sent.append(("receive_map", arrays))
     if "means" in arrays:
         sent.append((CLASSES, arrays))

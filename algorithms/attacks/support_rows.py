@@ -1,9 +1,9 @@
 """An attack on the trained point, which is a combination of training rows: which possible records are in the data.
 
 At the optimum w = sum_i a_i y_i f_i and 0 = sum_i a_i y_i over the training rows, with 0 <= a_i <= C, and a_i = 0 of
-rows beyond the margin. Whoever knows w and has a list of candidates solves for the a_i of those that are at the margin
-or within: those in the training data have a part in w, and others have none. Nobody needs a sum for this: every site is
-sent points near the optimum, and so is everybody whom the model is given to.
+rows beyond the margin. Whoever knows w and has a list of candidates computes the posterior of the a_i of those that are
+at the margin or within (`support_posterior`): those in the training data have a part in w, and others have none. Nobody
+needs a sum for this. Every site is sent points near the optimum, and everybody has them whom the model is given to.
 
 Membership inference in the sense of Shokri et al. 2017; that an SVM's weights are a combination of training rows is why
 it needs no shadow models. Of candidates beyond the margin the point says nothing, and they are not ranked.
@@ -20,6 +20,7 @@ from fedsvm.algorithms.attacks.attack import Attack, BinaryTask, CandidateScores
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.newton_path import newton_paths
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
+from fedsvm.algorithms.attacks.support_posterior import Posterior, SupportEquation
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -28,39 +29,104 @@ NEAR_THE_MARGIN = 0.01
 """Candidates with a margin of less than 1 and this may have a part: the last point is near the optimum, not at it."""
 
 MAX_SUPPORT = 1_500
-"""Of more candidates the least squares would take minutes."""
+"""Of more candidates the search would take minutes."""
+
+SURE = 0.999
+"""Candidates with a posterior above are claimed."""
+
+_CHANCE = 0.5
+"""The chance that a candidate is in the data, before w is known."""
+
+_MARGIN_ERROR, _LEAST_MARGIN_ERROR = 0.1, 5e-4
+"""The deviation of a margin from that at the optimum, as a share of the weights' deviation, and at least."""
+
+_CONSTANT_ERROR = 0.005
+"""The deviation of sum_i a_i y_i from 0, as a share of C."""
+
+_DEVIATIONS = 4.0
+"""Margins above 1 by more deviations than this are beyond."""
 
 
 class SupportRows(Attack):
-    """Candidates ranked by the part that they can have in the last point of training.
+    """Candidates ranked by the posterior that they have a part in the last point; those as good as certain are claimed.
 
     Parameters
     ----------
     C : float
         Of the SVM, which is public.
+    tolerance : float
+        The relative gap to which it is trained.
+    release_noise : float, default 0.0
+        The standard deviation of noise on decision values of a released model.
+    weighted : bool, default False
+        True if classes have weights. Then nothing is claimed, since the prices of rows are unknown.
     """
 
     name = "support rows"
     is_of_problems = True
 
-    def __init__(self, C: float) -> None:
-        self._C = C
+    def __init__(self, C: float, tolerance: float, release_noise: float = 0.0, *, weighted: bool = False) -> None:
+        self._C, self._tolerance, self._noise, self._weighted = C, tolerance, release_noise, weighted
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last trained model. The coalition's own rows may contribute, and are not ranked."""
         if prior.candidates is None or not (parts := epochs(view)):
             return
+        if prior.candidates.rows.shape[1] != parts[-1].columns:  # a model of chosen columns
+            return
         own = prior.own or LabeledRows(prior.candidates.rows[:0], prior.candidates.labels[:0])
         others = LabeledRows(*(each[~among(prior.candidates, own, parts[-1])] for each in prior.candidates))
-        found = [parts_in(point, self._C, parts[-1], others, own) for point in self._points(parts[-1], prior.posed)]
-        if ranked := [each for each in found if each is not None]:
-            shares = np.fmax.reduce(ranked)
-            near = np.flatnonzero(~np.isnan(shares))
-            yield CandidateScores(LabeledRows(others.rows[near], others.labels[near]), shares[near])
+        points = self._points(parts[-1], prior.posed)
+        found = [self._chances(point, noise, parts[-1], others, own) for point, noise in points]
+        if not (ranked := [each for each in found if each is not None]):
+            return
+        chances = np.fmax.reduce([each.chances for each in ranked])
+        near = np.flatnonzero(~np.isnan(chances))
+        yield CandidateScores(LabeledRows(others.rows[near], others.labels[near]), chances[near])
+        if not self._weighted:
+            certain = np.fmax.reduce([each.chances if each.explains else 0 * each.chances for each in ranked])
+            sure = np.nan_to_num(certain) > SURE
+            left = float((1 - certain[sure]).max(initial=0.0))
+            yield RowClaim(others.rows[sure], others.labels[sure], left)
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[FloatArray]:
-        """Return w and b of each point, (m + 1,)."""
-        return [] if (point := last_point(epoch, posed)) is None else [point]
+    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, float]]:
+        """Return w and b of each point, (m + 1,), and the noise on its decision values."""
+        path = path_end(epoch, posed)
+        if path is not None:
+            return [(path, 0.0)]
+        point = last_point(epoch, posed)
+        return [] if point is None else [(point, self._noise)]
+
+    def _chances(
+        self, point: FloatArray, noise: float, epoch: Epoch, others: LabeledRows, own: LabeledRows
+    ) -> Posterior | None:
+        """Return the posterior of each candidate, given a point (m + 1,), to which own rows may contribute too.
+
+        nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
+        """
+        if epoch.features is None:
+            return None
+        w, b = point[:-1], float(point[-1])
+        rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
+        features = epoch.features(epoch.scale(rows))
+        margins, lengths = labels * (features @ w + b), np.linalg.norm(features, axis=1)
+        unit = noise / (float((lengths**2).mean()) ** 0.5 or 1.0)
+        objective = (w @ w) / 2 + self._C * np.maximum(1 - margins, 0).sum()  # or less, if not all candidates are there
+        error = float((2 * self._tolerance * objective / len(w)) ** 0.5)
+        spread = np.hypot(unit, _MARGIN_ERROR * error) * lengths + _LEAST_MARGIN_ERROR
+        near = np.flatnonzero(margins < 1 + _DEVIATIONS * spread)
+        if not 0 < len(near) <= MAX_SUPPORT:
+            return None
+        terms, total = labels[near, None] * features[near], w
+        deviations = np.full(len(w), np.hypot(unit, error) or 1.0)
+        if b:
+            terms, total = np.column_stack([terms, labels[near]]), np.append(w, 0.0)
+            deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
+        chances = np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE)
+        equation = SupportEquation(terms, total, deviations, margins[near], spread[near])
+        posterior, found = equation.posterior(chances[near], self._C), np.full(len(rows), np.nan)
+        found[near] = posterior.chances
+        return Posterior(found[: len(others.rows)], posterior.explains)
 
 
 class SiteSupportRows(SupportRows):
@@ -68,32 +134,11 @@ class SiteSupportRows(SupportRows):
 
     name = "support rows of sites"
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[FloatArray]:
+    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, float]]:
         tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
         own = slice(posed.number * length, (posed.number + 1) * length)
-        return [row[own] for table in tables[-1:] for row in table if row[-1]]
-
-
-def parts_in(point: FloatArray, C: float, epoch: Epoch, others: LabeledRows, own: LabeledRows) -> FloatArray | None:
-    """Return (n,) the share of each candidate in a point (m + 1,), to which own rows may contribute too.
-
-    nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
-    """
-    from scipy.optimize import lsq_linear
-
-    if epoch.features is None:
-        return None
-    w, b = point[:-1], float(point[-1])
-    rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
-    features = epoch.features(epoch.scale(rows))
-    near = np.flatnonzero(labels * (features @ w + b) < 1 + NEAR_THE_MARGIN)
-    if not 0 < len(near) <= MAX_SUPPORT:
-        return None
-    design = np.vstack([(labels[near, None] * features[near]).T, labels[near]])
-    parts = np.full(len(rows), np.nan)
-    parts[near] = lsq_linear(design, np.append(w, 0.0), bounds=(0.0, C), method="bvls").x
-    return parts[: len(others.rows)]
+        return [(row[own], 0.0) for table in tables[-1:] for row in table if row[-1]]
 
 
 def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:
@@ -104,8 +149,11 @@ def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:
         told, place = points[-1]
         return np.append(np.atleast_2d(told["w"])[place], np.atleast_1d(told["b"])[place])
     released = [total[posed.number] for each in epoch.of("released") for total in each.sums.values()]
-    if released and released[-1].any():
-        return np.asarray(released[-1][:-1])
+    return np.asarray(released[-1][:-1]) if released and released[-1].any() else None
+
+
+def path_end(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:
+    """Return (m + 1,) w and b where the interior point ended, which has no noise; None if its path is unknown."""
     paths = [path for path in newton_paths(epoch, posed) if path.known]
     return paths[-1].end if paths else None
 

@@ -151,6 +151,13 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
     release: Annotated[Release, doc("Who receives the weights: the coordinator and the sites, or only the sites.")] = (
         "everyone"
     )
+    release_noise: Annotated[
+        Portion,
+        doc(
+            "Standard deviation of noise on decision values of the released model, where the margin is at 1. With a "
+            "small C, it hides rows from whoever has only the model. It is not differential privacy."
+        ),
+    ] = 0.0
     line_search: Annotated[
         Literal["grid", "fixed-step", "paper"],
         doc(
@@ -162,6 +169,10 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
 
     def solver_problems(self) -> Iterator[str]:
         """Yield contradictions in these settings; see `Algorithm.problems`."""
+        if self.release_noise and self.solver != "interior-point":
+            yield 'release_noise: needs solver = "interior-point"; cutting planes show the coordinator exact weights'
+        elif self.release_noise and self.release == "sites":
+            yield 'release_noise: applies to models that everyone receives; remove it, or set release = "everyone"'
         if self.release == "sites" and self.solver == "cutting-plane":
             yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
         elif self.release == "sites" and self.masking == "none":
@@ -354,7 +365,8 @@ def _along_one_path(
         remarks.append(Remark("one class", sentence))
     remarks += _noise_remarks(outcomes, 0.0 if is_blind else noise, "step_noise" if is_blind else "step_noise_floor")
     certificates = tuple(outcome.certificate for outcome in outcomes)
-    return LinearTraining(certificates, path.weights, {}, tuple(remarks), path.mean_square)
+    figures = {"release_noise": settings.release_noise} if settings.release_noise else {}
+    return LinearTraining(certificates, path.weights, figures, tuple(remarks), path.mean_square)
 
 
 def _noise_remarks(outcomes: Sequence[Outcome], noise: float, key: str) -> list[Remark]:

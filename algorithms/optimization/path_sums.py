@@ -22,7 +22,7 @@ from fedsvm.algorithms.features.row_blocks import RowBlocks
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, Outcome, RoundSums
-from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
+from fedsvm.algorithms.optimization.masking import Dither, Mask, Masking, draw_mask
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
     HOLDER_ARGUMENT,
@@ -33,6 +33,7 @@ from fedsvm.algorithms.optimization.path_rounds import (
     RoundOrder,
     RowPaths,
 )
+from fedsvm.algorithms.optimization.release_noise import with_noise
 from fedsvm.algorithms.optimization.weighting import Factors, RowWeights, Weighting, agreement_on_factors
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
@@ -216,14 +217,16 @@ class NewtonPath(SitePart):
         told=BEST_ARGUMENTS | HOLDER_ARGUMENT,
     )
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
-        """Return the (K, m + 2) best weights and intercepts, with a 1, at `holder`; zeros at the other sites.
+        """Return the (K, m + 2) best weights and intercepts with noise, and a 1, at `holder`; zeros at other sites.
 
         The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
         restarted has them no longer: training goes on, and comes here again.
         """
         if self._site.site != holder or self.paths is None:
             return np.zeros((len(self.start.labels), self.start.layout.features + 2))
-        best = self.best(keep, constants)
+        squares, rows = self._rows.squared_norms()
+        deviation = float(self._site.terms.settings.get("release_noise") or 0.0)
+        best = with_noise(self.best(keep, constants), deviation, squares / max(rows, 1), Dither())
         return np.hstack([best, np.ones((len(best), 1))])
 
     @step(told=BEST_ARGUMENTS)

@@ -63,7 +63,7 @@ def whole_run(
         is_whole = algorithm.model_is_statistics
         clauses.append(limited_by_noise(statistics_privacy, has_landmarks=has_landmarks, is_whole=is_whole))
     has_exact_means = algorithm.model_is_statistics and not statistics_privacy
-    if has_exact_means or (has_exact_scale and (found is None or not found.rows_named)):
+    if has_exact_means or (has_exact_scale and (found is None or not found.is_file_named)):
         clauses.append(NAMES_ROWS)
     return "; ".join(clauses)
 

@@ -1,0 +1,75 @@
+"""Rows that the weights of a model name, and the accuracy, against the noise on the released weights.
+
+`python -m benchmarks.support_names` prints a table for real data sets of the data folder. The attacker holds the model
+and the list of all rows of the source; see `fedsvm.algorithms.attacks.support_rows`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedsvm.algorithms.attacks.attack import Prior, RowClaim
+from fedsvm.algorithms.attacks.model_file import file_view
+from fedsvm.algorithms.attacks.support_rows import SupportRows
+from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.masking import Dither
+from fedsvm.algorithms.optimization.release_noise import with_noise
+from fedsvm.algorithms.optimization.solution import StoppingRule
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.schema import spec
+from tools.arguments import parser
+
+CASES = (("heart", 0.05), ("wdbc", 0.03), ("pima_diabetes", 0.1), ("german", 0.05))
+NOISES = (0.0, 0.1, 0.2, 0.3)
+FREQUENCIES, TOLERANCE, DRAWS = 100, 1e-4, 20
+
+
+def encoded(name: str) -> tuple[LabeledRows, np.ndarray]:
+    """Return all rows of a source, with 0/1 columns for categories, and which are training rows."""
+    scenario = spec.validate({"name": name, "data": {"source": name, "statistics_privacy": 0.0}})
+    prepared = dataset.prepare(scenario, Path.cwd())
+    columns = [prepared.rows.numeric]
+    columns += [(values[:, None] == np.unique(values)).astype(np.float64) for values in prepared.rows.categorical.T]
+    chosen = np.zeros(len(prepared.rows.labels), dtype=np.bool_)
+    chosen[prepared.training(None, scenario.federation.site_names)] = True
+    return LabeledRows(np.hstack(columns), np.where(prepared.rows.labels > 0, 1.0, -1.0)), chosen
+
+
+def main() -> None:
+    """Print the table."""
+    parser("benchmarks.support_names", __doc__).parse_args()
+    print("| data | C | support rows | noise | named | wrong | accuracy, % |\n|---|---|---|---|---|---|---|")
+    for name, gamma in CASES:
+        (rows, labels), chosen = encoded(name)
+        offset, scale = rows[chosen].mean(axis=0), rows[chosen].std(axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        feature_map = FourierMap.draw(gamma, FREQUENCIES, rows.shape[1], seed=1)
+        features = feature_map((rows - offset) / scale)
+        there = {row.tobytes() for row in rows[chosen]}
+        for C in (1.0, 10.0, 100.0):
+            problem = Problem.of(features[chosen], labels[chosen], C)
+            (found,) = solve_pooled([problem], StoppingRule(TOLERANCE, 200))
+            exact = np.append(found.w, found.b)[None, :]
+            support = int((labels[chosen] * (features[chosen] @ found.w + found.b) < 1.01).sum())
+            for noise in NOISES:
+                dither = Dither(np.arange(4, dtype=np.uint64)[None, :])
+                drawn = [with_noise(exact, noise, 1.0, dither)[0] for _ in range(DRAWS)]
+                right = [labels * (features @ each[:-1] + each[-1]) > 0 for each in drawn]
+                arrays = {**feature_map.to_fields(), "offset": offset, "scale": scale, "columns": np.array([])}
+                view = file_view({**arrays, "w": drawn[0][:-1], "b": np.array(drawn[0][-1])})
+                prior = Prior(candidates=LabeledRows(rows, labels))
+                outcomes = SupportRows(C, TOLERANCE, noise)(view, prior)
+                (claim,) = [each for each in outcomes if isinstance(each, RowClaim)]
+                named = sum(row.tobytes() in there for row in claim.rows)
+                accuracy = 100 * np.mean([each[~chosen].mean() for each in right])
+                wrong = len(claim.rows) - named
+                print(f"| {name} | {C:g} | {support} | {noise:g} | {named} | {wrong} | {accuracy:.1f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
