@@ -374,14 +374,15 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         )
 
     def whole_run(self, settings: AdmmSettings) -> WholeRunLeakage:
-        """Return what the certificate gives away, and on a ring a site's sums to its neighbors.
+        """Return what the certificate and the last point give away, and on a ring a site's sums to its neighbors.
 
         The certificate shows rows at the margin if they are fewer than features.
         """
         with_site, alone = (
             Recovery("some rows", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False)
         )
-        return WholeRunLeakage(with_site, alone, with_site if settings.topology == "ring" else None)
+        by_a_site = with_site if settings.topology == "ring" else alone
+        return WholeRunLeakage(with_site, alone, by_a_site, support_named=True)
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the certificate, and on the trained point."""

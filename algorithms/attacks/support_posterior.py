@@ -9,7 +9,7 @@ coordinate has the mean and the variance that the prior gives it together with w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from fedsvm.federation.arrays import FloatArray
 
 _AT, _WITHIN, _BEYOND = 0.2, 0.1, 0.5
 """Prior densities of a training row's margin: at 1, and per unit of margin below and above 1."""
+
+_MORE = 1.3
+"""The factor of the noise with which an answer is tried again."""
 
 _LEVELS = 8
 """The number of levels by which noise is lowered to its own size."""
@@ -38,10 +41,13 @@ _LEAST_CHANCE = 1e-12
 
 @dataclass(frozen=True)
 class Posterior:
-    """chances (n,): that each candidate is a training row. explains: whether such rows make up w."""
+    """The chance that each candidate is a training row (n,), and the least that it is with more noise, too.
+
+    least: 0 if no such rows make up w. A row that is certain only if the noise is known exactly is not.
+    """
 
     chances: FloatArray
-    explains: bool
+    least: FloatArray
 
 
 @dataclass(frozen=True)
@@ -60,10 +66,18 @@ class SupportEquation:
 
     def posterior(self, chances: FloatArray, C: float) -> Posterior:
         """Return the probability that each candidate is a training row; chances (n,): before w is known."""
+        first, explains = self._chances(chances, C)
+        if not explains:
+            return Posterior(first, np.zeros(len(first)))
+        noisier = replace(self, noise=_MORE * self.noise, margin_noise=_MORE * self.margin_noise)
+        second, explains = noisier._chances(chances, C)
+        return Posterior(first, np.minimum(first, second) if explains else np.zeros(len(first)))
+
+    def _chances(self, chances: FloatArray, C: float) -> tuple[FloatArray, bool]:
         beyond, prior = self._prior(chances)
         shares, explains = _propagate(self.terms.T, self.total, self.noise, prior, C)
         still = chances * beyond
-        return Posterior(1 - shares + shares * still / (1 - chances + still), explains)
+        return 1 - shares + shares * still / (1 - chances + still), explains
 
     def _prior(self, chances: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return (n,) the chance that a training row is beyond the margin, and (3, n) those of a = 0, C and between."""

@@ -84,9 +84,9 @@ class SupportRows(Attack):
         near = np.flatnonzero(~np.isnan(chances))
         yield CandidateScores(LabeledRows(others.rows[near], others.labels[near]), chances[near])
         if not self._weighted:
-            certain = np.fmax.reduce([each.chances if each.explains else 0 * each.chances for each in ranked])
-            sure = np.nan_to_num(certain) > SURE
-            left = float((1 - certain[sure]).max(initial=0.0))
+            least = np.fmax.reduce([each.least for each in ranked])
+            sure = np.nan_to_num(least) > SURE
+            left = float((1 - least[sure]).max(initial=0.0))
             yield RowClaim(others.rows[sure], others.labels[sure], left)
 
     def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, float]]:
@@ -124,9 +124,9 @@ class SupportRows(Attack):
             deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
         chances = np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE)
         equation = SupportEquation(terms, total, deviations, margins[near], spread[near])
-        posterior, found = equation.posterior(chances[near], self._C), np.full(len(rows), np.nan)
-        found[near] = posterior.chances
-        return Posterior(found[: len(others.rows)], posterior.explains)
+        found, of_near = np.full((2, len(rows)), np.nan), equation.posterior(chances[near], self._C)
+        found[:, near] = of_near.chances, of_near.least
+        return Posterior(*found[:, : len(others.rows)])
 
 
 class SiteSupportRows(SupportRows):
