@@ -108,7 +108,7 @@ class WholeRunLeakage:
 
     def with_rows_alone(self) -> WholeRunLeakage:
         """Return the same, with at least some rows for the coordinator alone."""
-        if self.alone is None or self.alone.extent == "copies":
+        if self.alone is None or self.alone.extent in ("copies", "some rows"):
             return replace(self, alone=Recovery("some rows"))
         return self
 

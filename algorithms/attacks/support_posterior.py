@@ -43,11 +43,11 @@ _LEAST_CHANCE = 1e-12
 class Posterior:
     """The chance that each candidate is a training row (n,), and the least that it is with more noise, too.
 
-    least: 0 if no such rows make up w. A row that is certain only if the noise is known exactly is not.
+    least: None if no such rows make up w. A row that is certain only if the noise is known exactly is not.
     """
 
     chances: FloatArray
-    least: FloatArray
+    least: FloatArray | None
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,9 @@ class SupportEquation:
         """Return the probability that each candidate is a training row; chances (n,): before w is known."""
         first, explains = self._chances(chances, C)
         if not explains:
-            return Posterior(first, np.zeros(len(first)))
-        noisier = replace(self, noise=_MORE * self.noise, margin_noise=_MORE * self.margin_noise)
-        second, explains = noisier._chances(chances, C)
-        return Posterior(first, np.minimum(first, second) if explains else np.zeros(len(first)))
+            return Posterior(first, None)
+        second, explains = replace(self, noise=_MORE * self.noise)._chances(chances, C)
+        return Posterior(first, np.minimum(first, second) if explains else None)
 
     def _chances(self, chances: FloatArray, C: float) -> tuple[FloatArray, bool]:
         beyond, prior = self._prior(chances)

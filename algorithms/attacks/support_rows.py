@@ -37,8 +37,9 @@ SURE = 0.999
 _CHANCE = 0.5
 """The chance that a candidate is in the data, before w is known."""
 
-_MARGIN_ERROR, _LEAST_MARGIN_ERROR = 0.1, 5e-4
-"""The deviation of a margin from that at the optimum, as a share of the weights' deviation, and at least."""
+_MARGIN_ERRORS, _LEAST_MARGIN_ERROR = (0.02, 0.05, 0.1), 5e-4
+"""The deviation of a margin from that at the optimum, as shares of the weights' deviation that are tried in this order,
+and at least."""
 
 _CONSTANT_ERROR = 0.005
 """The deviation of sum_i a_i y_i from 0, as a share of C."""
@@ -84,8 +85,9 @@ class SupportRows(Attack):
         near = np.flatnonzero(~np.isnan(chances))
         yield CandidateScores(LabeledRows(others.rows[near], others.labels[near]), chances[near])
         if not self._weighted:
-            least = np.fmax.reduce([each.least for each in ranked])
-            sure = np.nan_to_num(least) > SURE
+            certain = [each.least for each in ranked if each.least is not None]
+            least = np.fmax.reduce([np.zeros(len(others.rows)), *certain])
+            sure = least > SURE
             left = float((1 - least[sure]).max(initial=0.0))
             yield RowClaim(others.rows[sure], others.labels[sure], left)
 
@@ -113,20 +115,28 @@ class SupportRows(Attack):
         unit = noise / (float((lengths**2).mean()) ** 0.5 or 1.0)
         objective = (w @ w) / 2 + self._C * np.maximum(1 - margins, 0).sum()  # or less, if not all candidates are there
         error = float((2 * self._tolerance * objective / len(w)) ** 0.5)
-        spread = np.hypot(unit, _MARGIN_ERROR * error) * lengths + _LEAST_MARGIN_ERROR
-        near = np.flatnonzero(margins < 1 + _DEVIATIONS * spread)
-        if not 0 < len(near) <= MAX_SUPPORT:
-            return None
-        terms, total = labels[near, None] * features[near], w
+        terms, total = labels[:, None] * features, w
         deviations = np.full(len(w), np.hypot(unit, error) or 1.0)
         if b:
-            terms, total = np.column_stack([terms, labels[near]]), np.append(w, 0.0)
+            terms, total = np.column_stack([terms, labels]), np.append(w, 0.0)
             deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
-        chances = np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE)
-        equation = SupportEquation(terms, total, deviations, margins[near], spread[near])
-        found, of_near = np.full((2, len(rows)), np.nan), equation.posterior(chances[near], self._C)
-        found[:, near] = of_near.chances, of_near.least
-        return Posterior(*found[:, : len(others.rows)])
+        chances, found = (
+            np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE),
+            np.full((2, len(rows)), np.nan),
+        )
+        for share in _MARGIN_ERRORS:
+            spread = np.hypot(unit, share * error) * lengths + _LEAST_MARGIN_ERROR
+            near = np.flatnonzero(margins < 1 + _DEVIATIONS * spread)
+            if not 0 < len(near) <= MAX_SUPPORT:
+                return None
+            equation = SupportEquation(terms[near], total, deviations, margins[near], spread[near])
+            posterior = equation.posterior(chances[near], self._C)
+            if posterior.least is not None:
+                found[1, near] = posterior.least
+                break
+        found[0, near] = posterior.chances
+        own_apart = found[:, : len(others.rows)]
+        return Posterior(own_apart[0], None if posterior.least is None else own_apart[1])
 
 
 class SiteSupportRows(SupportRows):
