@@ -68,8 +68,9 @@ def main() -> None:
     """Print the table."""
     arguments = parser("benchmarks.file_audit", __doc__)
     arguments.add_argument("names", nargs="*", default=[*NAMES], metavar="NAME", help=", ".join(NAMES))
+    given = arguments.parse_args()
     print("| data | statistics | training rows | named | wrong |\n|---|---|---|---|---|", flush=True)
-    for name in arguments.parse_args().names:
+    for name in given.names:
         for is_exact in (True, False):
             found = audit(name, is_exact=is_exact)
             how = "exact, `local`" if is_exact else "default"

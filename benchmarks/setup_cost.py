@@ -74,8 +74,9 @@ def main() -> None:
     """Print the table."""
     arguments = parser("benchmarks.setup_cost", __doc__)
     arguments.add_argument("data", nargs="*", default=[*DATA], metavar="DATA", help=" or ".join(DATA))
+    given = arguments.parse_args()
     print(f"| {' | '.join(_HEAD)} |\n|{'---|' * len(_HEAD)}")
-    for data in arguments.parse_args().data:
+    for data in given.data:
         for algorithm in ALGORITHMS:
             print(line(data, algorithm), flush=True)
 
