@@ -23,6 +23,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, rela
 from fedsvm.federation.errors import FederationError
 
 TOKEN_BYTES = 16
+MAX_SUBJECT = 300
+"""Maximum number of characters of the subject of a mail."""
 _BUSY_S = 30
 _READS = "fedsvm_reads"
 _WRITERS, _HUBS = 0x66656473766D01, 0x66656473766D02
@@ -152,7 +154,7 @@ class Mail(Base):
     id: Mapped[int] = mapped_column(primary_key=True)
     occasion: Mapped[str] = mapped_column(sql.String(200), unique=True)
     recipient: Mapped[str] = mapped_column(sql.String(254))
-    subject: Mapped[str] = mapped_column(sql.String(300))
+    subject: Mapped[str] = mapped_column(sql.String(MAX_SUBJECT))
     sealed: Mapped[bytes] = mapped_column(sql.LargeBinary)
     made_at: Mapped[float]
     try_at: Mapped[float]
@@ -178,7 +180,7 @@ class Database:
         read = _read_url(url)
         shown = read.render_as_string()  # without its password
         try:
-            self._engine = sql.create_engine(read, **_OPTIONS[read.get_backend_name()])
+            self._engine = sql.create_engine(read, hide_parameters=True, **_OPTIONS[read.get_backend_name()])
             self._held: sql.Connection | None = None
             self._shown, self._holding = shown, threading.Lock()
             if read.get_backend_name() == "sqlite":

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.offline.sealing import Vault
 from fedsvm.federation.text import visible
-from fedsvm.scenarios.hub.database import Database, Mail, digest
+from fedsvm.scenarios.hub.database import MAX_SUBJECT, Database, Mail, digest
 from fedsvm.scenarios.run.result import write_whole
 
 _TIMEOUT_S = 20.0
@@ -93,7 +93,7 @@ class Outbox:
         if session.scalar(sql.select(Mail.id).filter_by(occasion=occasion)) is not None:
             return
         sealed, now = self._vault.seal(text.encode(), occasion), time.time()
-        subject = visible(" ".join(subject.split()))
+        subject = visible(" ".join(subject.split()))[:MAX_SUBJECT]
         session.add(
             Mail(occasion=occasion, recipient=recipient, subject=subject, sealed=sealed, made_at=now, try_at=now)
         )

@@ -56,9 +56,7 @@ class NewTask:
 
 def problems_of(new: NewTask) -> list[str]:
     """Return what is wrong with a task, in sentences."""
-    problems = []
-    if not 0 < len(new.title.strip()) <= _MAX_TITLE:
-        problems.append(f"Title: must have 1 to {_MAX_TITLE} characters.")
+    problems = _title_problems(new.title)
     if len(new.description) > _MAX_DESCRIPTION:
         problems.append(f"Description: must have at most {_MAX_DESCRIPTION} characters.")
     least, most = task_form.MIN_PARTICIPANTS, task_form.MAX_PARTICIPANTS
@@ -87,3 +85,11 @@ def problems_of(new: NewTask) -> list[str]:
     if new.results_to not in (EVERYBODY, CREATOR):
         problems.append(f"Results: must be for {EVERYBODY} or the {CREATOR}, got {new.results_to[:40]!r}.")
     return problems
+
+
+def _title_problems(title: str) -> list[str]:
+    if not 0 < len(title.strip()) <= _MAX_TITLE:
+        return [f"Title: must have 1 to {_MAX_TITLE} characters."]
+    if unprintable := next((letter for letter in title if not letter.isprintable()), None):
+        return [f"Title: must have printable characters only, got {unprintable!r}; remove it."]
+    return []

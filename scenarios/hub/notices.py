@@ -114,7 +114,8 @@ class Notices:
         concerned = {task.creator, *(each.email for each in task.participants if each.state in ("invited", "joined"))}
         for email in sorted(concerned):
             text = f"The task {task.title!r} {how}. {task.reason}\n\n{self._page(task)}"
-            self._outbox.put(session, f"over {task.id} {email}", email, f"{task.title} {how}", text)
+            occasion = f"over {task.id} {digest(email).hex()[:16]}"
+            self._outbox.put(session, occasion, email, f"{task.title} {how}", text)
 
     def _page(self, task: Task) -> str:
         return f"{self._url}/tasks/{task.id}\n"

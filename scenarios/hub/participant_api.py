@@ -41,7 +41,7 @@ from fedsvm.scenarios.hub.tasks import NO_INVITATION, Tasks
 
 MAX_WORD_BYTES = 1 << 28
 MAX_STRANGERS_WORD_BYTES = 1 << 14
-_MAX_COLUMNS = 100_000
+_MAX_COLUMNS, _MAX_COLUMN_NAME, _MAX_COLUMNS_BYTES = 100_000, 200, 4_000_000
 _MAX_ANSWER_BYTES = 1 << 26
 _PRESENT_S, _WATCHING_S = 30.0, 60.0
 _SETTLE_S = 120.0
@@ -280,10 +280,20 @@ def _text(word: Word, name: str) -> str:
 
 
 def _columns(rows: Any) -> tuple[HeldColumn, ...]:
-    """Decode columns. Raises Malformed."""
+    """Decode columns. Raises Malformed, and Refused for names that are too long or have a NUL."""
     if not isinstance(rows, list) or not 0 < len(rows) <= _MAX_COLUMNS:
         raise Malformed("there must be columns")
     for row in rows:
         if not isinstance(row, list) or [type(value) for value in row] != [str, bool]:
             raise Malformed("a column must be a name and whether it is categorical")
+    names = [name for name, _ in rows]
+    if wrong := next((name for name in names if len(name) > _MAX_COLUMN_NAME or "\0" in name), None):
+        raise RequestRefused(
+            f"Columns: a name must have at most {_MAX_COLUMN_NAME} characters and no NUL, got {wrong[:40]!r} of "
+            f"{len(wrong)} characters; rename the column."
+        )
+    if (total := sum(len(name.encode()) for name in names)) > _MAX_COLUMNS_BYTES:
+        raise RequestRefused(
+            f"Columns: all names together must have at most {_MAX_COLUMNS_BYTES} bytes, got {total}; shorten the names."
+        )
     return tuple(HeldColumn(name, categorical) for name, categorical in rows)

@@ -105,7 +105,7 @@ class TaskRunner:
         return self._folder / task_id
 
     def never_ran(self, task_id: str) -> bool:
-        """Return whether this process has not run the coordinator of a task, or it lost the database."""
+        """Return whether this process has not run the coordinator of a task, or it broke off."""
         with self._lock:
             known = self._conducted.get(task_id)
             return known is None or (known.is_over and known.broke_off)
@@ -150,6 +150,9 @@ class TaskRunner:
         try:
             with suppress(NothingDue), _else_later(conducted):
                 self._run(task_id, conducted)
+        except Exception:
+            conducted.broke_off = True
+            _LOGGER.exception("the coordinator of task %s broke off and is run again", task_id)
         finally:
             with conducted.changed:
                 conducted.is_over = True

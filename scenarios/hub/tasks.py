@@ -7,9 +7,9 @@ Both also end by their creator (cancelled) and by their end date (expired).
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
-import tomllib
 from collections.abc import Callable, Sequence
 
 import sqlalchemy as sql
@@ -28,10 +28,10 @@ from fedsvm.scenarios.hub.notices import HOW_LEFT, Notices
 from fedsvm.scenarios.hub.offered import scenario_text
 from fedsvm.scenarios.hub.roles import Roles
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
-from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
-from fedsvm.scenarios.schema.spec import resolved_toml
+from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
+_LOGGER = logging.getLogger(__name__)
 _INVITATIONS_A_DAY, _OPEN_TASKS = 200, 20
 """Of one creator: a hub that strangers can sign in to must not send mails for them without end."""
 _A_DAY_S = 24 * 3600.0
@@ -238,7 +238,10 @@ class Tasks:
             open_tasks = sql.select(Task.id).where(Task.state.in_(("inviting", "running")))
             numbers = list(session.scalars(open_tasks))
         for number in numbers:
-            self.look_after(number)
+            try:
+                self.look_after(number)
+            except Exception:
+                _LOGGER.exception("task %s could not be looked after and will be tried again", number)
 
     def note_over(self, number: str, error: str | None) -> None:
         """Record that a task's run is over. error: why it failed, None if it did not."""
@@ -264,9 +267,17 @@ class Tasks:
             self.nudge(number)
 
     def _begin_if_due(self, session: Session, task: Task, now: float) -> None:
+        """Begin a task whose participants are there. It fails if this version refuses its stored scenario."""
+        try:
+            self._begin_or_wait(session, task, scenario_text(task), now)
+        except ScenarioError as error:
+            self._end(session, task, "failed", " ".join(error.problems))
+
+    def _begin_or_wait(self, session: Session, task: Task, scenario: Scenario, now: float) -> None:
+        """Begin a task if no participant is waited for. Raises ScenarioError."""
         waited_for = [each for each in task.participants if each.state == "invited"]
         is_late = now >= task.join_until
-        is_alike = not task_form.is_vertical(scenario_text(task).algorithm.name)
+        is_alike = not task_form.is_vertical(scenario.algorithm.name)
         if is_alike and (is_late or not waited_for):
             waited_for += self._turn_away_deviating(session, task)
         if waited_for and not is_late:
@@ -278,12 +289,8 @@ class Tasks:
             why = f"{len(joined)} of {len(task.participants)} participants joined, but {task.min_sites} are needed."
             self._end(session, task, "failed", f"{why} {_how_others_left(task)}".strip())
             return
-        try:
-            scenario = task_form.over(spec.validate(tomllib.loads(task.scenario)), joined)
-        except ScenarioError as error:
-            self._end(session, task, "failed", " ".join(error.problems))
-            return
-        task.scenario, task.state, task.begun_at = resolved_toml(scenario), "running", now
+        task.scenario = resolved_toml(task_form.over(scenario, joined))
+        task.state, task.begun_at = "running", now
 
     def _turn_away_deviating(self, session: Session, task: Task) -> list[Participant]:
         """Invite again those whose columns are not those of most participants that joined; return them."""
@@ -353,7 +360,10 @@ class Tasks:
         said = token()
         who.email, who.token, who.state, who.reason = email, digest(said), "invited", ""
         who.public_key, who.agreement_key, who.voucher, who.columns = None, None, None, None
-        who.task.join_until = max(who.task.join_until, now + _ANEW_S)
+        task = who.task
+        task.join_until = max(task.join_until, now + _ANEW_S)
+        if task.end_by is not None:
+            task.end_by = max(task.end_by, task.join_until)
         self.notices.invite(session, who, said)
 
     def _start_again(self, session: Session, task: Task, lost: Participant, email: str, now: float) -> str:
@@ -365,9 +375,8 @@ class Tasks:
             raise RequestRefused(
                 f"{len(stay)} participants are left, but {task.min_sites} are needed; create a new task."
             )
-        if task.state == "running":
-            why = f"It starts again, because of {lost.site}, under fresh keys: a new invitation follows."
-            self._end(session, task, "cancelled", why)
+        why = f"It starts again, because of {lost.site}, under fresh keys: a new invitation follows."
+        self._end(session, task, "cancelled", f"{task.reason} {why}".strip())
         _require_few(session, task.creator, len(stay), now)
         try:
             scenario = task_form.over(scenario_text(task), [each.site for each in stay])
@@ -387,7 +396,7 @@ class Tasks:
             made_at=now,
             join_until=now + task.join_until - task.made_at,
             patience_s=task.patience_s,
-            end_by=task.end_by,
+            end_by=None if task.end_by is None else now + task.end_by - task.made_at,
             min_sites=task.min_sites,
             results_to=task.results_to,
             progress={},
