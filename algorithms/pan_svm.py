@@ -167,7 +167,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         unless = obstacle(premises.sites, premises.conditions)
         weighted = settings.class_weight is not None
         if resolve_solver(settings.solver, settings.release, weighted=weighted) != "interior-point":
-            unless = "cutting planes, which solver may choose, have no system to mask"
+            unless = "solver is or may become cutting planes, and cutting planes have no system to mask"
         rounds = None if (m := settings.expected_features) is None else _expected_rounds(settings, premises, m)
         is_taken, sentence = choice("congruence", rounds, unless)
         return replace(settings, masking="committee" if is_taken else "congruence"), (Remark("masking", sentence),)
