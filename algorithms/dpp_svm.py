@@ -238,8 +238,9 @@ class DppSite(VerticalSite):
         They are written to a file that is the site's alone. Its `setting` model_path says where it is; without one
         nothing is written.
         """
-        self.dual_coef, self.kernel = dual_coef, Kernel(**kernel)
-        check_kernel(self, self.kernel)
+        given = Kernel(**kernel)
+        check_kernel(self, given)
+        self.dual_coef, self.kernel = dual_coef, given
         self.weights = dual_coef @ self.reference
         if path := self.settings.get("model_path"):
             replace_private(path, lambda file: np.savez(file, **self._part()))

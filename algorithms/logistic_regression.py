@@ -81,6 +81,9 @@ _ROOM = 1 + 1e-9
 _MAX_EXPONENT = 500.0
 """Of margins in exponentials, which float64 holds."""
 
+_LEAST_OBJECTIVE = 1e-6
+"""The least objective that noise is sized by, as a share of the largest."""
+
 _LOSS_NOISE = 1e-3
 """The largest noise of a member on a loss, as a share of the objective before."""
 
@@ -374,7 +377,8 @@ class _Newton:
         most: no objective at a best point exceeds it. Changes the scale of right-hand sides in `scales`.
         """
         settings, d = self.settings, len(trails[0].best)
-        objectives = np.array([min(trail.objective, most) for trail in trails])
+        # noise on the loss may take an objective below 0
+        objectives = np.array([min(max(trail.objective, _LEAST_OBJECTIVE * most), most) for trail in trails])
         promises = np.array([min(trail.promise / STRETCH**2, most) for trail in trails])
         of_w = dither_size(settings.step_noise, promises, d, settings.regularisation)
         of_intercept = of_w * np.minimum(1.0, np.sqrt(objectives / (LEAN * settings.regularisation)))
@@ -484,10 +488,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         if settings.masking != "committee":
             return opened
         with_site, alone = (
-            Recovery(
-                "every row" if settings.step_noise == 0 else "some rows", LISTED, settings.landmark_rows(with_site=w)
-            )
-            for w in (True, False)
+            Recovery("every row", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False)
         )
         return WholeRunLeakage(with_site, alone, alone, with_members=opened.with_site)
 

@@ -68,7 +68,7 @@ class Mechanisms:
     is_statistics : bool, default False
         True if training makes the model of the statistics alone.
     release_noise : float, default 0.0
-        Standard deviation of the noise on decision values of the released weights.
+        Standard deviation of the noise on each released weight.
     """
 
     scaling: str
@@ -106,7 +106,7 @@ class Mechanisms:
         whose = "the training records" if self.scaling == "sites" else "all training rows"
         if self.noise:
             return whose, f"differential privacy: {self.noise}"
-        noise = f"with noise of {self.release_noise:g} on decision values" if self.release_noise else "without noise"
+        noise = f"with noise of {self.release_noise:g} on each weight" if self.release_noise else "without noise"
         return whose, f"training, {noise}"
 
     def _of_statistics(self) -> tuple[str, str]:

@@ -143,7 +143,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         **MappedAlgorithm.figures,
         "bundles": "of cuts; each change of membership during training begins a new one",
         "problems": "binary ones, of more than two classes",
-        "release_noise": "standard deviation of the noise on decision values of the released model",
+        "release_noise": "standard deviation of the noise on each released weight",
     }
     multiclass = True
 
@@ -165,8 +165,9 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         if settings.masking != "auto":
             return settings, ()
         unless = obstacle(premises.sites, premises.conditions)
-        if settings.solver != "interior-point":
-            unless = "cutting planes have no system to mask"
+        weighted = settings.class_weight is not None
+        if resolve_solver(settings.solver, settings.release, weighted=weighted) != "interior-point":
+            unless = "solver is or may become cutting planes, and cutting planes have no system to mask"
         rounds = None if (m := settings.expected_features) is None else _expected_rounds(settings, premises, m)
         is_taken, sentence = choice("congruence", rounds, unless)
         return replace(settings, masking="committee" if is_taken else "congruence"), (Remark("masking", sentence),)

@@ -381,12 +381,20 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
         with_site, alone = (
             Recovery("some rows", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False)
         )
-        by_a_site = with_site if settings.topology == "ring" else alone
+        if settings.topology == "ring":  # what a neighbor sends changes by single rows
+            with_site = by_a_site = Recovery("some rows")
+        else:
+            by_a_site = alone
         return WholeRunLeakage(with_site, alone, by_a_site, support_named=True)
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the certificate, and on the trained point."""
-        return [LandmarkCopies(), ClusterRounds(), DualPoints(), SupportRows(settings.C, settings.relative_tolerance)]
+        return [
+            LandmarkCopies(),
+            ClusterRounds(),
+            DualPoints(),
+            SupportRows(settings.C, settings.relative_tolerance, regularised=settings.bias == "regularised"),
+        ]
 
 
 @dataclass

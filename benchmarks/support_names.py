@@ -17,7 +17,6 @@ from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.local_path import solve_pooled
-from fedsvm.algorithms.optimization.masking import Dither
 from fedsvm.algorithms.optimization.release_noise import with_noise
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.scenarios.data import dataset
@@ -57,8 +56,8 @@ def main() -> None:
             exact = np.append(found.w, found.b)[None, :]
             support = int((labels[chosen] * (features[chosen] @ found.w + found.b) < 1.01).sum())
             for noise in NOISES:
-                dither = Dither(np.arange(4, dtype=np.uint64)[None, :])
-                drawn = [with_noise(exact, noise, 1.0, dither)[0] for _ in range(DRAWS)]
+                seeds = np.arange(4 * DRAWS, dtype=np.uint64).reshape(DRAWS, 1, 4)
+                drawn = [with_noise(exact, noise, seed)[0] for seed in seeds]
                 right = [labels * (features @ each[:-1] + each[-1]) > 0 for each in drawn]
                 arrays = {**feature_map.to_fields(), "offset": offset, "scale": scale, "columns": np.array([])}
                 view = file_view({**arrays, "w": drawn[0][:-1], "b": np.array(drawn[0][-1])})

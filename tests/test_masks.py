@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import threading
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +17,12 @@ import pytest
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.interface import uniform_residues
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.errors import PeerDropped, RoundAborted
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis import sum_conformance
 from fedsvm.protocols.analysis.execution import execute, site_names
 from fedsvm.protocols.arithmetic import shamir
+from fedsvm.protocols.sums import masked as masked_sum
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
 from fedsvm.protocols.sums.k_secure import k_secure
 from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked
@@ -89,6 +95,60 @@ def test_own_masks_are_opened_by_as_many_shares_as_the_threshold_and_not_by_fewe
         assert combined(numbers) == own_seed
         for fewer in itertools.combinations(numbers, threshold - 1):
             assert combined(fewer) != own_seed
+
+
+def sum_with_late_digests(late: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> tuple[Residues, InMemoryNetwork]:
+    """Sum the numbers 1 to 5 of five of six sites; some confirm the list of them only after it was given up."""
+    given_up, collections = threading.Event(), itertools.count(1)
+    digest_of, collect_all = masked_sum._list_digest, MemoryChannel.collect
+    network = InMemoryNetwork(site_names(6), deaths={"site-6": 1})
+
+    def digest(channel: Any, *told: Any) -> bytes:
+        assert channel.me not in late or given_up.wait(60)
+        return digest_of(channel, *told)
+
+    def collect(channel: MemoryChannel, shapes: dict[str, Any], dtype: Any = np.uint64) -> dict[str, Any]:
+        if next(collections) != 4:  # vectors, sealed shares, seeds of the missing, digests
+            return collect_all(channel, shapes, dtype)
+        answers = collect_all(channel, {peer: shape for peer, shape in shapes.items() if peer not in late}, dtype)
+        given_up.set()
+        return answers
+
+    def contribute(number: int, channel: MemoryChannel) -> Residues | None:
+        with suppress(RoundAborted):
+            masked_sum.masked_contribute(0.6, channel, np.full((1, 4), number, dtype=np.uint64))
+        return None
+
+    def reveal(channel: MemoryChannel) -> Residues | None:
+        total = masked_sum.masked_reveal(0.6, channel, (1, 4))
+        network._abort()  # ends the wait of the late, as a coordinator does
+        return total
+
+    monkeypatch.setattr(masked_sum, "_list_digest", digest)
+    monkeypatch.setattr(MemoryChannel, "collect", collect)
+    parties: dict[str, Callable[[MemoryChannel], Residues | None]] = {COORDINATOR: reveal}
+    parties |= {site: functools.partial(contribute, number) for number, site in enumerate(network.sites, start=1)}
+    total = network.run(parties)[COORDINATOR]
+    assert total is not None
+    return total, network
+
+
+def test_a_site_that_confirms_the_list_too_late_is_in_the_sum_and_asked_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    total, network = sum_with_late_digests(("site-2",), monkeypatch)
+    np.testing.assert_array_equal(total, np.full((1, 4), 15))
+    sent_to = [message.receiver for message in network.sent if message.sender == COORDINATOR]
+    assert {site: sent_to.count(site) for site in ("site-1", "site-2", "site-6")} == {
+        "site-1": 5,
+        "site-2": 3,
+        "site-6": 0,
+    }
+
+
+def test_a_list_that_too_few_confirm_in_time_reveals_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(PeerDropped, match=r"3 sites around .* are left and a masked sum needs 4; nothing was revealed"):
+        sum_with_late_digests(("site-2", "site-3"), monkeypatch)
 
 
 @pytest.mark.parametrize(

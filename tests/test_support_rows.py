@@ -11,7 +11,6 @@ from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.local_path import solve_pooled
-from fedsvm.algorithms.optimization.masking import Dither
 from fedsvm.algorithms.optimization.release_noise import with_noise
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.federation.arrays import FloatArray
@@ -29,8 +28,8 @@ def attacked(noise: float, C: float = C) -> tuple[AttackResult, AttackResult]:
     written, feature_map = WrittenDown(), FourierMap.draw(0.3, 80, len(NAMES), seed=1)
     features = feature_map(scaled(written, THERE.rows, []))
     (found,) = solve_pooled([Problem.of(features, THERE.labels, C)], StoppingRule(TOLERANCE, 100))
-    dither = Dither(np.arange(4, dtype=np.uint64)[None, :])
-    ((*w, b),) = with_noise(np.append(found.w, found.b)[None, :], noise, 1.0, dither)
+    seed = np.arange(4, dtype=np.uint64)[None, :]
+    ((*w, b),) = with_noise(np.append(found.w, found.b)[None, :], noise, seed)
     written.add("receive_map", **feature_map.to_fields(), w=np.array(w), b=np.array(b))
     truth = GroundTruth({"site-1": THERE}, {}, CANDIDATES)
     ranking, claim = audit_view(written.view(), [SupportRows(C, TOLERANCE, noise)], truth, None).attacks
@@ -84,3 +83,13 @@ def test_a_released_model_has_the_noise_that_was_agreed() -> None:
         return np.asarray(model.fit(rows, labels, groups=where).model_.to_arrays()["w"])
 
     assert 0.5 < np.std(weights(0.3) - weights(0.0)) / 0.3 < 1.6
+
+
+def test_noise_on_the_same_weights_is_the_same_and_on_others_another() -> None:
+    """Otherwise a coordinator could order the release again, and average."""
+    seed, weights = np.arange(4, dtype=np.uint64)[None, :], np.ones((2, 5))
+    first, again = with_noise(weights, 0.1, seed), with_noise(weights, 0.1, seed)
+    other = with_noise(weights + 1e-9, 0.1, seed)
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(other - first)[:, :-1].min() > 1e-6
+    assert (first[:, -1] == 1).all()

@@ -175,6 +175,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[SubsetTraining]:
     return found
 
 
+@pytest.mark.long
 def test_pan_svms_vote_as_on_pooled_rows(tmp_path: Path, trainings: list[SubsetTraining]) -> None:
     changes = (*PLAIN, *PAN, "algorithm.size=best", "data.evaluation=whole")
     result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
@@ -194,6 +195,7 @@ def test_pan_svms_vote_as_on_pooled_rows(tmp_path: Path, trainings: list[SubsetT
     assert reading["accuracy"] == max(point["accuracy"] for point in selection["curve"])
 
 
+@pytest.mark.long
 def test_pan_svms_remove_as_on_pooled_rows(tmp_path: Path, trainings: list[SubsetTraining]) -> None:
     changes = [*PAN, "algorithm.size=3", "algorithm.filter_keep=5", "algorithm.most_candidates=0"]
     result = choose(tmp_path / "run", "wine", "filter-wrapper", *changes).result

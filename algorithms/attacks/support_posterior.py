@@ -35,6 +35,9 @@ _SETTLED = 1e-3
 _LEAST_VARIANCE = 1e-6
 """Of a coordinate, as a share of C squared."""
 
+_LEAST_NOISE = 1e-7
+"""Noise on the equation, as a share of C times the largest feature; with less, float64 does not solve it."""
+
 _LEAST_PRECISION = 1e-9
 _LEAST_CHANCE = 1e-12
 
@@ -74,7 +77,8 @@ class SupportEquation:
 
     def _chances(self, chances: FloatArray, C: float) -> tuple[FloatArray, bool]:
         beyond, prior = self._prior(chances)
-        shares, explains = _propagate(self.terms.T, self.total, self.noise, prior, C)
+        least = _LEAST_NOISE * C * float(np.abs(self.terms).max())
+        shares, explains = _propagate(self.terms.T, self.total, np.maximum(self.noise, least), prior, C)
         still = chances * beyond
         return 1 - shares + shares * still / (1 - chances + still), explains
 

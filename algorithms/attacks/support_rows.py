@@ -58,7 +58,9 @@ class SupportRows(Attack):
     tolerance : float
         The relative gap to which it is trained.
     release_noise : float, default 0.0
-        The standard deviation of noise on decision values of a released model.
+        The standard deviation of noise on each released weight.
+    regularised : bool, default False
+        True if the intercept is regularized as the weights are: then it is sum_i a_i y_i, which is 0 otherwise.
     weighted : bool, default False
         True if classes have weights. Then nothing is claimed, since the prices of rows are unknown.
     """
@@ -66,8 +68,17 @@ class SupportRows(Attack):
     name = "support rows"
     is_of_problems = True
 
-    def __init__(self, C: float, tolerance: float, release_noise: float = 0.0, *, weighted: bool = False) -> None:
-        self._C, self._tolerance, self._noise, self._weighted = C, tolerance, release_noise, weighted
+    def __init__(
+        self,
+        C: float,
+        tolerance: float,
+        release_noise: float = 0.0,
+        *,
+        regularised: bool = False,
+        weighted: bool = False,
+    ) -> None:
+        self._C, self._tolerance, self._noise = C, tolerance, release_noise
+        self._regularised, self._weighted = regularised, weighted
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last trained model. The coalition's own rows may contribute, and are not ranked."""
@@ -92,7 +103,7 @@ class SupportRows(Attack):
             yield RowClaim(others.rows[sure], others.labels[sure], left)
 
     def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, float]]:
-        """Return w and b of each point, (m + 1,), and the noise on its decision values."""
+        """Return w and b of each point, (m + 1,), and the noise on its weights."""
         path = path_end(epoch, posed)
         if path is not None:
             return [(path, 0.0)]
@@ -112,20 +123,19 @@ class SupportRows(Attack):
         rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
         features = epoch.features(epoch.scale(rows))
         margins, lengths = labels * (features @ w + b), np.linalg.norm(features, axis=1)
-        unit = noise / (float((lengths**2).mean()) ** 0.5 or 1.0)
         objective = (w @ w) / 2 + self._C * np.maximum(1 - margins, 0).sum()  # or less, if not all candidates are there
         error = float((2 * self._tolerance * objective / len(w)) ** 0.5)
         terms, total = labels[:, None] * features, w
-        deviations = np.full(len(w), np.hypot(unit, error) or 1.0)
+        deviations = np.full(len(w), np.hypot(noise, error) or 1.0)
         if b:
-            terms, total = np.column_stack([terms, labels]), np.append(w, 0.0)
+            terms, total = np.column_stack([terms, labels]), np.append(w, b if self._regularised else 0.0)
             deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
         chances, found = (
             np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE),
             np.full((2, len(rows)), np.nan),
         )
         for share in _MARGIN_ERRORS:
-            spread = np.hypot(unit, share * error) * lengths + _LEAST_MARGIN_ERROR
+            spread = np.hypot(noise, share * error) * lengths + _LEAST_MARGIN_ERROR
             near = np.flatnonzero(margins < 1 + _DEVIATIONS * spread)
             if not 0 < len(near) <= MAX_SUPPORT:
                 return None

@@ -154,8 +154,9 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
     release_noise: Annotated[
         Portion,
         doc(
-            "Standard deviation of noise on decision values of the released model, where the margin is at 1. With a "
-            "small C, it hides rows from whoever has only the model. It is not differential privacy."
+            "Standard deviation of noise on each released weight, and so on decision values where features have "
+            "length 1 (rbf); the margin is at 1. With a small C, it hides rows from whoever has only the model. It is "
+            "not differential privacy."
         ),
     ] = 0.0
     line_search: Annotated[
@@ -171,6 +172,8 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         """Yield contradictions in these settings; see `Algorithm.problems`."""
         if self.release_noise and self.solver != "interior-point":
             yield 'release_noise: needs solver = "interior-point"; cutting planes show the coordinator exact weights'
+        elif self.release_noise and self.masking == "none":
+            yield 'release_noise: needs a masking other than "none", which shows the coordinator every step'
         elif self.release_noise and self.release == "sites":
             yield 'release_noise: applies to models that everyone receives; remove it, or set release = "everyone"'
         if self.release == "sites" and self.solver == "cutting-plane":

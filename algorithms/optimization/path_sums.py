@@ -22,7 +22,7 @@ from fedsvm.algorithms.features.row_blocks import RowBlocks
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, Outcome, RoundSums
-from fedsvm.algorithms.optimization.masking import Dither, Mask, Masking, draw_mask
+from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
     HOLDER_ARGUMENT,
@@ -222,11 +222,10 @@ class NewtonPath(SitePart):
         The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
         restarted has them no longer: training goes on, and comes here again.
         """
-        if self._site.site != holder or self.paths is None:
+        if self._site.site != holder or self.paths is None or self.seed is None:
             return np.zeros((len(self.start.labels), self.start.layout.features + 2))
-        squares, rows = self._rows.squared_norms()
         deviation = float(self._site.terms.settings.get("release_noise") or 0.0)
-        best = with_noise(self.best(keep, constants), deviation, squares / max(rows, 1), Dither())
+        best = with_noise(self.best(keep, constants), deviation, self.seed)
         return np.hstack([best, np.ones((len(best), 1))])
 
     @step(told=BEST_ARGUMENTS)

@@ -4,26 +4,30 @@ The optimum w is the sum of a_i y_i f_i over rows at the margin or within. So ex
 can list the possible ones (`attacks.support_rows`). Noise hides which rows are at the margin, and rows whose part, of
 length C at most, is not much larger than the noise. It is not differential privacy.
 
-The site that adds the weights to the sum draws the noise, so the coordinator never has the exact ones. Every site
-does: it needs the path of training.
+The sites draw it from the seed that they share, so the coordinator does not know it, and another order for the same
+weights gives the same noise. Every site has the exact weights: it needs the path of training.
 """
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 
 from fedsvm.algorithms.optimization.masking import Dither
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, Residues
 
 
-def with_noise(weights: FloatArray, deviation: float, mean_square: float, dither: Dither) -> FloatArray:
-    """Return weights and intercepts (K, m + 1) with noise on the weights; a constant model has none.
+def with_noise(weights: FloatArray, deviation: float, seed: Residues) -> FloatArray:
+    """Return weights and intercepts (K, m + 1) with noise on the weights, a function of the seed and of all of them.
 
-    mean_square: of the features' lengths. A row of this length has noise of `deviation` on its decision value.
+    deviation: of the noise on each weight, and so on the decision value of a row whose features have length 1. A
+    constant model has no noise.
     """
-    if not (deviation and mean_square):
+    if not deviation:
         return weights
-    drawn = dither.draw(weights[:, :-1].size).reshape(len(weights), -1)
+    content = seed.tobytes() + b"release" + np.ascontiguousarray(weights).tobytes()
+    drawn_by = np.frombuffer(hashlib.shake_256(content).digest(seed.nbytes), dtype=np.uint64).reshape(seed.shape)
+    drawn = deviation * Dither(drawn_by).draw(weights[:, :-1].size).reshape(len(weights), -1)
     is_trained = np.any(weights[:, :-1], axis=1, keepdims=True)
-    drawn *= (deviation / mean_square**0.5) * is_trained
-    return np.column_stack([weights[:, :-1] + drawn, weights[:, -1]])
+    return np.column_stack([weights[:, :-1] + drawn * is_trained, weights[:, -1]])

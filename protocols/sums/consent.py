@@ -4,7 +4,8 @@ A coordinator that gives sites unequal lists of dropouts could have each pairwis
 and own masks by others still. It would open the sum of few sites, though every list has a threshold of them. So where
 sites are missing, a site seals the digest of one list for its neighbors, and opens shares only after a threshold of
 them sealed the same digest. Two lists with a threshold each have an honest site in common if twice the threshold
-exceeds the number of sites and colluders together, and a site seals one list only.
+exceeds the number of sites and colluders together, and a site seals one list only. Where a site does not see all
+others, this does not hold: one that is told of no missing neighbour opens its shares unconfirmed.
 """
 
 from __future__ import annotations

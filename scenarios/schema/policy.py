@@ -209,7 +209,8 @@ _WIDTH = 118
 
 _CAREFUL = {
     "solver": ('["interior-point"]', "Cutting planes let a coordinator rebuild rows."),
-    "masking": ('["congruence"]', "The coordinator solves without seeing the system."),
+    "masking": ('["congruence", "committee"]', "The coordinator solves without seeing the system."),
+    "topology": ('["star"]', "On a ring, neighbors get models in the clear."),
     "step_noise": ("{ min = 0.1 }", "Without noise on the steps a single site can recover every row that it can list."),
     "min_cluster_size": ("{ min = 3 }", "Each landmark is the mean of three rows or more."),
 }
