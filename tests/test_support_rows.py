@@ -93,3 +93,6 @@ def test_noise_on_the_same_weights_is_the_same_and_on_others_another() -> None:
     np.testing.assert_array_equal(first, again)
     assert np.abs(other - first)[:, :-1].min() > 1e-6
     assert (first[:, -1] == 1).all()
+    assert np.abs(first[0] - first[1])[:-1].min() > 1e-6, "each problem has noise of its own"
+    constant = np.stack([weights[0], [0, 0, 0, 0, -1]])
+    np.testing.assert_array_equal(with_noise(constant, 0.1, seed), [first[0], constant[1]])

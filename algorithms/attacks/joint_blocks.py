@@ -22,11 +22,14 @@ from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, combinations, least_squares, verify_counts
 from fedsvm.algorithms.attacks.finite_domain import distinct as distinct_terms
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from fedsvm.algorithms.attacks.support_rows import MAX_SUPPORT, NEAR_THE_MARGIN, SupportRows, among
+from fedsvm.algorithms.attacks.support_rows import MAX_SUPPORT, SupportRows, split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
+
+_NEAR_THE_MARGIN = 0.01
+"""Brackets that are lower than the highest by less may have a part: the last point is near the optimum, not at it."""
 
 _EQUATIONS = 3.0
 """Per candidate."""
@@ -271,8 +274,7 @@ class JointSupportRows(SupportRows):
         points = [each.parameters["w"] for each in epoch.of("joint_cuts") + epoch.of("joint_line")]
         if not points or epoch.features is None:
             return
-        own = prior.own or LabeledRows(prior.candidates.rows[:0], prior.candidates.labels[:0])
-        others = LabeledRows(*(each[~among(prior.candidates, own, epoch)] for each in prior.candidates))
+        others, own = split_candidates(prior.candidates, prior.own, epoch)
         rows = np.vstack([others.rows, own.rows])
         shares = self._shares(
             points[-1].reshape(prior.classes, -1),
@@ -292,7 +294,7 @@ class JointSupportRows(SupportRows):
         brackets = scores + 1.0 - scores[np.arange(len(labels)), labels][:, None]
         brackets[np.arange(len(labels)), labels] = -np.inf
         highest = np.maximum(brackets.max(axis=1), 0.0)
-        of, other = np.nonzero(brackets > highest[:, None] - NEAR_THE_MARGIN)
+        of, other = np.nonzero(brackets > highest[:, None] - _NEAR_THE_MARGIN)
         shares = np.full(len(labels), np.nan)
         if not 0 < len(of) <= MAX_SUPPORT:
             return shares

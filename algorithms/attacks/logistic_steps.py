@@ -19,7 +19,7 @@ from fedsvm.algorithms.attacks.attack import Attack, BinaryTask, CandidateScores
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
 from fedsvm.algorithms.attacks.newton_steps import LEAST_NOISE, MAX_CANDIDATES, StepEquation, claims_of, members_of
-from fedsvm.algorithms.attacks.support_rows import among
+from fedsvm.algorithms.attacks.support_rows import split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray
@@ -50,9 +50,7 @@ class LogisticSteps(Attack):
         candidates = prior.candidates or combinations(epoch)
         if candidates is None or epoch.features is None or len(candidates.rows) > MAX_CANDIDATES:
             return
-        own = prior.own or LabeledRows(candidates.rows[:0], candidates.labels[:0])
-        theirs = ~among(candidates, own, epoch)
-        others = LabeledRows(candidates.rows[theirs], candidates.labels[theirs])
+        others, own = split_candidates(candidates, prior.own, epoch)
         both = LabeledRows(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
         z = epoch.features(epoch.scale(both.rows))
         ridge = np.full(z.shape[1], self._regularisation)

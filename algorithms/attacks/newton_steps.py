@@ -28,7 +28,7 @@ from fedsvm.algorithms.attacks.binary_counts import posterior
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
 from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed_features
-from fedsvm.algorithms.attacks.support_rows import among
+from fedsvm.algorithms.attacks.support_rows import split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.federation.arrays import FloatArray
@@ -83,9 +83,7 @@ class NewtonSteps(Attack):
         candidates = prior.candidates or combinations(epoch)
         if candidates is None or epoch.features is None or len(candidates.rows) > MAX_CANDIDATES:
             return
-        own = prior.own or LabeledRows(candidates.rows[:0], candidates.labels[:0])
-        theirs = ~among(candidates, own, epoch)
-        others = LabeledRows(candidates.rows[theirs], candidates.labels[theirs])
+        others, own = split_candidates(candidates, prior.own, epoch)
         yield from claims_of(others, members(path, epoch, others, own, max(self._step_noise, LEAST_NOISE)))
 
 

@@ -25,9 +25,6 @@ from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
 
-NEAR_THE_MARGIN = 0.01
-"""Candidates with a margin of less than 1 and this may have a part: the last point is near the optimum, not at it."""
-
 MAX_SUPPORT = 1_500
 """Of more candidates the search would take minutes."""
 
@@ -86,8 +83,7 @@ class SupportRows(Attack):
             return
         if prior.candidates.rows.shape[1] != parts[-1].columns:  # a model of chosen columns
             return
-        own = prior.own or LabeledRows(prior.candidates.rows[:0], prior.candidates.labels[:0])
-        others = LabeledRows(*(each[~among(prior.candidates, own, parts[-1])] for each in prior.candidates))
+        others, own = split_candidates(prior.candidates, prior.own, parts[-1])
         points = self._points(parts[-1], prior.posed)
         found = [self._chances(point, noise, parts[-1], others, own) for point, noise in points]
         if not (ranked := [each for each in found if each is not None]):
@@ -130,10 +126,8 @@ class SupportRows(Attack):
         if b:
             terms, total = np.column_stack([terms, labels]), np.append(w, b if self._regularised else 0.0)
             deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
-        chances, found = (
-            np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE),
-            np.full((2, len(rows)), np.nan),
-        )
+        chances = np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE)
+        found = np.full((2, len(rows)), np.nan)
         for share in _MARGIN_ERRORS:
             spread = np.hypot(noise, share * error) * lengths + _LEAST_MARGIN_ERROR
             near = np.flatnonzero(margins < 1 + _DEVIATIONS * spread)
@@ -145,8 +139,8 @@ class SupportRows(Attack):
                 found[1, near] = posterior.least
                 break
         found[0, near] = posterior.chances
-        own_apart = found[:, : len(others.rows)]
-        return Posterior(own_apart[0], None if posterior.least is None else own_apart[1])
+        of_all, least = found[:, : len(others.rows)]
+        return Posterior(of_all, None if posterior.least is None else least)
 
 
 class SiteSupportRows(SupportRows):
@@ -183,7 +177,14 @@ def _problems(told: Mapping[str, Any]) -> IntArray:
     return np.asarray(told.get("problems", np.zeros(len(np.atleast_2d(told["w"])), dtype=np.int64)))
 
 
-def among(candidates: LabeledRows, own: LabeledRows, epoch: Epoch) -> BoolArray:
+def split_candidates(candidates: LabeledRows, own: LabeledRows | None, epoch: Epoch) -> tuple[LabeledRows, LabeledRows]:
+    """Return the candidates that are no rows of the coalition's own, and its own rows."""
+    own = own or LabeledRows(candidates.rows[:0], candidates.labels[:0])
+    theirs = ~_among(candidates, own, epoch)
+    return LabeledRows(candidates.rows[theirs], candidates.labels[theirs]), own
+
+
+def _among(candidates: LabeledRows, own: LabeledRows, epoch: Epoch) -> BoolArray:
     """Return (n,) which candidates are rows of the coalition's own."""
     same = np.zeros(len(candidates.rows), dtype=np.bool_)
     for row, label in zip(*own, strict=True):

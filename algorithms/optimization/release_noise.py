@@ -19,15 +19,18 @@ from fedsvm.federation.arrays import FloatArray, Residues
 
 
 def with_noise(weights: FloatArray, deviation: float, seed: Residues) -> FloatArray:
-    """Return weights and intercepts (K, m + 1) with noise on the weights, a function of the seed and of all of them.
+    """Return weights and intercepts (K, m + 1) with noise on the weights, of each problem a function of its own.
 
     deviation: of the noise on each weight, and so on the decision value of a row whose features have length 1. A
-    constant model has no noise.
+    constant model has no noise. The noise of a problem follows from the seed, its number and its weights alone: if
+    those of others changed it, a coordinator that orders another as constant would get a second draw.
     """
     if not deviation:
         return weights
-    content = seed.tobytes() + b"release" + np.ascontiguousarray(weights).tobytes()
-    drawn_by = np.frombuffer(hashlib.shake_256(content).digest(seed.nbytes), dtype=np.uint64).reshape(seed.shape)
-    drawn = deviation * Dither(drawn_by).draw(weights[:, :-1].size).reshape(len(weights), -1)
-    is_trained = np.any(weights[:, :-1], axis=1, keepdims=True)
-    return np.column_stack([weights[:, :-1] + drawn * is_trained, weights[:, -1]])
+    noisy = weights.copy()
+    for problem, exact in enumerate(weights):
+        if exact[:-1].any():
+            content = seed.tobytes() + b"release %d " % problem + exact.tobytes()
+            drawn_by = np.frombuffer(hashlib.shake_256(content).digest(seed.nbytes), dtype=np.uint64)
+            noisy[problem, :-1] += deviation * Dither(drawn_by.reshape(seed.shape)).draw(len(exact) - 1)
+    return noisy
