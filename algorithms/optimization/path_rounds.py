@@ -46,7 +46,10 @@ ROUND_ARGUMENTS = {
 }
 """Of a step that takes the fields of a `RoundOrder`."""
 BEST_ARGUMENTS = {
-    "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+    "keep": free(
+        "0 or 1 of each problem",
+        "the last point in place of the best one, which is nearly the same; its release noise is another draw",
+    ),
     "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
 }
 """Of a step that takes the best points; see `RowPaths.best`."""
