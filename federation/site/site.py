@@ -360,12 +360,10 @@ class Site:
             self._receipt.record_charged(self._policy.terms.epsilon)
 
     def _check_sum(self) -> None:
-        """Raise OrderRefused for a sum that too few sites open, by the operator's rules."""
+        """Raise OrderRefused for a sum that the colluders of the operator's rules could open in parts."""
         terms, count = self._policy.terms, len(self._policy.sites)
         if self._policy.rules.colluders and (protocol := self._installation.sums.get(terms.sum_name)) is not None:
-            made = protocol(**terms.sum_options)
-            group = made.group_size(count)
-            self._policy.rules.check_remaining(made.min_remaining(group), group)
+            self._policy.rules.check_colluders(protocol(**terms.sum_options).withstands(count), count)
 
     def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
