@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.control import MissedOrders, Order
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.order_facts import facts_text, list_or_digest, order_digest, order_facts
+from fedsvm.federation.site.order_facts import DIGEST_BYTES, facts_text, list_or_digest, order_digest, order_facts
 from fedsvm.federation.transport.keys import Roster
 from fedsvm.federation.transport.signing import RECEIPT, SigningKey
 
@@ -43,7 +43,7 @@ IN_CLEAR, IN_SUM, NO_VALUE = "in the clear", "in a sum", "no value"
 """The forms in which values leave."""
 
 _DIGEST = b', "digest": "'
-_FIRST = hashlib.sha256(b"fedsvm receipt 1\0").digest()
+_FIRST = hashlib.blake2b(b"fedsvm receipt 1\0", digest_size=DIGEST_BYTES).digest()
 _MAX_LISTED = 64
 """The keys of more parties are in a line as a digest."""
 
@@ -317,7 +317,7 @@ def verify_lines(content: bytes) -> tuple[list[Line], int]:
 
 def digest_of(before: bytes, text: bytes) -> bytes:
     """Return the digest of a line and of all before it, given the text of the line without its digest."""
-    return hashlib.sha256(before + text).digest()
+    return hashlib.blake2b(before + text, digest_size=DIGEST_BYTES).digest()
 
 
 def line_of(text: bytes, digest: bytes) -> bytes:
