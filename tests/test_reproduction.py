@@ -236,7 +236,7 @@ def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, tempor
     assert process.stderr.readline() == "5 runs, of which 0 are there\n"
     assert process.stderr.readline().startswith("1 of 5 ")
     os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(30) == 130
+    assert process.wait(60) == 130
     process.stderr.close()
     wait_until(lambda: not site_processes(temporary_folder))
     chosen = EntrySelection.of(["ours-sums"], tmp_path / "out", full=False)
