@@ -17,12 +17,14 @@ import numpy as np
 import pytest
 
 from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.kernels import Kernel, check_kernel
+from fedsvm.algorithms.features.random_bins import RandomBins
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import _by_interior_point
@@ -59,7 +61,7 @@ REFUSED = "order beyond what was agreed"
 
 def terms(program: str, reading: Mapping[str, Any] | None = None, **settings: Any) -> Terms:
     """Return the terms of an algorithm's run, with defaults except for these settings."""
-    chosen = ALGORITHMS[program].Settings(**settings)
+    chosen = chosen_settings(program, settings)
     said = {"scale": "standard", "missing": "refuse", **(reading or {})}
     shown = ALGORITHMS[program].shown_steps(chosen)
     release = settings.get("release", "everyone") == "everyone"
@@ -85,6 +87,12 @@ def sites(
     with spare_launcher(module) as launcher, start_federation(launcher, deployment) as federation:
         federation.assemble()
         yield federation
+
+
+def chosen_settings(program: str, settings: Mapping[str, Any]) -> Any:
+    """Return settings in which nothing is left to the run."""
+    algorithm = ALGORITHMS[program]
+    return algorithm.resolve_settings(algorithm.Settings(**settings), Premises(3))[0]
 
 
 Orders = Callable[[Federation], Any]
@@ -147,7 +155,7 @@ def encoded_as_public(federation: Federation) -> None:
 def fit(program: str, fold: int | None = None, **settings: Any) -> Orders:
     """Have a model trained as an honest coordinator does."""
     task = HorizontalTask(Schema([f"x{j}" for j in range(COLUMNS)]), "standard", 1, fold=fold)
-    return lambda federation: ALGORITHMS[program].fit(federation, task, ALGORITHMS[program].Settings(**settings))
+    return lambda federation: ALGORITHMS[program].fit(federation, task, chosen_settings(program, settings))
 
 
 def scored(bins: int) -> Orders:
@@ -350,6 +358,20 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         prepared,
         ran("receive_map", features="fourier", gamma=0.25, rho=2 * FourierMap.draw(0.25, 7, COLUMNS, 1).rho),
         "rho must be the 7 frequencies that the agreed seed draws",
+    ),
+    "grids of its choice": (
+        terms("binned-least-squares", gamma=0.1, grids=7, bins=20),
+        SiteRules(),
+        prepared,
+        ran("receive_grids", **RandomBins.draw(1e-3, 7, 20, COLUMNS, 1).to_fields()),
+        "the grids must be the 7 that the agreed seed draws, and are not",
+    ),
+    "grids of more places": (
+        terms("binned-least-squares", gamma=0.1, grids=7, bins=20),
+        SiteRules(),
+        prepared,
+        ran("receive_grids", **RandomBins.draw(0.1, 7, 21, COLUMNS, 1).to_fields()),
+        "the grids must be the 7 that the agreed seed draws, and are not",
     ),
     "more landmarks than an agreed count": (
         terms("pan-svm", landmarks=2, gamma=0.25),
