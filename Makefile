@@ -8,6 +8,7 @@ TOOLS := $(VENV)/.tools-ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
 export PYTHONDONTWRITEBYTECODE := # empty: the processes of tests compile each module once
+PYTEST := $(VENV)/bin/python -m pytest --dist worksteal # three on two processors: the processes of a run wait for each other
 
 .PHONY: demo hub test alone again versions long chaos mutants lint bench docs clean
 
@@ -19,7 +20,7 @@ hub: $(READY)
 	$(VENV)/bin/fedsvm hub --folder hub --demo
 
 test: $(TOOLS)
-	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not alone and not long"
+	$(PYTEST) --numprocesses 3 -m "not alone and not long"
 
 alone: $(TOOLS)
 	$(VENV)/bin/python -m pytest -m alone
@@ -31,10 +32,10 @@ versions: $(TOOLS)
 	$(VENV)/bin/python -m tools.versions
 
 long: $(TOOLS)
-	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m long --ignore tests/test_faults.py --durations=15
+	$(PYTEST) --numprocesses 3 -m long --ignore tests/test_faults.py --ignore tests/test_hub_kills.py --durations=15
 
 chaos: $(TOOLS)
-	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py tests/test_hub_kills.py --numprocesses 2 --dist worksteal -rA --durations=10
+	FEDSVM_CHAOS=all $(PYTEST) tests/test_faults.py tests/test_hub_kills.py --numprocesses 4 -rA --durations=10
 
 mutants: $(TOOLS)
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[mutation]"

@@ -187,6 +187,11 @@ class Order:
         all, they would be most of what is said to a thousand sites.
     signature : bytes, default b""
         The coordinator's, see `site.signed`; empty for none.
+
+    Attributes
+    ----------
+    facts_in : dict of int to str
+        The facts of the order by round, once they were computed, see `site.order_facts`.
     """
 
     kind: ClassVar[str] = "order"
@@ -203,6 +208,7 @@ class Order:
     after: int = 0
     everyone: bool = False
     signature: bytes = b""
+    facts_in: dict[int, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -57,6 +57,15 @@ settings.register_profile("no deadline", deadline=None)  # a test that waits its
 settings.load_profile("no deadline")
 
 SLOWEST_LAST = ["test_relay", "test_runtime", "test_dropouts", "test_attacks", "test_faults", "test_runs"]
+LONGEST_FIRST = [
+    "test_hub_kills",
+    "test_several_classes",
+    "test_secrecy",
+    "test_guides",
+    "test_estimators",
+    "test_hosts",
+]
+"""Files whose long tests begin first, so that no worker is left with one of them at the end."""
 
 
 LONG_S = 900
@@ -64,11 +73,19 @@ LONG_S = 900
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first, and time for the long ones."""
+    """The long tests first, then fast ones; and time for the long ones."""
     for item in items:
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_S))
-    items.sort(key=lambda item: SLOWEST_LAST.index(item.path.stem) if item.path.stem in SLOWEST_LAST else -1)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, int]:
+    """Return what items are sorted by."""
+    file = item.path.stem
+    if item.get_closest_marker("long"):
+        return False, LONGEST_FIRST.index(file) if file in LONGEST_FIRST else len(LONGEST_FIRST)
+    return True, SLOWEST_LAST.index(file) if file in SLOWEST_LAST else -1
 
 
 @pytest.hookimpl(tryfirst=True)

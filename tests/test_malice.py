@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,7 +73,7 @@ def test_a_site_repeats_as_often_as_its_policy_says() -> None:
 
 def test_a_masked_sum_that_two_parts_of_the_sites_could_open_is_refused() -> None:
     rules = SiteRules(colluders=1)
-    said = r"1 of 5 sites may work with the coordinator.* must need 4 sites or more, got 3"
+    said = "1 of 5 sites may work with the coordinator, and the sum withstands 0"
     with pytest.raises(SiteFailed, match=said), drill(5, protocol="masked", rules=rules) as federation:
         total(federation)
     with drill(3, protocol="ring", rules=rules) as federation:
@@ -124,16 +123,26 @@ def test_a_site_that_restarts_finds_the_orders_that_it_missed_signed(tmp_path: P
     assert '"what": "missed"' in (tmp_path / f"{VICTIM}.receipt").read_text()
 
 
-@pytest.mark.parametrize(("colluders", "is_enough"), [(2, True), (3, False)])
-def test_colluders_are_counted_among_the_neighbors_of_a_site(colluders: int, *, is_enough: bool) -> None:
-    """Of 200 sites 108 must remain, and of 51 that share a site's secrets 27 or 28."""
-    protocol = SUMS["masked"](threshold=0.52)
-    group = protocol.group_size(200)
-    assert group == 51
-    rules = SiteRules(colluders=colluders)
-    rules.check_remaining(protocol.min_remaining(200), 200)
-    with nullcontext() if is_enough else pytest.raises(OrderRefused, match="must need 28 sites or more, got 27"):
-        rules.check_remaining(protocol.min_remaining(group), group)
+@pytest.mark.parametrize(
+    ("threshold", "sites", "withstood"),
+    [
+        (0.66, 3, 0),
+        (0.66, 5, 2),
+        (1, 5, 4),
+        (0.52, 50, 1),
+        (0.52, 51, 2),
+        (0.52, 200, 0),
+        (0.66, 200, 5),
+        (0.8, 52, 14),
+    ],
+)
+def test_a_masked_sum_withstands_few_colluders_wherever_they_are(threshold: float, sites: int, withstood: int) -> None:
+    """Above 51 sites 31 of a neighborhood must remain at least."""
+    withstands = SUMS["masked"](threshold=threshold).withstands
+    assert withstands(sites) == withstood
+    SiteRules(colluders=withstood).check_colluders(withstands(sites), sites)
+    with pytest.raises(OrderRefused, match=f"{withstood + 1} of {sites} sites may .* the sum withstands {withstood};"):
+        SiteRules(colluders=withstood + 1).check_colluders(withstands(sites), sites)
 
 
 def test_a_scale_of_its_choice_tells_whether_a_record_is_there() -> None:

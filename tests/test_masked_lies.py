@@ -25,7 +25,7 @@ from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import add, subtract
 from fedsvm.protocols.arithmetic.flags import pack_flags
 from fedsvm.protocols.sums import masked
-from fedsvm.protocols.sums.consent import CONFIRMED, LIST, MISSING, OPEN
+from fedsvm.protocols.sums.consent import LIST, MISSING, OPEN
 from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, requests
 from fedsvm.protocols.sums.neighbourhoods import neighbourhoods
 from fedsvm.protocols.sums.plain import collect_chunks
@@ -164,7 +164,7 @@ def open_by_two_lists(federation: Federation) -> FloatArray:
 def test_unequal_lists_of_dropouts_open_a_vector_unless_a_policy_counts_the_colluder() -> None:
     with drill(3, protocol="masked", module=COLLUDING) as federation:
         assert np.allclose(open_by_two_lists(federation), total_of([VICTIM]), rtol=0, atol=1e-9)
-    said = "must need 3 sites or more, got 2"
+    said = "1 of 3 sites may work with the coordinator, and the sum withstands 0"
     counted = SiteRules(colluders=1)
     with (
         pytest.raises(SiteFailed, match=said),
@@ -179,8 +179,11 @@ SAID_MISSING = {0: (2, 3), 1: (4, 5), 2: (1,), 3: (1,), 4: (0,), 5: (0,)}
 """The sites that each of six is told are missing. Each list leaves four of six in the sum, the threshold."""
 
 
-def open_two_of_six(federation: Federation, *, listed: bool = False) -> FloatArray:
-    """Open the sum of two sites: each pairwise mask between them and the others is opened by one of its ends."""
+def open_two_of_six(federation: Federation, *, listed: bool = True) -> FloatArray:
+    """Open the sum of two sites: each pairwise mask between them and the others is opened by one of its ends.
+
+    listed: each site confirms the list that it was told.
+    """
 
     def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
         graph = neighbourhoods(SIX)
@@ -199,10 +202,11 @@ def open_two_of_six(federation: Federation, *, listed: bool = False) -> FloatArr
                 assert own in (0, 1)
                 assert peer > 1
                 sum_of_two = subtract(sum_of_two, keystreams([seed.tobytes()], shape)[0])
-        if listed:
-            confirm_unequal_lists(channel, there)
+        confirmations = confirm_unequal_lists(channel, there) if listed else np.zeros((6, 6, 7), dtype=np.uint64)
         for place, site in enumerate(SIX):
             channel.send(site, requests(graph, OPEN, there[place], shares_of)[place])
+            channel.send(site, pack_flags(there[place]))
+            channel.send(site, confirmations[place])
             opened_by[site] = channel.receive(site, (int(there[place].sum()), SECRET_WORDS))
         for owner in (0, 1):
             holders = [place for place in range(6) if there[place][owner]][:4]
@@ -214,24 +218,22 @@ def open_two_of_six(federation: Federation, *, listed: bool = False) -> FloatArr
     return lying(federation, reveal, sites=6)
 
 
-def confirm_unequal_lists(channel: Channel, there: dict[int, NDArray[np.bool_]]) -> None:
-    """Have each site seal the digest of its list, and hand the digests on."""
-    graph, by = neighbourhoods(SIX), np.zeros((6, 6, SEALED_WORDS), dtype=np.uint64)
+def confirm_unequal_lists(channel: Channel, there: dict[int, NDArray[np.bool_]]) -> Residues:
+    """Have each site seal the digest of its list, and return for each the digests that the others sealed for it."""
+    graph, sealed = neighbourhoods(SIX), np.zeros((6, 6, 7), dtype=np.uint64)
     for place, site in enumerate(SIX):
         channel.send(site, requests(graph, LIST, there[place])[place])
         channel.send(site, pack_flags(there[place]))
         others = there[place] & (np.arange(6) != place)
-        by[place][others] = channel.receive(site, (int(others.sum()), SEALED_WORDS))
-    held = by[graph.members, graph.place_at]
-    for place, site in enumerate(SIX):
-        confirming = np.array([held[place][other].any() for other in range(6)])
-        channel.send(site, requests(graph, CONFIRMED, confirming, held)[place])
+        sealed[others, place, 1:] = channel.receive(site, (int(others.sum()), SEALED_WORDS))
+        sealed[others, place, 0] = 1
+    return sealed
 
 
 def test_unequal_lists_of_dropouts_open_the_sum_of_two_unless_sites_confirm_one_list() -> None:
     with drill(6, protocol="masked", module="tests.unconfirmed_site_process") as federation:
         assert np.allclose(open_two_of_six(federation), total_of(TWO), rtol=0, atol=1e-9)
-    for listed, said in ((False, "did not confirm the list"), (True, "told others another list")):
+    for listed, said in ((False, "sites confirm the list"), (True, "told others another list")):
         with (
             pytest.raises(SiteFailed, match=said),
             drill(6, protocol="masked") as federation,

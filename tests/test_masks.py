@@ -100,12 +100,12 @@ def test_own_masks_are_opened_by_as_many_shares_as_the_threshold_and_not_by_fewe
 def sum_with_late_digests(late: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> tuple[Residues, InMemoryNetwork]:
     """Sum the numbers 1 to 5 of five of six sites; some confirm the list of them only after it was given up."""
     given_up, collections = threading.Event(), itertools.count(1)
-    digest_of, collect_all = masked_sum._list_digest, MemoryChannel.collect
+    list_of, collect_all = masked_sum._list, MemoryChannel.collect
     network = InMemoryNetwork(site_names(6), deaths={"site-6": 1})
 
-    def digest(channel: Any, *told: Any) -> bytes:
+    def listed(channel: Any, *told: Any) -> Any:
         assert channel.me not in late or given_up.wait(60)
-        return digest_of(channel, *told)
+        return list_of(channel, *told)
 
     def collect(channel: MemoryChannel, shapes: dict[str, Any], dtype: Any = np.uint64) -> dict[str, Any]:
         if next(collections) != 4:  # vectors, sealed shares, seeds of the missing, digests
@@ -124,7 +124,7 @@ def sum_with_late_digests(late: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
         network._abort()  # ends the wait of the late, as a coordinator does
         return total
 
-    monkeypatch.setattr(masked_sum, "_list_digest", digest)
+    monkeypatch.setattr(masked_sum, "_list", listed)
     monkeypatch.setattr(MemoryChannel, "collect", collect)
     parties: dict[str, Callable[[MemoryChannel], Residues | None]] = {COORDINATOR: reveal}
     parties |= {site: functools.partial(contribute, number) for number, site in enumerate(network.sites, start=1)}
@@ -140,7 +140,7 @@ def test_a_site_that_confirms_the_list_too_late_is_in_the_sum_and_asked_no_more(
     np.testing.assert_array_equal(total, np.full((1, 4), 15))
     sent_to = [message.receiver for message in network.sent if message.sender == COORDINATOR]
     assert {site: sent_to.count(site) for site in ("site-1", "site-2", "site-6")} == {
-        "site-1": 5,
+        "site-1": 6,
         "site-2": 3,
         "site-6": 0,
     }

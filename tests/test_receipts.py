@@ -40,7 +40,7 @@ def written(path: Path, *, lies: bool = False) -> Path:
     receipt = Receipt(str(path), "1")
     receipt.record_asked(RUN, path.stem, {"program": "sums", "sum_name": "ring", "min_sites": 3}, {"release": True})
     receipt.parties(Roster([Party(COORDINATOR, "", b"c" * 32)]))
-    receipt.record_joined(SITES, 20, ("age",))
+    receipt.record_joined(SITES, 20, ("age",), b"start")
     for number in (1, 2, 3):
         receipt.record_ordered(order(number, fold=float(lies and number == 2)), number)
         receipt.begin_step(b"link")
@@ -158,7 +158,7 @@ def test_each_line_says_what_happened(tmp_path: Path) -> None:
     path = tmp_path / "north.receipt"
     receipt = Receipt(str(path), "1")
     receipt.record_asked(RUN, "north", {}, {})
-    receipt.record_joined(SITES, 20, ("age",))
+    receipt.record_joined(SITES, 20, ("age",), b"start")
     parties = [Party(name, "", name.encode().ljust(32, b"."), name.encode().rjust(32, b".")) for name in SITES]
     receipt.parties(Roster(parties))
     receipt.record_ordered(order(1), 1)
@@ -173,7 +173,7 @@ def test_each_line_says_what_happened(tmp_path: Path) -> None:
     receipt.record_ended("completed", {"stale": 2})
     lines, _ = verify_lines(path.read_bytes())
     plain = [{name: value for name, value in line.items() if name not in ("line", "at", "digest")} for line in lines]
-    assert plain[1] == {"what": "joined", "sites": list(SITES), "rows": 20, "columns": ["age"]}
+    assert plain[1] == {"what": "joined", "sites": list(SITES), "rows": 20, "columns": ["age"], "chain": b"start".hex()}
     assert plain[2]["keys"] == {
         party.name: [key.hex() for key in (party.public_key, party.agreement_key) if key] for party in parties
     }

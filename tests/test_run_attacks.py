@@ -23,7 +23,7 @@ from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import nystrom_map
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.protocols.analysis.views import RunView
+from fedsvm.protocols.analysis.views import Coalition, RunView
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run import runner
@@ -218,11 +218,20 @@ def test_everybody_is_the_coordinator_each_site_and_both() -> None:
 CUTS = ("algorithm.solver=cutting-plane", "algorithm.min_cluster_size=1")
 
 
-def audit(name: str, folder: Path, *changes: str) -> dict[tuple[str, ...], PartyAudit]:
-    """The audit of a run for everybody, by the parties."""
+def audit(name: str, folder: Path, *changes: str, site: str = "") -> dict[tuple[str, ...], PartyAudit]:
+    """The audit of a run for everybody, by the parties; for one site, the coordinator and both of them if it is named.
+
+    What all other sites recover costs as much again as this, for each, and shows the same.
+    """
     scenario, base = spec.read(name, overrides=["compare.centralised=false", *CUTS, *changes])
     folder.mkdir(parents=True)
-    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None, audit=True)
+    with pytest.MonkeyPatch.context() as patch:
+        if site:
+            few = [
+                Coalition(sites, coordinator=there) for sites, there in (((), True), ((site,), False), ((site,), True))
+            ]
+            patch.setattr(runner, "everybody", lambda sites: few)
+        finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None, audit=True)
     assert finished.result.error is None, finished.traceback
     assert not (folder / "transcripts").exists()
     return {each.parties: each for each in finished.result.audit}
@@ -235,22 +244,21 @@ def recovered(audit: PartyAudit) -> dict[str, int]:
 
 @pytest.mark.long
 def test_the_quickstart_gives_every_row_to_the_coordinator(tmp_path: Path) -> None:
-    found = audit("quickstart", tmp_path / "run")
-    assert len(found) == 13
+    """And the guide on audits shows what everybody recovers of this run."""
+    found = audit("quickstart", tmp_path / "run", site="site-1")
     assert all(each.false_claims == 0 for each in found.values())
     alone = found["coordinator",]
     assert alone.rows == 766
     assert recovered(alone)["landmarks"] > 0
     assert recovered(alone)["differences of cuts"] >= 250
     assert recovered(alone)["finite domain"] == 766
-    for site in (f"site-{number}" for number in range(1, 6)):
-        one, both = found[site,], found[site, "coordinator"]
-        assert one.sums == 0
-        assert one.recovered == recovered(one)["landmarks"]
-        assert both.recovered == both.rows == one.rows
-        (told,) = [attack.auc for attack in one.attacks if attack.ranked is not None]
-        assert told is not None
-        assert told > 0.8
+    one, both = found["site-1",], found["site-1", "coordinator"]
+    assert one.sums == 0
+    assert one.recovered == recovered(one)["landmarks"]
+    assert both.recovered == both.rows == one.rows
+    (told,) = [attack.auc for attack in one.attacks if attack.ranked is not None]
+    assert told is not None
+    assert told > 0.8
     disclosures = json.loads((tmp_path / "run" / "result.json").read_text())["disclosures"]
     shown = {each["kind"]: each["times"] for each in disclosures if each["step"] == "cuts"}
     assert 100 <= shown["row-difference"] <= recovered(alone)["differences of cuts"]
@@ -267,11 +275,12 @@ def test_the_papers_algorithm_gives_every_row_of_a_finite_domain_away_too(tmp_pa
 
 
 @pytest.mark.long
-def test_ten_folds_give_more_away_than_one(tmp_path: Path) -> None:
-    found = audit("wdbc-10-fold", tmp_path / "run")
+def test_several_folds_give_more_away_than_one(tmp_path: Path) -> None:
+    """Four: of ten, the coordinator has 230 rows or more, in three times the time."""
+    found = audit("wdbc-10-fold", tmp_path / "run", "data.folds=4", site="north")
     assert all(each.false_claims == 0 for each in found.values())
     assert found["coordinator",].rows == 569
-    assert found["coordinator",].recovered >= 230
+    assert found["coordinator",].recovered >= 150
     assert found["north",].recovered == 0
 
 

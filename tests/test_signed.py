@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from fedsvm.federation.control import Order, SumTerms
-from fedsvm.federation.errors import SiteFailed
+from fedsvm.federation.errors import OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts import certificates
 from fedsvm.federation.site import receipt as lines_of
+from fedsvm.federation.site import signed
 from fedsvm.federation.site.chain import OrderChain
+from fedsvm.federation.site.order_facts import facts_text, next_link, order_digest, order_facts
 from fedsvm.federation.site.receipt import IN_SUM, Receipt, head_content
-from fedsvm.federation.site.signed import OrderSigner, order_content, order_facts
+from fedsvm.federation.site.signed import OrderSigner, SignatureCheck, order_content
 from fedsvm.federation.site.site_journal import SiteJournal
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -48,12 +50,14 @@ def order(number: int, after: int, factor: float = 1.0) -> Order:
 def test_a_signature_covers_run_facts_and_chain() -> None:
     signer, chain = OrderSigner(KEY, RUN, SITES, TERMS), OrderChain(RUN, SITES, TERMS)
     given = signer.sign_order(order(1, 0), 1)
-    link = chain.begin(given, 1).digest.hex()
-    facts = order_facts(given, 1)
-    assert is_signed(KEY.public, given.signature, ORDER, order_content(RUN.hex(), facts, link))
-    changes = [{**facts, name: "other"} for name in facts]
-    contents = [order_content(RUN.hex(), changed, link) for changed in changes]
-    contents += [order_content(b"run-0...".hex(), facts, link), order_content(RUN.hex(), facts, "00")]
+    link = chain.begin(given, 1).digest
+    facts = json.loads(order_facts(given, 1))
+    changes = [facts_text({**facts, name: "other"}) for name in facts]
+    links = [next_link(chain.start, order_digest(each)) for each in (facts_text(facts), *changes)]
+    assert links[0] == link
+    assert is_signed(KEY.public, given.signature, ORDER, order_content(RUN, link))
+    contents = [order_content(RUN, other) for other in links[1:]]
+    contents += [order_content(b"run-0...", link), order_content(RUN, b"")]
     assert not any(is_signed(KEY.public, given.signature, ORDER, content) for content in contents)
 
 
@@ -63,7 +67,7 @@ def test_the_coordinators_chain_is_the_sites_after_rounds_that_were_aborted_or_r
     for number, after, complete in ((1, 0, True), (2, 1, False), (3, 1, True), (4, 3, True)):
         plain = order(number, after, factor=number)
         given = signer.sign_order(plain, number)
-        content = order_content(RUN.hex(), order_facts(given, number), chain.begin(given, number).digest.hex())
+        content = order_content(RUN, chain.begin(given, number).digest)
         assert is_signed(KEY.public, given.signature, ORDER, content)
         if complete:
             signer.add_complete(number, plain)
@@ -71,18 +75,116 @@ def test_the_coordinators_chain_is_the_sites_after_rounds_that_were_aborted_or_r
     assert resumed.sign_order(order(14, 4), 14) == signer.sign_order(order(14, 4), 14)
 
 
+# Which signatures a site verifies.
+
+
+class Orders:
+    """Orders of a coordinator, and the check of a site that gets them."""
+
+    def __init__(self, *, each: bool = False) -> None:
+        self.signer, self.chain = OrderSigner(KEY, RUN, SITES, TERMS), OrderChain(RUN, SITES, TERMS)
+        self.check = SignatureCheck(KEY.public, RUN, each=each)
+        self.number = self.last = 0
+
+    def give(self, *, signed: bool = True, complete: bool = True, at_once: bool = False) -> None:
+        self.number += 1
+        plain = order(self.number, self.last)
+        given = self.signer.sign_order(plain, self.number)
+        given = given if signed else replace(given, signature=bytes(64))
+        self.check.take(given, self.chain.link_of(given, self.number), at_once=at_once)
+        self.chain.begin(given, self.number)
+        if complete:
+            self.signer.add_complete(self.number, plain)
+            self.last = self.number
+
+
+def test_a_site_verifies_one_signature_in_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    verified = list[bytes]()
+
+    def note(public: bytes, signature: bytes, use: bytes, content: bytes) -> bool:
+        verified.append(signature)
+        return True
+
+    monkeypatch.setattr(signed, "is_signed", note)
+    orders = Orders()
+    for _ in range(3 * signed.MAX_UNVERIFIED):
+        orders.give()
+    assert len(verified) == 3
+    orders.check.settle()
+    orders.check.settle()
+    assert len(verified) == 4
+
+
+def test_a_site_goes_on_for_so_many_orders_without_a_valid_signature() -> None:
+    orders = Orders()
+    orders.give()
+    for _ in range(signed.MAX_UNVERIFIED - 1):
+        orders.give(signed=False)
+    with pytest.raises(OrderRefused, match=r"it must have the coordinator's signature, .* and has another one"):
+        orders.give(signed=False)
+
+
+def begun(*, each: bool = False) -> Orders:
+    orders = Orders(each=each)
+    orders.give()
+    return orders
+
+
+def test_a_site_verifies_the_signatures_that_matter_at_once() -> None:
+    with pytest.raises(OrderRefused, match="it must have"):
+        Orders().give(signed=False)
+    with pytest.raises(OrderRefused, match="it must have"):
+        begun(each=True).give(signed=False)
+    with pytest.raises(OrderRefused, match="it must have"):
+        begun().give(signed=False, at_once=True)
+    joined = begun()
+    joined.check.require_next()
+    with pytest.raises(OrderRefused, match="it must have"):
+        joined.give(signed=False)
+
+
+def test_no_later_signature_stands_for_that_of_an_aborted_round() -> None:
+    orders = begun()
+    orders.give(complete=False)
+    orders.give()
+    orders.give(signed=False, complete=False)
+    with pytest.raises(OrderRefused, match="the order of round 4 must have the coordinator's signature"):
+        orders.give()
+
+
+def test_a_later_signature_stands_for_that_of_a_complete_round() -> None:
+    orders = begun()
+    orders.give(signed=False)
+    orders.give(at_once=True)
+    orders.check.settle()
+
+
 # Receipts of a run.
 
 
-def written(path: Path, *, lies: bool = False, signs: bool = True, key: SigningKey = KEY, run: bytes = RUN) -> Path:
-    """Write the receipt of a run of three rounds. lies: the coordinator signs another order in the second."""
+def written(
+    path: Path,
+    *,
+    lies: bool = False,
+    signs: Collection[int] = (1, 2, 3),
+    key: SigningKey = KEY,
+    run: bytes = RUN,
+    aborted: int = 0,
+) -> Path:
+    """Write the receipt of a run of three rounds.
+
+    lies: the coordinator gives another order in the second. signs: the rounds whose orders it signs. aborted: a round
+    that the next order does not build on.
+    """
     site = path.stem
     receipt = Receipt(str(path), "1", key=SITE_KEYS[site], coordinator_key=key.public)
     receipt.record_asked(run, site, TERMS.to_fields(), {"release": True})
     signer, chain = OrderSigner(key, run, SITES, TERMS), OrderChain(run, SITES, TERMS)
+    receipt.record_joined(SITES, 20, ("age",), chain.start)
     for number in (1, 2, 3):
-        given = order(number, number - 1, factor=2.0 if lies and number == 2 else 1.0)
-        given = signer.sign_order(given, number) if signs else given
+        after = number - 2 if aborted and number == aborted + 1 else number - 1
+        given = signer.sign_order(order(number, after, factor=2.0 if lies and number == 2 else 1.0), number)
+        given = given if number in signs else replace(given, signature=b"")
         receipt.record_ordered(given, number)
         receipt.begin_step(chain.begin(given, number).digest)
         receipt.left(given, number, IN_SUM)
@@ -119,7 +221,7 @@ def signed_again(key: SigningKey, site: str) -> Callable[[list[dict[str, object]
 def test_a_whole_receipt_is_signed_by_both(tmp_path: Path) -> None:
     record = receipts.read(written(tmp_path / "east.receipt"))
     assert record.is_whole
-    assert record.signed == {"1": 2, "2": 4, "3": 6}
+    assert record.signed == {"1": 3, "2": 5, "3": 7}
     page = record.to_text()
     for key in (KEY, SITE_KEYS["east"]):
         assert f"signed by: the key {receipts.fingerprint([key.public.hex()])}" in page
@@ -128,12 +230,38 @@ def test_a_whole_receipt_is_signed_by_both(tmp_path: Path) -> None:
 def test_two_orders_of_one_round_with_the_coordinators_signature_are_a_proof(tmp_path: Path) -> None:
     east, north = (receipts.read(written(tmp_path / f"{name}.receipt", lies=name == "north")) for name in SITES[:2])
     second, third = receipts.compare(east, north).differences
-    assert second.startswith("the orders of round 2 differ: line 4 of east and line 4 of north have the coordinator's")
+    assert second.startswith("the orders of round 2 differ: line 5 of east and line 5 of north have the coordinator's")
     assert second.endswith("which proves that it gave both")
-    assert third.startswith("the chains of orders differ at round 3: line 6 of east")
+    assert third.startswith("the chains of orders differ at round 3: line 7 of east")
     done = CliRunner().invoke(application("receipt"), ["receipt", east.path, north.path])
     assert done.exit_code == 3
     assert "which proves that it gave both" in done.output
+
+
+@pytest.mark.parametrize(
+    ("signs", "aborted", "covered"),
+    [
+        ((3,), 0, {"1", "2", "3"}),
+        ((2,), 0, {"1", "2"}),
+        ((), 0, set()),
+        ((3,), 2, {"1", "3"}),
+        ((2, 3), 2, {"1", "2", "3"}),
+    ],
+)
+def test_a_signature_covers_the_orders_that_its_order_builds_on(
+    signs: Collection[int], aborted: int, covered: set[str], tmp_path: Path
+) -> None:
+    record = receipts.read(written(tmp_path / "east.receipt", signs=signs, aborted=aborted))
+    assert record.signed.keys() == covered
+    first = min({"1", "2", "3"} - covered, default="")
+    assert record.is_whole is not bool(first)
+    assert not first or f"no signature of the coordinator covers the order of round {first}" in record.problems[0]
+
+
+def test_one_signature_after_the_fork_proves_it(tmp_path: Path) -> None:
+    east = receipts.read(written(tmp_path / "east.receipt", signs=(3,)))
+    north = receipts.read(written(tmp_path / "north.receipt", signs=(3,), lies=True))
+    assert receipts.compare(east, north).differences[0].endswith("which proves that it gave both")
 
 
 def test_receipts_of_two_runs_prove_nothing_against_the_coordinator(tmp_path: Path) -> None:
@@ -147,15 +275,15 @@ def test_an_order_that_a_site_made_up_proves_nothing(tmp_path: Path) -> None:
     east, north = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt", lies=True)
 
     def forge(lines: list[dict[str, object]]) -> None:
-        lines[3]["order"] = "00" * 32
+        lines[4]["order"]["order"] = "00" * 32  # type: ignore[index]
 
     relinked(north, forge)
     relinked(north, signed_again(SITE_KEYS["north"], "north"))
     record = receipts.read(north)
-    assert record.problems == ("line 5: the order of round 2 is not signed by the coordinator",)
+    assert record.problems == ("line 6: no signature of the coordinator covers the order of round 2",)
     differences = receipts.compare(receipts.read(east), record).differences
     (about_orders,) = (each for each in differences if each.startswith("the orders of round 2 differ"))
-    assert about_orders.endswith("line 4 of east has the coordinator's signature, which proves nothing")
+    assert about_orders.endswith("line 5 of east has the coordinator's signature, which proves nothing")
 
 
 @pytest.mark.parametrize("name", ["step", "numbers", "sites", "opened_by", "verb", "protocol", "phase"])
@@ -163,22 +291,22 @@ def test_a_site_that_changes_a_fact_of_an_order_is_found(name: str, tmp_path: Pa
     path = written(tmp_path / "east.receipt")
 
     def forge(lines: list[dict[str, object]]) -> None:
-        lines[3][name] = "other"
+        lines[4]["order"][name] = "other"  # type: ignore[index]
 
     relinked(path, forge)
     relinked(path, signed_again(SITE_KEYS["east"], "east"))
     lines, _ = lines_of.verify_lines(path.read_bytes())
-    assert "line 5: the order of round 2 is not signed by the coordinator" in list(signatures.wrong(lines))
+    assert "line 6: no signature of the coordinator covers the order of round 2" in list(signatures.wrong(lines))
 
 
 def test_a_receipt_written_anew_by_another_than_the_site_is_found(tmp_path: Path) -> None:
     path = written(tmp_path / "east.receipt")
 
     def forge(lines: list[dict[str, object]]) -> None:
-        del lines[5:7]
+        del lines[6:8]
 
     relinked(path, forge)
-    assert receipts.read(path).problems == ("line 7: the signature is not that of the site",)
+    assert receipts.read(path).problems == ("line 8: the signature is not that of the site",)
 
     def cut(lines: list[dict[str, object]]) -> None:
         del lines[-1]
@@ -261,7 +389,7 @@ def forged(site: str, order: Order) -> Order:
 
 
 def test_a_forged_order_changes_neither_script_nor_chain_nor_journal(tmp_path: Path) -> None:
-    with drill(3, program="ordered", receipts=tmp_path, journals=tmp_path) as federation:
+    with drill(3, program="ordered", encrypted=False, receipts=tmp_path, journals=tmp_path) as federation:
         federation.run("keep", remember=True, number=1.0)
         with telling(forged), pytest.raises(SiteFailed, match="it must have the coordinator's signature"):
             federation.run("keep", remember=True, number=2.0)
@@ -273,7 +401,9 @@ def test_a_forged_order_changes_neither_script_nor_chain_nor_journal(tmp_path: P
 
 def test_without_the_check_of_signatures_a_forged_order_moves_the_script(tmp_path: Path) -> None:
     process = "tests.unsigned_site_process"
-    with drill(3, program="ordered", module=process, receipts=tmp_path, journals=tmp_path) as federation:
+    with drill(
+        3, program="ordered", encrypted=False, module=process, receipts=tmp_path, journals=tmp_path
+    ) as federation:
         with telling(forged):
             federation.run("keep", remember=True, number=2.0)
         with pytest.raises(SiteFailed, match="step 'keep' is out of place"):
@@ -306,3 +436,19 @@ def test_a_coordinator_that_signs_two_orders_is_convicted_by_two_receipts(tmp_pa
     (said,) = (each for each in comparison.differences if each.startswith("the orders of round 2 differ"))
     assert said.endswith("which proves that it gave both"), said
     assert np.all([record.signed.keys() == {"1", "2"} for record in (first, second)])
+
+
+def test_orders_at_the_end_that_the_coordinator_did_not_sign_are_in_the_receipt(tmp_path: Path) -> None:
+    with drill(3, receipts=tmp_path) as federation:
+        total(federation)
+        with telling(lambda site, order: replace(order, signature=b"")):
+            total(federation)
+            total(federation)
+    for record in receipts.select_receipts(tmp_path, None):
+        assert record.outcome.endswith(
+            "the order of round 3 must have the coordinator's signature, bound to the run and to all orders before it, "
+            "and has none"
+        )
+        (problem,) = record.problems
+        assert problem.endswith("no signature of the coordinator covers the order of round 2")
+        assert record.signed.keys() == {"1"}

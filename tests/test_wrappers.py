@@ -158,7 +158,8 @@ def test_the_vote_is_that_of_pooled_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["pima_diabetes", "wdbc"])
 @pytest.mark.parametrize("solver", ["cutting-plane", "interior-point"])
 def test_the_vote_is_that_of_pooled_rows_of_more(source: str, solver: str, tmp_path: Path, data_folder: Path) -> None:
-    check_reference(source, tmp_path / "run", f"algorithm.select_solver={solver}", "algorithm.select_groups=32")
+    cheap = "protocol.sum=plain"  # another sum comes to the same votes
+    check_reference(source, tmp_path / "run", f"algorithm.select_solver={solver}", "algorithm.select_groups=32", cheap)
 
 
 @pytest.fixture

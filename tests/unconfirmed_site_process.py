@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from fedsvm.federation.processes.forkserver import main
 from fedsvm.federation.site.program import Installation
@@ -15,9 +16,8 @@ from tests.site_process import Drill
 class Unconfirmed(Consent):
     """Consent to any list with a threshold of sites."""
 
-    def agree(self, stage: int, present: frozenset[str]) -> None:
-        self.confirmed = True
-        super().agree(stage, present)
+    def confirm(self, listed: bytes, digests: Sequence[bytes]) -> None:
+        """Compare nothing."""
 
 
 if __name__ == "__main__":

@@ -101,15 +101,14 @@ def spherical_distance(scale: int, size: int) -> float:
 def _half_integer_gamma(twice: int) -> Decimal:
     """Draw from Gamma of shape twice / 2: a sum of exponentials, plus one times a squared cosine for a half."""
     with decimal.localcontext(_EXACT):
-        terms: list[Decimal] = [_exponential() for _ in range(twice // 2)]
-        if twice % 2:
-            terms.append(_exponential() * _squared_cosine())
-        return sum(terms, Decimal(0))
+        whole = _sum_of_exponentials(twice // 2)
+        return whole + _sum_of_exponentials(1) * _squared_cosine() if twice % 2 else whole
 
 
-def _exponential() -> Decimal:
-    """Draw an exponential number by inversion, from twice as many bits."""
-    return -(Decimal(SYSTEM.getrandbits(2 * _VARIANCE_BITS) + 1) / (1 << 2 * _VARIANCE_BITS)).ln()
+def _sum_of_exponentials(count: int) -> Decimal:
+    """Draw exponential numbers by inversion, from twice as many bits each, and add them: one logarithm of a product."""
+    product = math.prod(SYSTEM.getrandbits(2 * _VARIANCE_BITS) + 1 for _ in range(count))
+    return -(Decimal(product) / (1 << 2 * _VARIANCE_BITS * count)).ln()
 
 
 def _squared_cosine() -> Decimal:

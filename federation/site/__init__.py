@@ -3,6 +3,7 @@
 - `program`: the steps and the secure sums that a site offers
 - `terms`: the terms of a run, sent to every site before anything is computed
 - `script`: the steps that may be ordered, their order and their number
+- `order_facts`: the part of an order that receipts show, and its digest
 - `chain`: the digest of each order and of all before it; masks depend on it
 - `answers`: noisy answers that a site keeps, so that no question is answered twice
 - `rules`: the rules of the site's operator
@@ -16,6 +17,6 @@
 - `faults`: kills and stalls that a site inflicts on itself, for experiments
 - `logs`: log records of a site's code, on their way to the coordinator
 - `private_file`: files that belong to a site alone
-- `signed`: signed orders
+- `signed`: signed orders, and which signatures a site verifies
 - `warm_up`: the steps of a site in small, in the process that sites are forked from
 """

@@ -1,9 +1,10 @@
 """The chain of a site's orders: one digest for each complete round, over its whole order and all orders before it.
 
-A round's link is the digest of the link before it, the round's number, the sites that take part, the step, the sum and
-every argument. The first link is a digest of the run, its sites and its terms. Two sites have equal links if they
-received equal orders, and unequal ones otherwise. Masks and messages between sites are bound to the link of their round
-(`channel.socket`), so sites that received different orders open no sum together.
+A round's link is the digest of the link before it and of the facts of its order: the round's number, the sites that
+take part, the step, the sum and a digest of every argument (`order_facts`). The first link is a digest of the run, its
+sites and its terms. Two sites have equal links if they received equal orders, and unequal ones otherwise. Masks and
+messages between sites are bound to the link of their round (`channel.socket`), so sites that received different orders
+open no sum together.
 
 An order says which complete round it follows (`Order.after`). The site then knows if its last round is complete: if it
 is not, the chain goes on without it. A site that missed rounds receives their orders in full, and computes the links
@@ -20,9 +21,10 @@ import msgpack
 
 from fedsvm.federation.control import Order
 from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.site.order_facts import DIGEST_BYTES, next_link, order_digest, order_facts
 from fedsvm.federation.site.terms import Terms
 
-LINK_BYTES = 32
+LINK_BYTES = DIGEST_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +38,9 @@ class ChainRound:
     step : str
         Its step.
     said : bytes
-        The digest of its order, without the sites (`Order.digest`).
+        The digest of what its step is told (`Order.digest`).
     digest : bytes
-        The link: a digest of the order, the sites, and the link before it.
+        The link: a digest of the facts of the order, and of the link before it.
     """
 
     round: int
@@ -66,7 +68,8 @@ class OrderChain:
     """
 
     def __init__(self, run: bytes, sites: tuple[str, ...], terms: Terms) -> None:
-        self._start = _digest(b"", run, list(sites), terms.content)
+        named = msgpack.packb((run, list(sites), terms.content))
+        self._start = hashlib.blake2b(named, digest_size=LINK_BYTES).digest()
         self._links: dict[int, ChainRound] = {}
         self._head = ChainRound(0, "", b"", self._start)
         self.last: ChainRound | None = None
@@ -160,9 +163,5 @@ class OrderChain:
 
 
 def _next(before: ChainRound, order: Order, number: int) -> ChainRound:
-    said = order.digest
-    return ChainRound(number, order.step, said, _digest(before.digest, number, list(order.sites), said))
-
-
-def _digest(before: bytes, *values: object) -> bytes:
-    return hashlib.blake2b(before + msgpack.packb(values), digest_size=LINK_BYTES).digest()
+    link = next_link(before.digest, order_digest(order_facts(order, number)))
+    return ChainRound(number, order.step, order.digest, link)

@@ -377,8 +377,8 @@ class SumProtocol(Protocol):
         """True if sites open public sums too, and compare them with the coordinator's."""
 
     @property
-    def group_size(self) -> Callable[[int], int]:
-        """The number of sites that share the secrets of one, by the number of all."""
+    def withstands(self) -> Callable[[int], int]:
+        """The number of sites that may work with a lying coordinator, by the number of all."""
 
     @property
     def min_remaining(self) -> Callable[[int], int]:

@@ -11,9 +11,11 @@ signatures, each order has the coordinator's, and the last line the site's. Anot
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
+import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -25,7 +27,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.control import MissedOrders, Order
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.signed import list_or_digest, order_digest, order_facts
+from fedsvm.federation.site.order_facts import facts_text, list_or_digest, order_digest, order_facts
 from fedsvm.federation.transport.keys import Roster
 from fedsvm.federation.transport.signing import RECEIPT, SigningKey
 
@@ -125,9 +127,10 @@ class Receipt:
         self._note(DECLINED, reason=reason)
         self._close()
 
-    def record_joined(self, sites: Sequence[str], rows: int, columns: Sequence[str]) -> None:
-        """Record that the site takes part: with whom, and what it holds."""
-        self._note(JOINED, sites=list_or_digest(sites), rows=rows, columns=list_or_digest(columns))
+    def record_joined(self, sites: Sequence[str], rows: int, columns: Sequence[str], chain: bytes) -> None:
+        """Record that the site takes part: with whom, what it holds, and the first link of the chain of orders."""
+        names = list_or_digest(columns)
+        self._note(JOINED, sites=list_or_digest(sites), rows=rows, columns=names, chain=chain.hex())
 
     def parties(self, roster: Roster) -> None:
         """Record the keys of all parties."""
@@ -153,13 +156,16 @@ class Receipt:
         if not self._path:
             return
         self._link = b""
-        self._note(ORDERED, **order_facts(order, number), signature=order.signature.hex())
+        self._note(ORDERED, order_facts(order, number), signature=order.signature.hex())
 
     def record_missed(self, missed: MissedOrders) -> None:
         """Record which orders went to others only."""
         if not self._path:
             return
-        orders = {str(number): order_digest(order, number).hex() for number, order in missed.orders}
+        orders = {
+            str(number): [order.after, order_digest(order_facts(order, number)).hex()]
+            for number, order in missed.orders
+        }
         self._note(MISSED, orders=orders)
 
     def begin_step(self, link: bytes) -> Sent:
@@ -212,22 +218,27 @@ class Receipt:
             self._note(SIGNED, signature=self._key.sign(RECEIPT, content).hex())
         self.release()
 
-    def _note(self, what: str, **facts: Any) -> None:
+    def _note(self, what: str, order: str = "", **facts: Any) -> None:
+        """Write a line. order: the facts of an order as text, which become its entry "order"."""
         if not self._path:
             return
         try:
             if self._file < 0:
                 self._open()
-            body: Line = {"what": what, **facts}
-            if self._earlier and _as_read(body) == _without(self._earlier[0], "line", "at", "digest"):
+            if self._earlier and self._is_next_earlier({"what": what, **facts}, order):
                 self._earlier.popleft()
                 return
             self._earlier.clear()
-            self._append(body)
+            self._append(what, order, facts)
         except OSError as error:
             raise StepRefused(
                 f"its receipt {self._path} cannot be written: {error.strerror}; make room there"
             ) from error
+
+    def _is_next_earlier(self, body: Line, order: str) -> bool:
+        """Return whether the next line of an earlier visit says the same."""
+        said = _as_read(body) | ({"order": json.loads(order)} if order else {})
+        return said == _without(self._earlier[0], "line", "at", "digest")
 
     def _open(self) -> None:
         """Open the file and read what an earlier process of the site wrote. Raises StepRefused for a damaged one."""
@@ -249,16 +260,33 @@ class Receipt:
         if self._repeats:
             self._earlier.extend(lines)
         elif lines:
-            self._append({"what": RESTARTED, "cut": len(content) - whole})
+            self._append(RESTARTED, "", {"cut": len(content) - whole})
 
-    def _append(self, body: Line) -> None:
-        now = datetime.now().astimezone().isoformat(timespec="milliseconds")
-        text = _canonical({"line": self._lines + 1, "at": now, **body})
+    def _append(self, what: str, order: str, facts: Line) -> None:
+        place, rest = {"at": _now(), "line": self._lines + 1}, {**facts, "what": what}
+        if order:  # the facts are canonical already, and their name stands between those of the other entries
+            text = f'{_canonical(place)[:-1]}, "order": {order}, {_canonical(rest)[1:]}'
+        else:
+            text = _canonical({**place, **rest})
         digest = _digest_of(self._digest, text)
         written = memoryview(f'{text[:-1]}, "digest": "{digest.hex()}"}}\n'.encode())
         while written:
             written = written[os.write(self._file, written) :]
         self._digest, self._lines = digest, self._lines + 1
+
+
+def _now() -> str:
+    """Return the local time with its zone, in milliseconds."""
+    seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
+    before, after = _second(seconds)
+    return f"{before}.{milliseconds:03}{after}"
+
+
+@functools.lru_cache(maxsize=1)
+def _second(seconds: int) -> tuple[str, str]:
+    """Return the text of a second before and after its fraction."""
+    before, _, after = datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds").partition(".000")
+    return before, after
 
 
 def head_content(run: str, site: str, head: str) -> bytes:
@@ -293,7 +321,7 @@ def verify_lines(content: bytes) -> tuple[list[Line], int]:
 
 def _canonical(line: Line) -> str:
     """Return the text of a line that its digest covers."""
-    return json.dumps(line, sort_keys=True)
+    return facts_text(line)
 
 
 def _digest_of(before: bytes, text: str) -> bytes:

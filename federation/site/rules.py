@@ -65,8 +65,8 @@ class SiteRules:
         How often the site takes part in a step again over other members once a sum was opened, since the difference
         shows a site. None: any.
     colluders : int, default 0
-        How many sites may work with the coordinator. Of a sum that goes on without lost sites, more than half of the
-        sites and these must remain, or the coordinator could open two sums with two halves.
+        How many sites may work with the coordinator. A sum that goes on without lost sites must withstand these, or
+        the coordinator could open the sum of a part of the sites.
     pinned : bool, default False
         Whether the site takes part only with sites whose keys for signatures it was given, see `SitePolicy.pins`.
     """
@@ -117,12 +117,12 @@ class SiteRules:
                 f"{', '.join(others)}; add them to data.ignore"
             )
 
-    def check_remaining(self, remaining: int, sites: int) -> None:
-        """Raise OrderRefused for a sum of which so few sites must remain that two parts of them could open it."""
-        if remaining > 1 and 2 * remaining <= sites + self.colluders:
+    def check_colluders(self, withstood: int, sites: int) -> None:
+        """Raise OrderRefused for a sum of which a coordinator opens a part if so many of the sites work with it."""
+        if self.colluders > withstood:
             raise OrderRefused(
-                f"by this site's policy {self.colluders} of {sites} sites may work with the coordinator, so a sum must "
-                f"need {(sites + self.colluders) // 2 + 1} sites or more, got {remaining}; raise protocol.threshold"
+                f"by this site's policy {self.colluders} of {sites} sites may work with the coordinator, and the sum "
+                f"withstands {withstood}; raise protocol.threshold of a masked sum, or helpers of additive-shares"
             )
 
     def check_order(self, order: Order, program: str) -> None:

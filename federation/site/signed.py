@@ -1,27 +1,32 @@
-"""Signed orders: a coordinator cannot deny an order that a site's receipt has with its signature.
+"""Signed orders: a coordinator cannot deny the orders that its signature covers in a site's receipt.
 
-The signature is of the run, of all facts that a receipt has of the order, and of the round's link in the chain of
-orders. The link covers all orders before, so one signature a round is enough. Of two signed orders of one round in one
-run, a coordinator that follows the protocol never signed both.
+The coordinator signs the run and each round's link in the chain of orders. The link is a digest of the facts of this
+order and of all orders of complete rounds before it, so one valid signature covers all of these.
+
+A site therefore does not verify each signature. It verifies the first one after it joined, that of each order that
+matters by itself (a value in the clear, a release), that of an order whose round another order does not build on, the
+last one of the run, and one in MAX_UNVERIFIED of all others. It goes on only if these are valid. In between the
+connection to the coordinator, encrypted for its pinned key, says whose an order is; without encryption, and where a hub
+stores the orders, a site verifies each one.
+
+Of two signed orders of one round in one run, a coordinator that follows the protocol never signed both. A coordinator
+that lies gains one thing by the signatures that are not verified: it can give up to MAX_UNVERIFIED - 1 orders in a row
+that it may deny later, if the run then ends. The site refuses the next order, or says at the end of its receipt which
+order has no valid signature. Such orders pass all other checks, and unequal ones still open no sum.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from fedsvm.federation.control import Order, SumTerms
-from fedsvm.federation.site.chain import OrderChain
+from fedsvm.federation.control import Order
+from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.site.chain import ChainRound, OrderChain
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.federation.transport.signing import ORDER, SigningKey
+from fedsvm.federation.transport.signing import ORDER, SigningKey, is_signed
 
-_MAX_LISTED = 64
-"""Of more parties a line has the number and a digest, or the receipts of a large run would be mostly names."""
+MAX_UNVERIFIED = 32
+"""Of so many orders in a row a site verifies at least one signature."""
 
 
 class OrderSigner:
@@ -47,50 +52,83 @@ class OrderSigner:
     def sign_order(self, order: Order, number: int) -> Order:
         """Return the order of a round with its signature."""
         link = self._chain.begin(order, number).digest
-        content = order_content(self._run.hex(), order_facts(order, number), link.hex())
-        return replace(order, signature=self._key.sign(ORDER, content))
+        return replace(order, signature=self._key.sign(ORDER, order_content(self._run, link)))
 
     def add_complete(self, number: int, order: Order) -> None:
         """Add a complete round to the chain."""
         self._chain.miss([(number, order)])
 
 
-def order_facts(order: Order, number: int) -> dict[str, Any]:
-    """Return the facts of an order that a receipt has, in plain values."""
-    size = None if order.terms is None else math.prod(order.terms.shape)
-    return {
-        "round": number,
-        "phase": order.phase,
-        "step": order.step,
-        "verb": order.verb,
-        "protocol": order.protocol,
-        "numbers": size,
-        "sites": list_or_digest(order.sites),
-        "opened_by": _opened_by(order),
-        "order": order_digest(order, number).hex(),
-    }
+class SignatureCheck:
+    """A site's check of the coordinator's signatures.
+
+    Parameters
+    ----------
+    public : bytes or None
+        The coordinator's key; None if it is unknown, and nothing is checked.
+    run : bytes
+        The run's 8 random bytes.
+    each : bool
+        Whether to verify each signature at once.
+    """
+
+    def __init__(self, public: bytes | None, run: bytes, *, each: bool) -> None:
+        self._public = public
+        self._run = run
+        self._most = 0 if each else MAX_UNVERIFIED - 1
+        self._left = 0
+        self._unverified: tuple[bytes, ChainRound] | None = None
+
+    def take(self, order: Order, link: ChainRound, *, at_once: bool) -> None:
+        """Take the next order.
+
+        Parameters
+        ----------
+        order : Order
+        link : ChainRound
+            Its link in the chain of this site.
+        at_once : bool
+            Whether its signature must be verified before it is carried out.
+
+        Raises
+        ------
+        OrderRefused
+            Its signature, or that of an order before it, is due and is not valid.
+        """
+        if self._unverified is not None and order.after != self._unverified[1].round:
+            self.settle()  # its round was aborted, so no later signature covers it
+        self._unverified = None
+        if at_once or not self._left:
+            self.require(order, link)
+            self._left = self._most
+        else:
+            self._left -= 1
+            self._unverified = order.signature, link
+
+    def require_next(self) -> None:
+        """Require a valid signature of the next order."""
+        self._left = 0
+
+    def settle(self) -> None:
+        """Verify the signature of the last order, if it was not. Raises OrderRefused."""
+        if self._unverified is not None:
+            (signature, link), self._unverified = self._unverified, None
+            self._verify(signature, link, f"the order of round {link.round}")
+
+    def require(self, order: Order, link: ChainRound) -> None:
+        """Verify the signature of an order. Raises OrderRefused."""
+        self._verify(order.signature, link, "it")
+
+    def _verify(self, signature: bytes, link: ChainRound, subject: str) -> None:
+        if self._public is None:
+            return
+        if not is_signed(self._public, signature, ORDER, order_content(self._run, link.digest)):
+            raise OrderRefused(
+                f"{subject} must have the coordinator's signature, bound to the run and to all orders before it, and "
+                f"has {'another one' if signature else 'none'}"
+            )
 
 
-def order_content(run: str, facts: Mapping[str, Any], link: str) -> bytes:
-    """Return the content that a coordinator signs, from the run, the facts of an order and its link, in hexadecimal."""
-    return json.dumps([run, facts, link], sort_keys=True).encode()
-
-
-def order_digest(order: Order, number: int) -> bytes:
-    """Return a digest of all that an order of a round says: the same at every site that had the same order."""
-    plain = json.dumps([number, order.phase, order.phase_round, list(order.sites)])
-    return hashlib.sha256(plain.encode() + b"\0" + order.digest).digest()
-
-
-def list_or_digest(names: Sequence[str]) -> list[str]:
-    """Return the names; of more than 64 their number and a digest."""
-    if len(names) <= _MAX_LISTED:
-        return list(names)
-    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
-    return [f"{len(names)} names with the SHA-256 digest {digest}"]
-
-
-def _opened_by(order: Order) -> str:
-    if order.terms is None:
-        return ""
-    return order.terms.receiver if isinstance(order.terms, SumTerms) else COORDINATOR
+def order_content(run: bytes, link: bytes) -> bytes:
+    """Return the content that a coordinator signs: the run, and the link of a round in the chain of orders."""
+    return run + link

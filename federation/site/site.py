@@ -53,14 +53,14 @@ from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, 
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.resources import free_unused_memory, resources
 from fedsvm.federation.site.script import END, Script, ScriptPosition
-from fedsvm.federation.site.signed import order_content, order_facts
+from fedsvm.federation.site.signed import SignatureCheck
 from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel, SiteJournal
 from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, RoundProgress, StepDone, StepFailure
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.endpoint import Endpoint, MessageTransport, Received
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from fedsvm.federation.transport.signing import ORDER, SigningKey, is_signed
+from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
 _LOGGER = logging.getLogger(__name__)
@@ -146,6 +146,9 @@ class Site:
         self._script: Script = END
         self._place = ScriptPosition(END)
         self.chain = OrderChain(assignment.run, assignment.policy.sites, assignment.policy.terms)
+        self._signatures = SignatureCheck(
+            assignment.coordinator_signing_key, assignment.run, each=not assignment.encrypted
+        )
         self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
     @property
@@ -198,6 +201,11 @@ class Site:
         self._on_pause(end.failure)
 
     def _close_receipt(self, outcome: str) -> None:
+        try:
+            self._signatures.settle()
+        except OrderRefused as error:
+            outcome = str(error)
+            self._on_failure(outcome)
         with suppress(StepRefused):  # the run is over, and what was written shows that the end is missing
             self._receipt.record_ended(outcome, self._endpoint.refused)
 
@@ -301,6 +309,7 @@ class Site:
             self._receipt.record_asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
             self._has_asked = True
         self._admit_parties(update.parties)
+        self._signatures.require_next()
         if self._program is None:
             self._start_program()
         else:
@@ -323,7 +332,7 @@ class Site:
         """
         program = self._read_program()
         self._policy.rules.check_held(*program.data_summary())
-        self._receipt.record_joined(self._policy.sites, *program.data_summary())
+        self._receipt.record_joined(self._policy.sites, *program.data_summary(), self.chain.start)
         self._check_sum()
         self._policy.agree(self._assignment.run, type(program), self._script)
         self._note_charge()
@@ -351,17 +360,15 @@ class Site:
             self._receipt.record_charged(self._policy.terms.epsilon)
 
     def _check_sum(self) -> None:
-        """Raise OrderRefused for a sum that too few sites open, by the operator's rules."""
+        """Raise OrderRefused for a sum that the colluders of the operator's rules could open in parts."""
         terms, count = self._policy.terms, len(self._policy.sites)
         if self._policy.rules.colluders and (protocol := self._installation.sums.get(terms.sum_name)) is not None:
-            made = protocol(**terms.sum_options)
-            group = made.group_size(count)
-            self._policy.rules.check_remaining(made.min_remaining(group), group)
+            self._policy.rules.check_colluders(protocol(**terms.sum_options).withstands(count), count)
 
     def _miss(self, missed: MissedOrders) -> None:
         """Move on in the script by the orders that went to others only."""
         self._receipt.record_missed(missed)
-        self._take_missed(missed, self._require_signature)
+        self._take_missed(missed, self._signatures.require)
         if self._journal is not None:
             self._journal.record_missed(missed.to_message(self._assignment.run, self._endpoint.round))
 
@@ -430,38 +437,27 @@ class Site:
         self._place.admit(order.step, link.said, order.sites, number)
         return link.digest
 
-    def _check_signature(self, order: Order, number: int) -> None:
+    def _check_signature(self, order: Order, number: int, mark: StepMark) -> None:
         """Raise OrderRefused for an order that the coordinator did not sign, or not as the next of this chain.
 
-        This check comes first: an order without the signature changes neither the script nor the chain, and is not
-        written to the journal, whose orders are carried out again without this check.
+        This check comes first: an order that fails it changes neither the script nor the chain, and is not written to
+        the journal, whose orders are carried out again without this check.
 
         An order that this site missed is part of the chain already.
         """
         if not self._policy.is_missed(order, self._endpoint.name):
-            self._require_signature(order, self.chain.link_of(order, number))
-
-    def _require_signature(self, order: Order, link: ChainRound) -> None:
-        """Raise OrderRefused for an order without the coordinator's signature, if its key is known."""
-        public = self._assignment.coordinator_signing_key
-        if public is None:
-            return
-        content = order_content(self._assignment.run.hex(), order_facts(order, link.round), link.digest.hex())
-        if not is_signed(public, order.signature, ORDER, content):
-            raise OrderRefused(
-                "it must have the coordinator's signature, bound to the run and to all orders before it, and has "
-                f"{'another one' if order.signature else 'none'}"
-            )
+            at_once = isinstance(order.terms, GatherTerms) or bool(mark.shown) or mark.public or mark.noisy
+            self._signatures.take(order, self.chain.link_of(order, number), at_once=at_once)
 
     def _run_round(self, order: Order, number: int) -> str:
         """Run the step, and process its value. Return the form in which it left, for the receipt."""
         program = self._program
         if program is None:
             raise StepRefused("an order came before the roster")
-        self._check_signature(order, number)
-        self._free_memory(order.step)
         self._policy.check_step(order.step, self._script)
         mark = mark_of(program.find_step(order.step))
+        self._check_signature(order, number, mark)
+        self._free_memory(order.step)
         self._policy.check_order(order, self._endpoint.name, mark)
         program.check_told(order.step, mark, order.arguments)
         if isinstance(order.terms, SumTerms):

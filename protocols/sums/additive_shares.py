@@ -195,6 +195,7 @@ def additive_shares(helpers: Helpers = 3) -> SecureSum:
         needs_pairwise_keys=True,
         options={"helpers": helpers},
         min_remaining=majority_of,
+        withstands=lambda sites: helpers - 1,
         sends_to=lambda me, sites: (COORDINATOR,),
     )
 

@@ -2,10 +2,10 @@
 
 A coordinator that gives sites unequal lists of dropouts could have each pairwise mask opened by one site or the other,
 and own masks by others still. It would open the sum of few sites, though every list has a threshold of them. So where
-sites are missing, a site seals the digest of one list for its neighbors, and opens shares only after a threshold of
-them sealed the same digest. Two lists with a threshold each have an honest site in common if twice the threshold
-exceeds the number of sites and colluders together, and a site seals one list only. Where a site does not see all
-others, this does not hold: one that is told of no missing neighbour opens its shares unconfirmed.
+sites are missing, or a site does not see all others, some sites confirm one list: each seals the digest of it for every
+other site, and a site opens shares only after a threshold of them sealed the digest of its own list. Two lists with a
+threshold each have an honest confirming site in common if twice the threshold exceeds the number of these and colluders
+together, and a site seals one list only. So all honest sites that open shares have the same list.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from fedsvm.federation.errors import StepRefused
 
-MISSING, OPEN, LIST, CONFIRMED = range(4)
+MISSING, OPEN, LIST = range(3)
 """The requests of a coordinator: seeds shared with the missing sites, or shares of the others' own masks. Between them
-a digest of the list of sites in the sum, and the digests of the neighbours."""
+a digest of the list of sites in the sum."""
 
 
 @dataclass
@@ -30,15 +30,13 @@ class Consent:
     group : tuple of str
         Its neighbourhood, itself included.
     threshold : int
-        How many of the group must be in the sum.
+        How many of the group must be in the sum, and how many sites must confirm the list.
     missing : frozenset of str
         Whose pairwise seeds it gave away.
     listed : bytes, default b""
-        The digest of the list of sites in the sum that it sealed for its neighbors.
-    confirmed : bool, default False
-        Whether a threshold of them sealed the same one.
+        The digest of the list of sites in the sum that it sealed for the others.
     opened : bool, default False
-        Whether it opened shares of own masks.
+        Whether it was asked for shares of own masks.
     """
 
     me: str
@@ -46,7 +44,6 @@ class Consent:
     threshold: int
     missing: frozenset[str] = frozenset()
     listed: bytes = b""
-    confirmed: bool = False
     opened: bool = False
 
     def agree(self, stage: int, present: frozenset[str]) -> None:
@@ -55,7 +52,7 @@ class Consent:
         Parameters
         ----------
         stage : int
-            MISSING, LIST or OPEN.
+            One of the three.
         present : frozenset of str
             Who of the group is in the sum, according to the coordinator.
 
@@ -77,24 +74,29 @@ class Consent:
             raise StepRefused(f"{len(present)} of {len(self.group)} sites are in the sum and {self.threshold} must be")
         if self.listed and (stage != OPEN or gone != self.missing):
             raise StepRefused("its list of the sites in the sum went to the others; it takes no second one")
-        if stage == OPEN and gone and not self.confirmed:
-            raise StepRefused("sites are missing, and the others did not confirm the list of them; nothing was opened")
         self.missing = gone
         self.opened = stage == OPEN
 
-    def confirm(self, digests: Sequence[bytes]) -> None:
-        """Take in what others sealed: the digests of their lists.
+    def confirm(self, listed: bytes, digests: Sequence[bytes]) -> None:
+        """Compare the list by which it is asked to open shares with what others sealed.
+
+        Parameters
+        ----------
+        listed : bytes
+            The digest of the list that it opens shares by.
+        digests : sequence of bytes
+            What the other confirming sites sealed for it.
 
         Raises
         ------
         StepRefused
-            A list differs from its own, or too few sites confirm it.
+            A digest differs, or too few sites confirm the list.
         """
-        if any(digest != self.listed for digest in digests):
+        own = [self.listed] if self.listed else []
+        if any(digest != listed for digest in (*own, *digests)):
             raise StepRefused("the coordinator told others another list of the sites in the sum; nothing was opened")
-        if 1 + len(digests) < self.threshold:
+        if (confirming := len(own) + len(digests)) < self.threshold:
             raise StepRefused(
-                f"{1 + len(digests)} of {len(self.group)} sites confirm the list of the sites in the sum and "
-                f"{self.threshold} must"
+                f"{confirming} sites confirm the list of the sites in the sum and {self.threshold} must; "
+                "nothing was opened"
             )
-        self.confirmed = True

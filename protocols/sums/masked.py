@@ -6,12 +6,13 @@ to the coordinator only, so no two sites need a connection:
 
     1. u -> coordinator: y_u, by chunks, and shares of b_u, each sealed for the neighbour that holds it
     2. if sites are missing, the coordinator names them, and the others give it the s_uv they have in common with them;
-       again with a longer list if one of those is lost meanwhile. Then each site seals a digest of the whole list for
-       each neighbour, once a round, and the coordinator hands these on
-    3. the coordinator hands on the sealed shares, and the sites give it the shares of b_u of all that are in the sum
+       again with a longer list if one of those is lost meanwhile. Then the confirming sites, which are all, or 51 of
+       more, each seal a digest of the whole list for every other site, once a round
+    3. the coordinator hands on the sealed digests and shares, and the sites give it the shares of b_u of all that are
+       in the sum
 
 Keys are agreed once a run; the s_uv of a round are derived from them and open no other round. Up to 51 sites all are
-neighbours of all; beyond, each has 50, see `neighbourhoods`.
+neighbours of all; beyond, each has 50, see `neighbourhoods`, and the list is confirmed in every round.
 
 What differs from the first paper: the pairwise seeds are never shared. Those of a missing site are given by its
 neighbours themselves, each of which lives, or joins the list of the missing before any b_u is opened. That takes one
@@ -20,17 +21,20 @@ others.
 
 Cost without dropouts, with m - 1 neighbours each: n messages a chunk and 3 n more, 3 hops; n d limbs residues, and of
 each site 6 (m - 1) words of sealed shares up, 7 m down (the sealed shares, and who is in), and 4 m of opened ones.
+Above 51 sites 2 hops and 153 + 2 n messages more: the list to 51 sites, from each of these a digest of 6 words for each
+other site, and to each site these and the list.
 
 Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
 seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
 a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. The threshold is
 a fraction of the neighbourhood that a site has when the run begins; it does not sink when sites drop. Where all are
-neighbours, `min_sites` of the run must be in the sum too. Where sites are missing, it opens shares only if a threshold
-of its neighbourhood sealed the digest of the same list: with unequal lists, each of which has a threshold of sites,
-pairwise masks opened by some sites and own masks by others would open the sum of few. Beyond 51 sites they still do: a
-site that is told of no missing neighbour opens its shares unconfirmed. A coordinator that lies opened the sum of 34 of
-200 sites. Up to 51, whatever a coordinator asks, with fewer colluders than the threshold less one (u opens a share of
-b_u itself) at least one honest neighbour opened a share of b_u, and keeps its pairwise mask closed. To learn the vector
+neighbours, `min_sites` of the run must be in the sum too, and on the list otherwise. Where sites are missing, or it
+does not see all, it opens shares only if a threshold of the confirming sites sealed the digest of the list that it was
+told: with unequal lists, each of which has a threshold of sites, pairwise masks opened by some sites and own masks by
+others would open the sum of few. So whatever a coordinator asks, with few enough colluders (`colluders_withstood`, 5 of
+more than 51 sites at the default threshold) it opens the sum of all on one list. With fewer colluders than the
+threshold less one (u opens a share of b_u itself) at least one honest neighbour opened a share of b_u, and keeps its
+pairwise mask closed. To learn the vector
 of a site in the sum takes the coordinator and all its neighbours; of a site whose y_u came late, the coordinator and
 `threshold` of them. Public keys come with the roster: a coordinator that lies about these is not semi-honest.
 
@@ -61,10 +65,11 @@ from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import accumulate, total_of
 from fedsvm.protocols.arithmetic.flags import pack_flags, unpack_flags, word_count
-from fedsvm.protocols.sums.consent import CONFIRMED, LIST, MISSING, OPEN, Consent
+from fedsvm.protocols.sums.consent import LIST, MISSING, OPEN, Consent
 from fedsvm.protocols.sums.neighbourhoods import (
     MAX_NEIGHBOURS,
     Neighbourhoods,
+    colluders_withstood,
     neighbourhood,
     neighbourhood_threshold,
     neighbourhoods,
@@ -90,6 +95,8 @@ _AT_ONCE = 1 << 12
 """Residues of keystreams that are made before they are added: few enough for the cache, and for memory that is reused
 where the system would give, clear and take back the pages of more (glibc's malloc: from 128 KiB)."""
 
+_UNKNOWN = "the coordinator asks for something that the protocol does not know"
+
 _PURPOSE = "masked sum"
 _LIST_PURPOSE = "list of a masked sum"
 
@@ -114,7 +121,7 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     StepRefused
         When the coordinator asks for what would open the site's or a peer's input.
     """
-    group = neighbourhood(channel.sites, channel.me, channel.joint_seed())
+    group, confirming = neighbourhood(channel.sites, channel.me, channel.joint_seed())
     place = group.index(channel.me)
     before, behind = group[:place], group[place + 1 :]
     peers = (*before, *behind)
@@ -134,19 +141,18 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     channel.send(COORDINATOR, _words(sealed, SEALED_WORDS))
     while not consent.opened:
         stage, present, held = _request(channel, group)
-        if stage == CONFIRMED:
-            others = {peer: held[peer] for peer in peers if peer in present}
-            consent.confirm(channel.unseal(others, _LIST_PURPOSE))
-            continue
         consent.agree(stage, present)
         if stage == LIST:
-            consent.listed = _list_digest(channel, group, present)
-            digests = {peer: consent.listed for peer in peers if peer in present}
+            listed, consent.listed = _list(channel, group, present)
+            digests = {peer: consent.listed for peer in listed if peer != channel.me}
             channel.send(COORDINATOR, _words(channel.seal(digests, _LIST_PURPOSE), SEALED_WORDS))
         elif stage == MISSING:
             channel.send(
                 COORDINATOR, _words([seed for peer, seed in zip(peers, seeds, strict=True) if peer in consent.missing])
             )
+    if consent.missing or not sees_all:
+        digest = _list(channel, group, present)[1]
+        consent.confirm(digest, _confirmations(channel, confirming))
     opened = channel.unseal({peer: held[peer] for peer in peers if peer in present}, _PURPOSE)
     opened.insert(sum(peer in present for peer in before), shares[place])
     channel.send(COORDINATOR, _words(opened))
@@ -161,25 +167,45 @@ def _mask(channel: Channel, total: Residues, plus: Sequence[bytes], minus: Seque
 
 
 def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str], dict[str, bytes]]:
-    """Return the coordinator's request, the members of the group that it counts in the sum or that confirmed it, and
-    what it forwards of them."""
+    """Return the coordinator's request, the members of the group that it counts in the sum, and what it forwards of
+    them."""
     rows = channel.receive(COORDINATOR, (len(group), REQUEST_WORDS))
-    stage, flags = int(rows[group.index(channel.me), 1]), rows[:, 0].tolist()
-    if stage not in (MISSING, OPEN, LIST, CONFIRMED) or not set(flags) <= {0, 1}:
-        raise StepRefused("the coordinator asks for something that the protocol does not know")
-    present = frozenset(peer for peer, flag in zip(group, flags, strict=True) if flag)
-    return stage, present, dict(zip(group, _cut(rows[:, 1:].tobytes(), _SEALED_BYTES), strict=True))
+    stage = int(rows[group.index(channel.me), 1])
+    if stage not in (MISSING, OPEN, LIST):
+        raise StepRefused(_UNKNOWN)
+    held = _take_flagged(group, rows)
+    return stage, frozenset(held), held
 
 
-def _list_digest(channel: Channel, group: tuple[str, ...], present: frozenset[str]) -> bytes:
-    """Receive the list of all sites in the sum, and return its digest. Raises StepRefused if it differs in the
-    group."""
+def _take_flagged(sites: tuple[str, ...], rows: Residues) -> dict[str, bytes]:
+    """Return what the coordinator forwards of each site whose flag is 1. Raises StepRefused for another flag."""
+    flags = rows[:, 0].tolist()
+    if not set(flags) <= {0, 1}:
+        raise StepRefused(_UNKNOWN)
+    held = zip(sites, flags, _cut(rows[:, 1:].tobytes(), _SEALED_BYTES), strict=True)
+    return {site: sealed for site, flag, sealed in held if flag}
+
+
+def _list(channel: Channel, group: tuple[str, ...], present: frozenset[str]) -> tuple[list[str], bytes]:
+    """Receive the list of all sites in the sum, and return it and its digest. Raises StepRefused if it has too few, or
+    differs in the group."""
     words = channel.receive(COORDINATOR, (word_count(len(channel.sites)),))
     flags = unpack_flags(words, len(channel.sites))
-    listed = frozenset(site for site, flag in zip(channel.sites, flags, strict=True) if flag)
-    if listed.intersection(group) != present:
+    listed = [site for site, flag in zip(channel.sites, flags, strict=True) if flag]
+    if frozenset(listed).intersection(group) != present:
         raise StepRefused("the coordinator names other sites in the sum than in its list; nothing was opened")
-    return hashlib.blake2b(words.tobytes(), digest_size=_SECRET_BYTES).digest()
+    if len(listed) < channel.min_sites:
+        raise StepRefused(
+            f"{len(listed)} of {len(channel.sites)} sites are in the sum and {channel.min_sites} must be; "
+            "nothing was opened"
+        )
+    return listed, hashlib.blake2b(words.tobytes(), digest_size=_SECRET_BYTES).digest()
+
+
+def _confirmations(channel: Channel, confirming: tuple[str, ...]) -> list[bytes]:
+    """Receive the digests of the list that the confirming sites sealed for this one."""
+    sealed = _take_flagged(confirming, channel.receive(COORDINATOR, (len(confirming), REQUEST_WORDS)))
+    return channel.unseal({peer: digest for peer, digest in sealed.items() if peer != channel.me}, _LIST_PURPOSE)
 
 
 def _draw(channel: Channel, count: int) -> shamir.Elements:
@@ -218,10 +244,12 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
     masked, whole = collect_chunks(channel, shape)
     sealed = channel.collect(dict.fromkeys(whole, (graph.members.shape[1] - 1, SEALED_WORDS)))
     present, plus, minus = _settle(channel, graph, threshold, frozenset(sealed))
+    confirmations: dict[str, Residues] = {}
     holders = present
-    if len(present) < len(channel.sites):
-        holders = _confirm_list(channel, graph, threshold, present)
-    minus += _own_seeds(channel, graph, threshold, present, holders, sealed)
+    if len(present) < len(channel.sites) or graph.members.shape[1] < len(channel.sites):
+        confirmations = _confirm_list(channel, graph, threshold, present)
+        holders = list(confirmations)
+    minus += _own_seeds(channel, graph, threshold, present, holders, sealed, confirmations)
     total = np.zeros(shape, dtype=np.uint64)
     for part, (chunk, of_part) in enumerate(zip(chunks(total), masked, strict=True)):
         for site in present:
@@ -256,31 +284,31 @@ def _settle(
         present -= frozenset(asked) - answers.keys()
 
 
-def _confirm_list(channel: Channel, graph: Neighbourhoods, threshold: int, present: Sequence[str]) -> list[str]:
-    """Collect the digests of the list of sites in the sum, and hand them on. Return the sites that sent one in time.
+def _confirm_list(
+    channel: Channel, graph: Neighbourhoods, threshold: int, present: Sequence[str]
+) -> dict[str, Residues]:
+    """Collect the digests of the list of sites in the sum. Return those sealed for each site that is asked for shares.
 
-    The others are in the sum, but are asked for nothing more in this round. Raises PeerDropped if too few send one.
+    A site that should confirm and is late is in the sum, but is asked for nothing more in this round. Raises
+    PeerDropped if too few are left.
     """
-    members, numbers = graph.members, [graph.numbers[site] for site in present]
-    there = np.isin(channel.sites, present)
+    confirming, there = graph.confirming, np.isin(channel.sites, present)
+    asked = [site for site in present if site in confirming]
     rows, packed = requests(graph, LIST, there), pack_flags(there)
-    for site, number in zip(present, numbers, strict=True):
-        channel.send(site, rows[number])
-        channel.send(site, packed)
-    others = there[members] & (members != np.arange(len(members))[:, None])
-    sizes = others.sum(axis=1).tolist()
-    answers = channel.collect(
-        {site: (sizes[number], SEALED_WORDS) for site, number in zip(present, numbers, strict=True)}
-    )
-    answered = np.isin(channel.sites, list(answers))
-    by_owner = np.zeros((*members.shape, SEALED_WORDS), dtype=np.uint64)
-    if answers:
-        by_owner[others & answered[:, None]] = np.concatenate([answers[site] for site in present if site in answers])
-    _there(channel, graph, threshold, frozenset(answers))
-    rows = requests(graph, CONFIRMED, answered, by_owner[members, graph.place_at])
-    for site in answers:
+    for site in asked:
         channel.send(site, rows[graph.numbers[site]])
-    return list(answers)
+        channel.send(site, packed)
+    answers = channel.collect(dict.fromkeys(asked, (len(present) - 1, SEALED_WORDS)))
+    holders = [site for site in present if site in answers or site not in confirming]
+    _there(channel, graph, threshold, frozenset(holders))
+    _require(len(answers), threshold, "confirming sites")
+    sealed = np.zeros((len(present), len(confirming), REQUEST_WORDS), dtype=np.uint64)
+    for place, site in enumerate(confirming):
+        if site in answers:
+            others = np.arange(len(present)) != present.index(site)
+            sealed[others, place, 0] = 1
+            sealed[others, place, 1:] = answers[site]
+    return {site: sealed[present.index(site)] for site in holders}
 
 
 def _own_seeds(
@@ -290,9 +318,10 @@ def _own_seeds(
     present: Sequence[str],
     holders: Sequence[str],
     sealed: Mapping[str, Residues],
+    confirmations: Mapping[str, Residues],
 ) -> list[bytes]:
     """Return the seeds of the own masks of the sites in the sum, from the shares that some of these, the holders,
-    open."""
+    open. Each is shown what confirms the list to it, if anything does."""
     members, at, count = graph.members, graph.place_at, len(channel.sites)
     numbers = [graph.numbers[site] for site in present]
     there = np.zeros(count, dtype=bool)
@@ -304,6 +333,9 @@ def _own_seeds(
     rows = requests(graph, OPEN, there, by_owner[members, at])
     for site in holders:
         channel.send(site, rows[graph.numbers[site]])
+        if site in confirmations:
+            channel.send(site, pack_flags(there))
+            channel.send(site, confirmations[site])
     sizes = there[members].sum(axis=1).tolist()
     answers = channel.collect({site: (sizes[graph.numbers[site]], SECRET_WORDS) for site in holders})
     answered = np.array([site in answers for site in channel.sites])
@@ -333,9 +365,9 @@ def requests(graph: Neighbourhoods, stage: int, there: NDArray[np.bool_], held: 
     ----------
     graph : Neighbourhoods
     stage : int
-        One of the four.
+        One of the three.
     there : array of bool of shape (n,)
-        Who is in the sum; of CONFIRMED who sent a digest.
+        Who is in the sum.
     held : Residues of shape (n, m, 6), optional
         What the others of each neighbourhood sealed for the site, zeros of those that are not in the sum.
 
@@ -385,7 +417,7 @@ def _cut(content: bytes, size: int) -> list[bytes]:
 
 def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
     """Return the cost without dropouts: input and sealed shares up, sealed shares and present sites down, opened shares
-    up.
+    up. Where not all are neighbours also the list, its digests from the confirming sites, and both to all.
 
     Parameters
     ----------
@@ -399,12 +431,13 @@ def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
     """
     limbs, length = shape
     members = min(sites, MAX_NEIGHBOURS + 1)
-    words = SEALED_WORDS * (members - 1) + (REQUEST_WORDS + SECRET_WORDS) * members
-    return Cost(
-        messages=(chunk_count(length) + 3) * sites,
-        hops=3,
-        payload_bytes=sites * (limbs * length + words) * RESIDUE_BYTES,
-    )
+    messages = (chunk_count(length) + 3) * sites
+    words = sites * (limbs * length + SEALED_WORDS * (members - 1) + (REQUEST_WORDS + SECRET_WORDS) * members)
+    if members == sites:
+        return Cost(messages, hops=3, payload_bytes=words * RESIDUE_BYTES)
+    request, listed = REQUEST_WORDS * members, word_count(sites)
+    words += members * (request + listed + SEALED_WORDS * (sites - 1)) + sites * (listed + request)
+    return Cost(messages + 3 * members + 2 * sites, hops=5, payload_bytes=words * RESIDUE_BYTES)
 
 
 def masked(threshold: Threshold = 0.66) -> SecureSum:
@@ -435,6 +468,6 @@ def masked(threshold: Threshold = 0.66) -> SecureSum:
         needs_pairwise_keys=True,
         options={"threshold": threshold},
         min_remaining=functools.partial(threshold_of, threshold),
-        group_size=lambda sites: min(sites, MAX_NEIGHBOURS + 1),
+        withstands=functools.partial(colluders_withstood, threshold),
         sends_to=lambda me, sites: (COORDINATOR,),
     )

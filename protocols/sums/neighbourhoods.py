@@ -3,7 +3,8 @@
 Up to 51 sites all are neighbours of all. Beyond, each has 50: the nearest on a circle in an order that is hashed from
 the keys of all sites. Each site draws its own keys for a run, so nobody alone chooses who its neighbours are. A
 coordinator that works with sites can have these draw their keys last, and again and again: k trials gain log2(k) bits.
-It may say that sites dropped; the others keep their order on the circle.
+It may say that sites dropped; the others keep their order on the circle. The first 51 on the circle confirm the list of
+sites in the sum to all. `colluders_withstood` counts colluders as if all of them were where they do most harm.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from fedsvm.federation.arrays import IntArray
 
 MAX_NEIGHBOURS = 50
 """Of a site; all others, where there are no more."""
+
+_MAX_GROUP = MAX_NEIGHBOURS + 1
 
 
 class Neighbourhoods:
@@ -46,6 +49,11 @@ class Neighbourhoods:
         offsets = range(-MAX_NEIGHBOURS // 2, MAX_NEIGHBOURS // 2 + 1)
         around = (self._circle[(self._turn[site] + step) % len(self._circle)] for step in offsets)
         return tuple(sorted(around, key=self._place.__getitem__))
+
+    @functools.cached_property
+    def confirming(self) -> tuple[str, ...]:
+        """The sites that confirm the list of sites in the sum, in ring order: all, or 51 next to each other."""
+        return tuple(sorted(self._circle[:_MAX_GROUP], key=self._place.__getitem__)) if self._circle else self._sites
 
     @functools.cached_property
     def all(self) -> dict[str, tuple[str, ...]]:
@@ -94,8 +102,8 @@ def neighbourhoods(sites: tuple[str, ...], seed: bytes = b"") -> Neighbourhoods:
 
 
 @functools.lru_cache(maxsize=1)
-def neighbourhood(sites: tuple[str, ...], site: str, seed: bytes = b"") -> tuple[str, ...]:
-    """Return the neighborhood of one site, cached for the next round, without computing the others.
+def neighbourhood(sites: tuple[str, ...], site: str, seed: bytes = b"") -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the neighborhood of one site and the sites that confirm lists, cached for the next round.
 
     Parameters
     ----------
@@ -107,10 +115,11 @@ def neighbourhood(sites: tuple[str, ...], site: str, seed: bytes = b"") -> tuple
 
     Returns
     -------
-    tuple of str
-        In ring order, the site itself included.
+    tuple of two tuples of str
+        In ring order; the neighborhood includes the site itself.
     """
-    return Neighbourhoods(sites, seed).of(site)
+    graph = Neighbourhoods(sites, seed)
+    return graph.of(site), graph.confirming
 
 
 def threshold_of(fraction: float, sites: int) -> int:
@@ -134,7 +143,8 @@ def neighbourhood_threshold(fraction: float, run_sites: int) -> int:
     """Return how many of a neighbourhood must remain in any round of a run.
 
     It is counted from the sites that the run began with. Counted from those of a round, it would sink with every site
-    that drops, down to two.
+    that drops, down to two. Where not all are neighbours, 31 of 51 must remain, whatever the fraction: with fewer a
+    coordinator that lies could exclude sites from the sum that are on the confirmed list.
 
     Parameters
     ----------
@@ -147,4 +157,32 @@ def neighbourhood_threshold(fraction: float, run_sites: int) -> int:
     -------
     int
     """
-    return threshold_of(fraction, min(run_sites, MAX_NEIGHBOURS + 1))
+    threshold = threshold_of(fraction, min(run_sites, _MAX_GROUP))
+    return threshold if run_sites <= _MAX_GROUP else max(threshold, 1 + (3 * _MAX_GROUP + 1) // 5)
+
+
+def colluders_withstood(fraction: float, run_sites: int) -> int:
+    """Return how many sites may work with a coordinator that lies, so that it opens the sum of one whole list only.
+
+    Parameters
+    ----------
+    fraction : float
+        Which part of a neighbourhood must remain.
+    run_sites : int
+        How many sites the run began with.
+
+    Returns
+    -------
+    int
+        c at most, with the threshold t of m sites. One list: two with t confirming sites each have an honest one in
+        common, 2 t > m + c. Where not all are neighbours also the following, for the honest sites O that open shares
+        and t shares of the own mask of each site in the opened sum. No gap on the circle separates some of O from the
+        others: next to a gap as wide as half a neighborhood at most (m + 1) / 2 and c hold shares, t > (m + 1) / 2 + c.
+        No listed site is excluded, by claiming that its neighbors in O are missing: it may claim m - t, and as a gap in
+        O has at most g = m - t + c sites, it has t - c - (g + 1) / 2 such neighbors or more, 5 t > 3 m + 1 + 3 c.
+    """
+    threshold, members = neighbourhood_threshold(fraction, run_sites), min(run_sites, _MAX_GROUP)
+    one_list = 2 * threshold - members - 1
+    if run_sites <= _MAX_GROUP:
+        return one_list
+    return min(one_list, threshold - (members + 1) // 2 - 1, (5 * threshold - 3 * members - 2) // 3)

@@ -73,8 +73,8 @@ class SecureSum:
         What every party must know besides the name.
     min_remaining : callable, default 1 of any number
         How many of the sites that a run begins with must remain, by their number; with fewer it reveals no sum.
-    group_size : callable, default all
-        How many sites share the secrets of one, itself included, by their number. `min_remaining` of these open them.
+    withstands : callable, default all
+        How many sites may work with a coordinator that lies about which sites are in the sum, by their number.
     sends_to : callable, default nobody
         The parties that a site sends to, given its name and all sites. It connects to them before it has anything to
         send, and to others when it first does.
@@ -95,7 +95,7 @@ class SecureSum:
     needs_pairwise_keys: bool = False
     options: Mapping[str, float] = field(default_factory=dict)
     min_remaining: Callable[[int], int] = lambda sites: 1
-    group_size: Callable[[int], int] = lambda sites: sites
+    withstands: Callable[[int], int] = lambda sites: sites
     sends_to: Callable[[str, tuple[str, ...]], tuple[str, ...]] = lambda me, sites: ()
     open_at_sites: Callable[[Channel, Residues], Residues] | None = None
     cost_at_sites: Callable[[int, tuple[int, int]], Cost] | None = None

@@ -104,7 +104,7 @@ class SiteReceipt:
     signing : mapping of str to str
         The public keys for signatures of "site" and "coordinator"; "" for none.
     signed : mapping of str to int
-        Of each round whose order has the coordinator's valid signature the number of its line.
+        Of each round whose order a valid signature of the coordinator covers the number of its line.
     compared : mapping of str to str
         Of "site" and "coordinator", whether their key was compared with a given one, in a clause; empty without keys.
     """
@@ -310,19 +310,13 @@ def _to_receipt(path: Path, lines: Sequence[Line], problems: Sequence[str], comp
         mu=answered[-1]["mu"] if (answered := by_kind[lines_of.ANSWERED]) else None,
         logged=tuple(line["text"] for line in by_kind[lines_of.LOGGED]),
         restarts=len(by_kind[lines_of.RESTARTED]),
-        orders=_orders(by_kind),
-        members={str(line["round"]): line["sites"] for line in by_kind[lines_of.ORDERED]},
+        orders={str(number): digest for number, digest in signatures.order_digests(lines).items()},
+        members={str(number): line["order"]["sites"] for number, line in signatures.ordered_lines(lines).items()},
         links=signatures.links_of(lines),
         signing=asked["signing"],
-        signed={number: line["line"] for number, line in signatures.signed_orders(lines).items()},
+        signed={str(number): line["line"] for number, line in signatures.signed_orders(lines).items()},
         compared=compared,
     )
-
-
-def _orders(by_kind: Mapping[str, Sequence[Line]]) -> dict[str, str]:
-    """Return the digests of orders by round: of those that the site had, and of those that it missed."""
-    missed = {number: order for line in by_kind[lines_of.MISSED] for number, order in line["orders"].items()}
-    return missed | {str(line["round"]): line["order"] for line in by_kind[lines_of.ORDERED]}
 
 
 def _outcome(by_kind: Mapping[str, Sequence[Line]]) -> str:
@@ -341,7 +335,7 @@ def _left(lines: Sequence[Line]) -> Iterator[Left]:
     found: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
     for line in lines:
         if line["what"] == lines_of.ORDERED:
-            ordered[line["round"]] = line
+            ordered[line["order"]["round"]] = line["order"]
         elif line["what"] == lines_of.LEFT and line["form"] != lines_of.NO_VALUE:
             order = ordered[line["round"]]
             over = ", ".join(order["sites"]) if line["form"] == lines_of.IN_SUM else "this site alone"
@@ -355,7 +349,7 @@ def _find_unsettled(lines: Sequence[Line]) -> Iterator[str]:
     open_orders: dict[int, Line] = {}
     for line in lines:
         if line["what"] == lines_of.ORDERED:
-            open_orders[line["round"]] = line
+            open_orders[line["order"]["round"]] = line["order"]
         elif line["what"] in (lines_of.LEFT, lines_of.REFUSED):
             open_orders.pop(line["round"], None)
         elif line["what"] == lines_of.BROKEN:

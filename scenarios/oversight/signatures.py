@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from fedsvm.federation.site import receipt
+from fedsvm.federation.site.order_facts import facts_text, next_link, order_digest
 from fedsvm.federation.site.receipt import Line
 from fedsvm.federation.site.signed import order_content
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.signing import ORDER, RECEIPT, is_signed
 
-_NO_FACTS = ("line", "at", "what", "signature", "digest")
-"""The entries of an order's line that its signature does not cover."""
+
+def ordered_lines(lines: Sequence[Line]) -> dict[int, Line]:
+    """Return the lines of orders by round, without those of steps that the site took afterwards by itself."""
+    ordered = (line for line in lines if line["what"] == receipt.ORDERED)
+    return {line["order"]["round"]: line for line in ordered if line["order"]["phase_round"]}
+
+
+def order_digests(lines: Sequence[Line]) -> dict[int, str]:
+    """Return the digest of each order by round, of orders that the site missed too, in hexadecimal."""
+    missed = {number: digest for number, (_, digest) in _orders_missed(lines).items()}
+    return missed | {number: _digest_of(line) for number, line in ordered_lines(lines).items()}
 
 
 def links_of(lines: Sequence[Line]) -> dict[str, str]:
@@ -19,27 +29,66 @@ def links_of(lines: Sequence[Line]) -> dict[str, str]:
     return {str(line["round"]): line["link"] for line in lines if line.get("link")}
 
 
-def signed_orders(lines: Sequence[Line]) -> dict[str, Line]:
-    """Return the orders with a valid signature of the coordinator, by round."""
-    found, links = {}, links_of(lines)
-    key = bytes.fromhex(_last_asked(lines)["signing"]["coordinator"])
-    for line in lines:
-        if line["what"] == receipt.ORDERED and (link := links.get(str(line["round"]))):
-            facts = {name: value for name, value in line.items() if name not in _NO_FACTS}
-            content = order_content(lines[0]["run"], facts, link)
-            if is_signed(key, bytes.fromhex(line["signature"]), ORDER, content):
-                found[str(line["round"])] = line
-    return found
+def signed_orders(lines: Sequence[Line]) -> dict[int, Line]:
+    """Return the orders that a valid signature of the coordinator covers, by round.
+
+    A signature covers its order, and all orders that this one builds on.
+    """
+    key, run = bytes.fromhex(_last_asked(lines)["signing"]["coordinator"]), bytes.fromhex(lines[0]["run"])
+    ordered, links = ordered_lines(lines), _computed_links(lines)
+    before = {number: after for number, (after, _) in _orders_missed(lines).items()}
+    before |= {number: line["order"]["after"] for number, line in ordered.items()}
+    covered: set[int] = set()
+    for number in sorted(links, reverse=True):
+        if number in ordered and number not in covered:
+            content = order_content(run, links[number])
+            if is_signed(key, bytes.fromhex(ordered[number]["signature"]), ORDER, content):
+                covered.update(_ancestors(number, before))
+    return {number: line for number, line in ordered.items() if number in covered}
+
+
+def _ancestors(number: int, before: Mapping[int, int]) -> Iterator[int]:
+    """Yield a round and all rounds that its order builds on."""
+    while number in before:
+        yield number
+        number = min(before[number], number - 1)
+
+
+def _computed_links(lines: Sequence[Line]) -> dict[int, bytes]:
+    """Return the links of rounds, computed from the first link and from the orders in the lines."""
+    joined = [line for line in lines if line["what"] == receipt.JOINED]
+    links = {0: bytes.fromhex(joined[-1]["chain"])} if joined else {}
+    orders = _orders_missed(lines)
+    orders |= {number: (line["order"]["after"], _digest_of(line)) for number, line in ordered_lines(lines).items()}
+    for number, (after, digest) in sorted(orders.items()):
+        if after < number and after in links:
+            links[number] = next_link(links[after], bytes.fromhex(digest))
+    return links
+
+
+def _orders_missed(lines: Sequence[Line]) -> dict[int, tuple[int, str]]:
+    """Return of each order that the site missed the round before it and its digest, by round."""
+    listed = (line["orders"].items() for line in lines if line["what"] == receipt.MISSED)
+    return {int(number): (after, digest) for orders in listed for number, (after, digest) in orders}
+
+
+def _digest_of(line: Line) -> str:
+    return order_digest(facts_text(line["order"])).hex()
 
 
 def wrong(lines: Sequence[Line]) -> Iterator[str]:
     """Yield what is wrong with signatures, in clauses: of orders that were carried out, and of the receipt."""
     signing = _last_asked(lines)["signing"]
     signed = signed_orders(lines) if signing["coordinator"] else {}
+    ordered: dict[int, Line] = {}
     for line in lines if signing["coordinator"] else ():
-        if line["what"] == receipt.LEFT and line["form"] != receipt.NO_VALUE and str(line["round"]) not in signed:
-            yield f"line {line['line']}: the order of round {line['round']} is not signed by the coordinator"
-            break
+        if line["what"] == receipt.ORDERED:
+            ordered[line["order"]["round"]] = line
+        elif line["what"] == receipt.LEFT and line["form"] != receipt.NO_VALUE:
+            number = line["round"]
+            if number not in signed or signed[number] is not ordered.get(number):
+                yield f"line {line['line']}: no signature of the coordinator covers the order of round {number}"
+                break
     last = lines[-1]
     if last["what"] == receipt.SIGNED:
         content = receipt.head_content(lines[0]["run"], lines[0]["site"], lines[-2]["digest"])

@@ -1,0 +1,81 @@
+"""The facts of an order: the part of it that receipts show, in one canonical text.
+
+A round's link in the chain of orders is a digest of this text and of the link before (`chain`). So whoever has the
+texts of a run, as its receipts do, can compute all links.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedsvm.federation.control import Order, SumTerms
+from fedsvm.federation.transport.keys import COORDINATOR
+
+DIGEST_BYTES = 32
+
+_MAX_LISTED = 64
+"""Of more parties a line has the number and a digest, or the receipts of a large run would be mostly names."""
+
+
+def order_facts(order: Order, number: int) -> str:
+    """Return the facts of the order of a round, as JSON. The entry "order" is a digest of all that the step is told."""
+    if (known := order.facts_in.get(number)) is None:
+        size = None if order.terms is None else math.prod(order.terms.shape)
+        known = order.facts_in[number] = facts_text(
+            {
+                "round": number,
+                "after": order.after,
+                "phase": order.phase,
+                "phase_round": order.phase_round,
+                "step": order.step,
+                "verb": order.verb,
+                "protocol": order.protocol,
+                "numbers": size,
+                "sites": _names(order.sites),
+                "opened_by": _opened_by(order),
+                "order": order.digest.hex(),
+            }
+        )
+    return known
+
+
+def facts_text(facts: Mapping[str, Any]) -> str:
+    """Return facts as canonical JSON."""
+    return _ENCODER.encode(facts)
+
+
+def order_digest(facts: str) -> bytes:
+    """Return the digest of an order, given its facts: the same at every site that had the same order."""
+    return hashlib.blake2b(facts.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def next_link(before: bytes, order: bytes) -> bytes:
+    """Return the link of a round, given the link of the round that it follows and the digest of its order."""
+    return hashlib.blake2b(before + order, digest_size=DIGEST_BYTES).digest()
+
+
+def list_or_digest(names: Sequence[str]) -> list[str]:
+    """Return the names; of more than 64 their number and a digest."""
+    if len(names) <= _MAX_LISTED:
+        return list(names)
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()
+    return [f"{len(names)} names with the SHA-256 digest {digest}"]
+
+
+_ENCODER = json.JSONEncoder(sort_keys=True)
+
+
+@functools.lru_cache(maxsize=4)
+def _names(sites: tuple[str, ...]) -> list[str]:
+    return list_or_digest(sites)
+
+
+def _opened_by(order: Order) -> str:
+    if order.terms is None:
+        return ""
+    return order.terms.receiver if isinstance(order.terms, SumTerms) else COORDINATOR
