@@ -24,6 +24,8 @@ dpp_selection  selects columns where sites hold columns, and trains DPP-SVM
 pooled        the rows that only a simulation has in one place, and results of methods on them
 concave_selection
               columns by concave minimization on pooled rows, for comparison
+kernel_penalty
+              columns by a penalty on the kernel's widths on pooled rows, for comparison
 baselines     methods on pooled rows that a scenario may name
 
 data          makes partitions comparable: columns, categories, scale, public rows

@@ -21,6 +21,7 @@ from fedsvm.algorithms.concave_selection import concave_columns
 from fedsvm.algorithms.data.classes import log_odds, one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
+from fedsvm.algorithms.kernel_penalty import kernel_widths
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.weighting import ClassWeightSettings
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows
@@ -41,11 +42,7 @@ Score = Callable[[Any, EvaluationRows], FloatArray]
 
 def _svm(name: KernelName, settings: Any, rows: EvaluationRows) -> FloatArray:
     """Return the scores of an SVM with a kernel, with the run's gamma and penalty, if it has them."""
-    gamma, C = 1.0 / max(1, rows.train.rows.shape[1]), 1.0
-    if isinstance(settings, KernelSettings):
-        gamma, C = settings.kernel_of(rows.train.rows.shape[1]).gamma, getattr(settings, "C", 1.0)
-    train, test = rows.train, rows.test.rows
-    prices = C if rows.weights is None else C * rows.weights
+    (gamma, prices), train, test = _gamma_and_prices(settings, rows), rows.train, rows.test.rows
     return libsvm.against_others(
         lambda labels: libsvm.kernel(Kernel(name, gamma), train.rows, labels, prices),
         train.labels,
@@ -59,6 +56,29 @@ def _concave(settings: Any, rows: EvaluationRows) -> FloatArray:
     problems = one_against_rest(rows.train.labels, len(rows.classes))
     kept = [concave_columns(rows.train.rows, labels, rows.weights) for labels in problems if np.ptp(labels)]
     return _svm("rbf", settings, _of_columns(rows, np.unique(np.concatenate(kept))))
+
+
+def _kernel_penalty(settings: Any, rows: EvaluationRows) -> FloatArray:
+    """Return the scores of KP-SVM, of any class against the others."""
+    (gamma, prices), train = _gamma_and_prices(settings, rows), rows.train
+
+    def scores(labels: FloatArray) -> FloatArray:
+        v = kernel_widths(train.rows, labels, gamma, prices)
+        svm = libsvm.kernel(Kernel("rbf", gamma), train.rows * v, labels, prices)
+        return np.asarray(svm.decision_function(rows.test.rows * v))
+
+    problems = one_against_rest(train.labels, len(rows.classes))
+    values = [scores(labels) if np.ptp(labels) else np.full(len(rows.test.rows), labels[0]) for labels in problems]
+    return values[0] if len(values) == 1 else np.column_stack(values)
+
+
+def _gamma_and_prices(settings: Any, rows: EvaluationRows) -> tuple[float, libsvm.Prices]:
+    """Return the run's gamma, and its C or that of each row; LIBSVM's defaults if it has none."""
+    columns = rows.train.rows.shape[1]
+    gamma, C = 1.0 / max(1, columns), 1.0
+    if isinstance(settings, KernelSettings):
+        gamma, C = settings.kernel_of(columns).gamma, getattr(settings, "C", 1.0)
+    return gamma, C if rows.weights is None else C * rows.weights
 
 
 def _naive_bayes(settings: Any, rows: EvaluationRows) -> FloatArray:
@@ -103,6 +123,7 @@ POOLED_BASELINES: Mapping[str, tuple[str, Score]] = {
     "majority": ("the larger class, always", one_class_scores),
     OF_CHOSEN: ("an SVM with the RBF kernel, of the chosen columns", functools.partial(_svm, "rbf")),
     "fsv": ("an SVM with the RBF kernel, of columns by concave minimization", _concave),
+    "kp-svm": ("an SVM with the RBF kernel, of penalized widths", _kernel_penalty),
 }
 """By name: a phrase, and how rows are scored."""
 

@@ -57,6 +57,29 @@ _OF_PARTIES: Mapping[str, int] = {
 """The arrays of a roster, with the bytes for each party."""
 
 
+_ORDER: dict[str, tuple[type, ...]] = {
+    "verb": (str,),
+    "step": (str,),
+    "protocol": (str,),
+    "phase": (str,),
+    "phase_round": (int,),
+    "sites": (list, type(None)),
+    "parameters": (dict,),
+    "timeout_s": (float,),
+    "after": (int,),
+    "signature": (bytes,),
+}
+_GATHER = _ORDER | {"shape": (list,)}
+_SUM = _GATHER | {"bound": (float,), "options": (dict,), "opened_by": (str,)}
+_ORDER_FIELDS: Mapping[str, dict[str, tuple[type, ...]]] = {
+    "run": _ORDER,
+    "gather": _GATHER,
+    "sum": _SUM,
+    "sum-at": _SUM,
+}
+"""The fields of an order by its verb, with the types of each."""
+
+
 # What the coordinator says.
 
 
@@ -255,26 +278,9 @@ class Order:
     def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> Order:
         """Decode a message. all_sites: the sites of the run, as the reader knows them. Raises Malformed."""
         verb = message.fields.get("verb")
-        if verb not in ("run", "gather", "sum", "sum-at"):
+        if not isinstance(verb, str) or verb not in _ORDER_FIELDS:
             raise Malformed(f"the verb of an order must be run, gather, sum or sum-at, got {verb!r}")
-        of_terms: dict[str, tuple[type, ...]] = {} if verb == "run" else {"shape": (list,)}
-        if verb in ("sum", "sum-at"):
-            of_terms |= {"bound": (float,), "options": (dict,), "opened_by": (str,)}
-        fields = read_fields(
-            message,
-            message.arrays,
-            verb=(str,),
-            step=(str,),
-            protocol=(str,),
-            phase=(str,),
-            phase_round=(int,),
-            sites=(list, type(None)),
-            parameters=(dict,),
-            timeout_s=(float,),
-            after=(int,),
-            signature=(bytes,),
-            **of_terms,
-        )
+        fields = read_fields(message, message.arrays, **_ORDER_FIELDS[verb])
         everyone = fields["sites"] is None
         if not everyone:
             check_all(message.kind, "sites", fields["sites"], (str,))
@@ -299,15 +305,17 @@ class Order:
     @functools.cached_property
     def digest(self) -> bytes:
         """A digest of the step, its arguments, the verb, the terms and the protocol."""
-        terms = _terms_to_fields(self.terms)
-        plain = msgpack.packb((self.step, self.protocol, self.verb, terms, self.arguments_digest))
-        return hashlib.blake2b(plain, digest_size=32).digest()
+        return self._digest_of(self.step, self.protocol, self.verb, _terms_to_fields(self.terms))
 
     @functools.cached_property
     def arguments_digest(self) -> bytes:
         """A digest of the step's arguments."""
-        arrays = [(name, array.dtype.str, array.shape) for name, array in self.arrays.items()]
-        found = hashlib.blake2b(msgpack.packb((self.parameters, arrays)), digest_size=32)
+        return self._digest_of()
+
+    def _digest_of(self, *values: object) -> bytes:
+        """Return a digest of these values and of the step's arguments."""
+        arrays = [(name, array.dtype.str, array.shape) for name, array in self.arrays.items()] if self.arrays else []
+        found = hashlib.blake2b(msgpack.packb((values, self.parameters, arrays)), digest_size=32)
         for array in self.arrays.values():
             found.update(np.ascontiguousarray(array).data)
         return found.digest()

@@ -49,11 +49,16 @@ class Ledger:
     def __init__(self) -> None:
         self._traffic: dict[tuple[int, bool, str, str], Traffic] = {}
 
-    def traffic(self, round_number: int, control: bool, sender: str, receiver: str) -> Traffic:
-        """Return the traffic of a link in a round since the last `take`, for the caller to add to."""
+    def traffic(self, round_number: int, control: bool, sender: str, receiver: str, measured: bool = True) -> Traffic:
+        """Return the traffic of a link in a round since the last `take`, for the caller to add to.
+
+        measured: whether this party measures its wire bytes; otherwise they are unknown.
+        """
         link = (round_number, control, sender, receiver)
         if (known := self._traffic.get(link)) is None:
             known = self._traffic[link] = Traffic()
+        if not measured:
+            known.wire_bytes = None
         return known
 
     def take(self) -> list[list[Any]]:

@@ -128,7 +128,7 @@ def long_but_for(values: Iterable[Any], *quick: Any) -> list[Any]:
     return [value if value in quick else pytest.param(value, marks=pytest.mark.long) for value in values]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Wait for a state that must come; polls, since no event tells of a process that is not ours."""
     deadline = Deadline(seconds)
     while not condition():

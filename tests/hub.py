@@ -108,7 +108,7 @@ class RunningHub:
         """Ask it to end."""
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
-            self.process.wait(30)
+            self.process.wait(60)
 
     def mails(self, to: str) -> list[str]:
         """The texts of mails to an address, with their subjects, in order."""
@@ -129,14 +129,14 @@ class RunningHub:
             found[:] = [match.group(0) for text in self.mails(to) for match in re.finditer(pattern, text)]
             return bool(found)
 
-        wait_until(is_there, 30)
+        wait_until(is_there)
         return found[-1]
 
     def signed_in(self, address: str) -> Person:
         """Somebody who followed the link of the mail."""
         person, before = Person(self.url), len(self.mails(address))
         assert person.post("/sign-in", {"email": address})[0] == 200
-        wait_until(lambda: len(self.mails(address)) > before, 30)
+        wait_until(lambda: len(self.mails(address)) > before)
         path = self.mailed(address, r"/sign-in/[\w-]+")
         assert person.post(path, {})[0] == 200
         return person

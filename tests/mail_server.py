@@ -34,7 +34,7 @@ class Inbox(MessageHandler):
             found[:] = [match[0] for text in texts for match in re.finditer(pattern, bytes(text).decode())]
             return bool(found)
 
-        wait_until(is_there, 30)
+        wait_until(is_there)
         return found[-1]
 
 

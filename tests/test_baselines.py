@@ -17,6 +17,7 @@ from fedsvm.algorithms.baselines import POOLED_BASELINES, pooled_baselines
 from fedsvm.algorithms.concave_selection import concave_columns, separating_plane
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.decision_tree import TreeSettings
+from fedsvm.algorithms.kernel_penalty import kernel_widths, optimum_and_slopes
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.svm_admm import AdmmSettings
@@ -37,6 +38,11 @@ def _of_fsv(C: float, gamma: float) -> FloatArray:
     return np.asarray(machine.predict(ROWS.test.rows[:, kept]))
 
 
+def _of_kp_svm(C: float, gamma: float) -> FloatArray:
+    v = kernel_widths(*ROWS.train, gamma, C)
+    return np.asarray(SVC(C=C, gamma=gamma).fit(ROWS.train.rows * v, ROWS.train.labels).predict(ROWS.test.rows * v))
+
+
 @pytest.mark.parametrize(
     ("settings", "C", "gamma"), [(TreeSettings(), 1.0, 0.25), (AdmmSettings(C=4.0, gamma=0.5), 4.0, 0.5)]
 )
@@ -52,6 +58,7 @@ def test_they_are_scikit_learns(settings: Any, C: float, gamma: float) -> None:
         np.full(60, -1.0),
         SVC(C=C, gamma=gamma).fit(*ROWS.train).predict(ROWS.test.rows),  # all columns are chosen
         _of_fsv(C, gamma),
+        _of_kp_svm(C, gamma),
     ]
     for found, predicted in zip(pooled_baselines(ALL, settings, ROWS), expected, strict=True):
         np.testing.assert_array_equal(np.sign(found.scores), predicted, err_msg=found.name)
@@ -97,6 +104,20 @@ def test_concave_minimization_keeps_the_columns_that_separate_and_its_objective_
     np.testing.assert_allclose(
         separating_plane(rows, labels, only)[2], separating_plane(rows[only > 0], labels[only > 0])[2], atol=1e-9
     )
+
+
+def test_penalized_widths_keep_the_columns_that_tell_the_classes_apart() -> None:
+    random = np.random.default_rng(1)
+    rows = random.uniform(-1, 1, (80, 6))
+    labels = np.where(rows[:, 1] * rows[:, 4] > 0, 1.0, -1.0)  # neither alone tells them, and no line does
+    v = kernel_widths(rows, labels, 2.0, 1.0)
+    assert np.flatnonzero(v > 0.5).tolist() == [1, 4]
+    assert v.min() >= 0
+    assert v.max() <= 1
+    away, (_, slopes) = np.eye(6) * 1e-4, optimum_and_slopes(rows, labels, v + 0.1, 2.0, 1.0)
+    for number, slope in enumerate(slopes):
+        near = [optimum_and_slopes(rows, labels, v + 0.1 + sign * away[number], 2.0, 1.0)[0] for sign in (1, -1)]
+        assert (near[0] - near[1]) / 2e-4 == pytest.approx(slope, rel=0.02, abs=0.05), number
 
 
 def test_one_is_of_the_columns_that_were_chosen() -> None:

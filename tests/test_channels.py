@@ -98,7 +98,7 @@ class SocketNetwork:
             agreement = self._agreements.get(name)
             public = agreement.public if agreement is not None else None
             self._members[name] = Member(name, endpoint.address, self._keys[name].public, public)
-            self._all_listen.wait(20)
+            self._all_listen.wait(60)
             endpoint.admit(Roster(self._members[member] for member in ALL))
             mailbox = Mailbox(endpoint, RUN)
             begin_round(mailbox)

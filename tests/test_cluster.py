@@ -75,7 +75,7 @@ def nodes() -> Iterator[Nodes]:
 @pytest.fixture(autouse=True)
 def _nothing_outlives_its_run(nodes: Nodes) -> Iterator[None]:
     yield
-    wait_until(lambda: not site_processes(Path(os.environ["TMPDIR"])), 20)
+    wait_until(lambda: not site_processes(Path(os.environ["TMPDIR"])))
 
 
 def run(folder: Path, name: str, *changes: str, faults: tuple[str, ...] = (), during: Any = None) -> FinishedRun:

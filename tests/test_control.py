@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def over_the_wire(message: Message) -> Message:
 
 @pytest.mark.parametrize("terms", TERMS, ids=["run", "gather", "sum", "sum-at"])
 def test_an_order_survives_the_wire(terms: SumTerms | GatherTerms | None, request: pytest.FixtureRequest) -> None:
-    sent = Order(**{**vars(ORDER), "terms": terms})
+    sent = replace(ORDER, terms=terms)
     received = read_order(over_the_wire(sent.to_message(RUN, 7)))
     assert isinstance(received, Order)
     assert sent.verb == received.verb == request.node.callspec.id
@@ -89,7 +90,7 @@ def test_a_malformed_end_of_a_run_is_refused(fields: dict[str, object], sentence
 
 def test_an_order_to_everyone_names_nobody() -> None:
     """A thousand names to each of a thousand sites would be most of what a round says."""
-    sent = Order(**{**vars(ORDER), "everyone": True})
+    sent = replace(ORDER, everyone=True)
     message = over_the_wire(sent.to_message(RUN, 7))
     assert message.fields["sites"] is None
     received = read_order(message, ORDER.sites)
@@ -185,7 +186,7 @@ def test_what_no_site_may_send_is_no_answer() -> None:
 
 
 MESSAGES: list[Message] = [
-    *(Order(**{**vars(ORDER), "terms": terms}).to_message(RUN, 7) for terms in TERMS),
+    *(replace(ORDER, terms=terms).to_message(RUN, 7) for terms in TERMS),
     RosterUpdate(Roster([Party("a", "b", bytes([7] * 32))])).to_message(RUN, 7),
     *(answer.to_message(RUN, 7) for answer in ANSWERS),
     RunOver("it was stopped", resumable=True).to_message(RUN, 7),
@@ -259,6 +260,6 @@ def test_what_is_wrong_is_said(kind: str, changes: dict[str, Any], says: str) ->
 
 
 def test_a_sum_for_the_coordinator_is_not_opened_by_a_site() -> None:
-    message = Order(**{**vars(ORDER), "terms": TERMS[2]}).to_message(RUN, 1)
+    message = replace(ORDER, terms=TERMS[2]).to_message(RUN, 1)
     with pytest.raises(Malformed, match="an order to sum must not be opened by site-1"):
         read_order(with_fields(message, message.fields | {"opened_by": "site-1"}))

@@ -392,9 +392,9 @@ def test_nothing_is_left_when_a_fit_is_interrupted(temporary_folder: Path) -> No
     )
     program = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     try:
-        wait_until(lambda: len(site_processes(temporary_folder)) == 4, 30)
+        wait_until(lambda: len(site_processes(temporary_folder)) == 4)
         program.send_signal(signal.SIGINT)
-        assert program.wait(20) == 7
+        assert program.wait(60) == 7
     finally:
         program.kill()
         program.wait()

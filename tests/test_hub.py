@@ -74,7 +74,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
 def test_three_who_never_meet_train_the_pooled_model(finished: Finished) -> None:
     folder = finished.folder
     assert all(before[2] <= after[1] for before, after in zip(finished.spans, finished.spans[1:], strict=False))
-    wait_until(lambda: "completed" in finished.person.get(f"/tasks/{finished.number}")[1], 30)
+    wait_until(lambda: "completed" in finished.person.get(f"/tasks/{finished.number}")[1])
     _, table, labels = cells(folder)
     training, _ = splits.blind_test_split(len(table), 0.2, 0)
     rows = (table - table[training].mean(axis=0)) / table[training].std(axis=0)
@@ -179,7 +179,7 @@ def test_who_watches_trains_as_in_a_deployment_and_may_leave_and_come_back(tmp_p
         assert "completed" not in anna.get(f"/tasks/{number}/progress")[1]
         visits["south"] = watching(tmp_path, link_of(running, "south"), files["south"])
         assert [visit.wait(100) for visit in visits.values()] == [0, 0, 0]
-        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1])
         with np.load(running.folder / "tasks" / number / "model.npz") as model:
             weights = np.asarray(model["w"])
     assert np.abs(weights - simulated(tmp_path, files)).max() < 1e-9
@@ -199,7 +199,7 @@ def test_a_run_goes_on_without_one_who_withdraws(when: str, tmp_path: Path) -> N
         assert withdraws.returncode == 0, withdraws.stderr
         visits = {site: watching(tmp_path, links[site], files[site]) for site in ("clinic", "north")}
         assert [visit.wait(100) for visit in visits.values()] == [0, 0]
-        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1])
         assert "no time" in anna.get(f"/tasks/{number}")[1]
         late = join(tmp_path, links["south"], files["south"], "--folder", "visits-south")
         assert (late.returncode, "no longer takes part" in late.stderr) == (3, True)
@@ -217,7 +217,7 @@ def test_half_of_those_invited_train_with_masked_sums_if_the_creator_allows_it(t
             assert join(tmp_path, link_of(running, site), "", "--decline", "no time").returncode == 0
         visits = [watching(tmp_path, link_of(running, site), files[site]) for site in SITES]
         assert [visit.wait(100) for visit in visits] == [0, 0, 0]
-        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1])
 
 
 @pytest.mark.long
@@ -232,7 +232,7 @@ def test_a_task_of_three_classes_is_tested_in_folds(tmp_path: Path) -> None:
         number = create(running, anna, more_classes="X", folds="2")
         visits = [watching(tmp_path, link_of(running, site), files[site]) for site in SITES]
         assert [visit.wait(200) for visit in visits] == [0, 0, 0]
-        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1])
         result = json.loads((running.folder / "tasks" / number / "result.json").read_text())
     folds, kinds, right = splits.blind_folds(len(table), 2, 0), np.array(["B", "M", "X"]), []
     for fold in range(2):

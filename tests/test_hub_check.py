@@ -22,7 +22,7 @@ def test_a_running_hub_is_found_healthy_and_its_log_is_json(tmp_path: Path) -> N
             assert fedsvm("hub", "--folder", "hub", "--check", "--url", url, folder=tmp_path).returncode == 0
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
     found = fedsvm("hub", "--folder", "hub", "--check", "--url", url, folder=tmp_path)
     assert found.returncode == 3
     assert "cannot be reached" in found.stderr

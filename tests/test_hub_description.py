@@ -64,7 +64,7 @@ def number(folder: Path, running: RunningHub, anna: Person) -> str:
     """The number of a task that all finished."""
     number = create(running, anna, **FORM)
     _take_turns(folder, running, FORM["title"])
-    wait_until(lambda: ">completed<" in anna.get(f"/tasks/{number}")[1], 30)
+    wait_until(lambda: ">completed<" in anna.get(f"/tasks/{number}")[1])
     return number
 
 
@@ -127,7 +127,7 @@ def test_the_same_question_has_the_same_answer_and_another_needs_a_budget(
 ) -> None:
     again = create(running, anna, **{**FORM, "title": "Once more"})
     _take_turns(folder, running, "Once more")
-    wait_until(lambda: ">completed<" in anna.get(f"/tasks/{again}")[1], 30)
+    wait_until(lambda: ">completed<" in anna.get(f"/tasks/{again}")[1])
     assert _described(anna, again) == _described(anna, number)
     assert [len((folder / f"{site}.answers").read_text().splitlines()) for site in SITES] == [2, 2, 2]
     create(running, anna, **{**FORM, "title": "Other ranges", "ranges": "age 0 121\nlast dose 0 10"})

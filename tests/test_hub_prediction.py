@@ -56,7 +56,7 @@ def test_participants_predict_new_records_that_equal_the_pooled_model(tmp_path: 
             if len(over) == len(SITES):
                 break
         assert found
-        wait_until(lambda: "completed" in anna.get(f"/tasks/{found[1]}/progress")[1], 30)
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{found[1]}/progress")[1])
         folder = running.folder / "tasks" / trained
     assert "decision values and classes are in" in over["clinic"]
     assert not any((tmp_path / f"asked-{site}" / "predictions.csv").exists() for site in ("north", "south"))

@@ -52,7 +52,7 @@ class Office:
 
     def invited(self, site: str, address: str) -> str:
         """Wait for an invitation that was not there before; return its link."""
-        wait_until(lambda: self.inbox.found(address, LINK) not in self.seen, 30)
+        wait_until(lambda: self.inbox.found(address, LINK) not in self.seen)
         self.links[site] = self.inbox.found(address, LINK)
         self.seen.add(self.links[site])
         return self.links[site]
@@ -121,7 +121,7 @@ def test_a_lost_participant_is_invited_anew_and_another_is_replaced_until_sums_b
             status, page = office.invite_anew(second[1], "south", "third@south.example")
             assert (status, "have answered rounds" in page) == (400, True), page
     assert over == set(SITES)
-    wait_until(lambda: "completed" in office.page(second[1]), 30)
+    wait_until(lambda: "completed" in office.page(second[1]))
     assert "Invite anew" not in office.page(second[1])
     status, page = office.invite_anew(second[1], "south", "third@south.example")
     assert (status, "The task is completed; create a new one" in page) == (400, True)

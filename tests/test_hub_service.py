@@ -1184,7 +1184,7 @@ def test_a_task_whose_coordinator_loses_the_database_has_not_failed(told: Told) 
     sql.event.listen(engine, "begin", lose)
     is_lost.set()
     each = asyncio.run(story())
-    assert lost.wait(20)
+    assert lost.wait(60)
     wait_until(lambda: told.hub.conductor.never_ran(told.one(Task).id))
     assert told.one(Task).state == "running"
     is_lost.clear()
@@ -1351,7 +1351,7 @@ def served(told: Told) -> Iterator[str]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
         thread.start()
         try:
-            wait_until(lambda: server.started, 30)
+            wait_until(lambda: server.started)
             yield f"http://127.0.0.1:{bound.getsockname()[1]}"
         finally:
             server.should_exit = True

@@ -98,7 +98,7 @@ def test_many_interrupts_at_any_moment_end_a_run_as_one_does(
         for _ in range(3):
             process.send_signal(how)
         os.write(go_on, b".")
-        wait_until(lambda: pressed_again(process, how), 30)
+        wait_until(lambda: pressed_again(process, how))
         printed = process.stdout.read() if process.stdout else ""
     for descriptor in (paused, tell, wait, go_on):
         os.close(descriptor)
@@ -233,7 +233,7 @@ def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert found == [before]
 
 

@@ -68,7 +68,7 @@ def test_a_terminal_shows_a_panel_that_fits_and_then_the_summary(columns: int, t
         shown = b""
         while chunk := _read(ours):
             shown += chunk
-        assert run.wait(30) == 0
+        assert run.wait(60) == 0
     os.close(ours)
     text = shown.decode()
     for seen in (

@@ -496,7 +496,7 @@ def send_until_it_arrives(a: Endpoint, b: Endpoint, message: wire.Message) -> No
         a.send("b", message, deadline)
         with contextlib.suppress(DeadlineExpired):
             a.wait(Deadline(0.2))
-    listener.join(10)
+    listener.join(60)
     assert arrived
 
 
@@ -539,7 +539,7 @@ def test_nothing_outlives_a_run(end: str, temporary_folder: Path) -> None:
             os.kill(server, signal.SIGKILL)
         elif end != "success":
             process.send_signal(signal.Signals[end])
-        process.wait(30)
+        process.wait(60)
     wait_until(lambda: not site_processes(temporary_folder))
     wait_until(lambda: not workspaces(temporary_folder))
     assert list(temporary_folder.iterdir()) == []

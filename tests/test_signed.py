@@ -196,13 +196,17 @@ def relinked(path: Path, change: Callable[[list[dict[str, object]]], None]) -> N
     """Write a receipt anew after a change, as whoever holds the file can, with digests that fit."""
     lines, _ = lines_of.verify_lines(path.read_bytes())
     change(lines)
-    digest = lines_of._FIRST
-    texts = []
+    digest, content = lines_of._FIRST, b""
     for number, line in enumerate(lines, start=1):
-        plain = {**lines_of._without(line, "digest"), "line": number}
-        digest = lines_of._digest_of(digest, lines_of._canonical(plain))
-        texts.append(json.dumps({**plain, "digest": digest.hex()}))
-    path.write_text("\n".join(texts) + "\n")
+        text = plain_text(line, number)
+        digest = lines_of.digest_of(digest, text)
+        content += lines_of.line_of(text, digest)
+    path.write_bytes(content)
+
+
+def plain_text(line: dict[str, object], number: int) -> bytes:
+    """Return the text of a line without its digest, at a place."""
+    return json.dumps({**lines_of._without(line, "digest"), "line": number}).encode()
 
 
 def signed_again(key: SigningKey, site: str) -> Callable[[list[dict[str, object]]], None]:
@@ -211,8 +215,7 @@ def signed_again(key: SigningKey, site: str) -> Callable[[list[dict[str, object]
     def change(lines: list[dict[str, object]]) -> None:
         digest = lines_of._FIRST
         for number, line in enumerate(lines[:-1], start=1):
-            plain = {**lines_of._without(line, "digest"), "line": number}
-            digest = lines_of._digest_of(digest, lines_of._canonical(plain))
+            digest = lines_of.digest_of(digest, plain_text(line, number))
         lines[-1]["signature"] = key.sign(RECEIPT, head_content(RUN.hex(), site, digest.hex())).hex()
 
     return change

@@ -150,7 +150,7 @@ def test_strangers_that_come_and_go_while_nobody_looks_stop_nothing(endpoint: En
             stranger.sendall(bytes(64))
     with connected_to(endpoint) as late:
         assert late.recv(1) == b"\xff"  # a greeting
-    wait_until(lambda: served(endpoint) >= 2500, 30)
+    wait_until(lambda: served(endpoint) >= 2500)
 
 
 def served(endpoint: Endpoint) -> int:

@@ -19,9 +19,6 @@ class Unbound(OrderChain):
     def link_of(self, order: Order, number: int) -> ChainRound:
         return ChainRound(number, order.step, order.digest, b"")
 
-    def begin(self, order: Order, number: int) -> ChainRound:
-        return ChainRound(number, order.step, order.digest, b"")
-
 
 if __name__ == "__main__":
     site.OrderChain = Unbound  # type: ignore[attr-defined]

@@ -11,6 +11,7 @@ import tempfile
 import time
 import tomllib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.arguments import parser
@@ -61,8 +62,8 @@ def _starts(path: str, version: str) -> bool:
     return done.stdout.strip() == version
 
 
-def check(name: str, python: str, constraints: Sequence[str], folder: Path) -> None:
-    """Install fedsvm under some constraints into an environment of its own, and run the quickstart and the tests.
+def install(name: str, python: str, constraints: Sequence[str], folder: Path) -> Path:
+    """Install fedsvm under some constraints into an environment of its own, and return the folder of its commands.
 
     Parameters
     ----------
@@ -78,9 +79,8 @@ def check(name: str, python: str, constraints: Sequence[str], folder: Path) -> N
     Raises
     ------
     subprocess.CalledProcessError
-        An installation, the run or a test failed.
+        The installation failed.
     """
-    began = time.monotonic()
     place = folder / name
     binaries = place / "bin"
     subprocess.run([python, "-m", "venv", "--clear", "--without-pip", place], check=True)
@@ -89,23 +89,34 @@ def check(name: str, python: str, constraints: Sequence[str], folder: Path) -> N
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", binaries / "python", "install", "--quiet"]
     pip += ["--disable-pip-version-check", "--no-warn-script-location", "--prefer-binary"]
     subprocess.run([*pip, "--constraint", limits, ROOT, *_tools()], check=True)
-    installed = time.monotonic()
+    return binaries
+
+
+def check(name: str, binaries: Path, folder: Path) -> None:
+    """Run the quickstart and the tests in an environment.
+
+    Parameters
+    ----------
+    name : str
+        The name of the environment.
+    binaries : Path
+        The folder of its commands.
+    folder : Path
+        The folder of all such environments.
+
+    Raises
+    ------
+    subprocess.CalledProcessError
+        The run or a test failed.
+    """
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder) as empty:
         subprocess.run([binaries / "fedsvm", "run", "quickstart", "--quiet"], cwd=empty, check=True)
     files = [f"tests/{test}.py" for test in TESTS]
-    chosen = [
-        "-m",
-        "not alone and not long",
-        "-rf",
-        "-p",
-        "no:cacheprovider",
-        "--numprocesses",
-        "2",
-        "--dist",
-        "worksteal",
-    ]
+    chosen = ["-m", "not alone and not long", "-rf", "-p", "no:cacheprovider"]
+    chosen += ["--numprocesses", "3", "--dist", "worksteal"]
     subprocess.run([binaries / "python", "-m", "pytest", *chosen, *files], cwd=ROOT, check=True)
-    print(f"{name}: installed in {installed - began:.0f} s, ran in {time.monotonic() - installed:.0f} s", flush=True)
+    print(f"{name}: ran in {time.monotonic() - began:.0f} s", flush=True)
 
 
 def _project() -> dict[str, list[str]]:
@@ -126,14 +137,21 @@ def main() -> None:
     )
     folder = arguments.parse_args().folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    check("lowest", sys.executable, lowest(_project()[""]), folder)
+    environments: dict[str, tuple[str, Sequence[str]]] = {"lowest": (sys.executable, lowest(_project()[""]))}
     for version in NEWER:
         if sys.version_info[:2] == tuple(map(int, version.split("."))):
             continue
         if (python := find_python(version)) is None:
             print(f"python{version}: is not installed here, and was not tested", flush=True)
         else:
-            check(f"python{version}", python, [], folder)
+            environments[f"python{version}"] = (python, [])
+    with ThreadPoolExecutor(1) as pool:  # the next environment is installed while the tests of one run
+        installed = {name: pool.submit(install, name, *chosen, folder) for name, chosen in environments.items()}
+        try:
+            for name, binaries in installed.items():
+                check(name, binaries.result(), folder)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":

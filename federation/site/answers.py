@@ -97,7 +97,7 @@ class AnswerRecord:
     @property
     def spent(self) -> float:
         """The mu of all answers together."""
-        return math.sqrt(sum(mu**2 for mu, _ in self._kept.values()))
+        return 0.0 if not self._kept else math.sqrt(sum(mu**2 for mu, _ in self._kept.values()))
 
     def _check_room(self, mu: float) -> None:
         if self._max_mu is not None and math.hypot(self.spent, mu) > self._max_mu * (1 + 1e-9):

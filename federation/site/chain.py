@@ -116,10 +116,14 @@ class OrderChain:
     def begin(self, order: Order, number: int) -> ChainRound:
         """Begin a round that this site takes part in, and return its link. Raises as `link_of`, without a change."""
         link = self.link_of(order, number)
+        self.enter(order, link)
+        return link
+
+    def enter(self, order: Order, link: ChainRound) -> None:
+        """Begin a round of which `link_of` returned the link."""
         if self.last is not None and order.after == self.last.round:
             self._add(self.last)
         self.last = link
-        return link
 
     def miss(
         self, orders: Sequence[tuple[int, Order]], check: Callable[[Order, ChainRound], None] = lambda order, link: None

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring_ascii as json_text
 from typing import Any
 
 from fedsvm.federation.control import Order, SumTerms
@@ -23,29 +24,22 @@ _MAX_LISTED = 64
 
 
 def order_facts(order: Order, number: int) -> str:
-    """Return the facts of the order of a round, as JSON. The entry "order" is a digest of all that the step is told."""
+    """Return the facts of the order of a round, as canonical JSON. Its "order" is a digest of what the step is told."""
     if (known := order.facts_in.get(number)) is None:
-        size = None if order.terms is None else math.prod(order.terms.shape)
-        known = order.facts_in[number] = facts_text(
-            {
-                "round": number,
-                "after": order.after,
-                "phase": order.phase,
-                "phase_round": order.phase_round,
-                "step": order.step,
-                "verb": order.verb,
-                "protocol": order.protocol,
-                "numbers": size,
-                "sites": _names(order.sites),
-                "opened_by": _opened_by(order),
-                "order": order.digest.hex(),
-            }
+        terms, opened_by = order.terms, ""
+        if terms is not None:
+            opened_by = terms.receiver if isinstance(terms, SumTerms) else COORDINATOR
+        known = order.facts_in[number] = (
+            f'{{"after": {order.after}, "numbers": {"null" if terms is None else math.prod(terms.shape)}, '
+            f'"opened_by": {json_text(opened_by)}, "order": "{order.digest.hex()}", "phase": {json_text(order.phase)}, '
+            f'"phase_round": {order.phase_round}, "protocol": {json_text(order.protocol)}, "round": {number}, '
+            f'"sites": {_names(order.sites)}, "step": {json_text(order.step)}, "verb": "{order.verb}"}}'
         )
     return known
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
-    """Return facts as canonical JSON."""
+    """Return facts as canonical JSON: with sorted names, as `order_facts` writes them."""
     return _ENCODER.encode(facts)
 
 
@@ -71,11 +65,5 @@ _ENCODER = json.JSONEncoder(sort_keys=True)
 
 
 @functools.lru_cache(maxsize=4)
-def _names(sites: tuple[str, ...]) -> list[str]:
-    return list_or_digest(sites)
-
-
-def _opened_by(order: Order) -> str:
-    if order.terms is None:
-        return ""
-    return order.terms.receiver if isinstance(order.terms, SumTerms) else COORDINATOR
+def _names(sites: tuple[str, ...]) -> str:
+    return json.dumps(list_or_digest(sites))

@@ -16,9 +16,10 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from json.encoder import encode_basestring_ascii as json_text
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ CLOSING = (DECLINED, ENDED, SIGNED)
 IN_CLEAR, IN_SUM, NO_VALUE = "in the clear", "in a sum", "no value"
 """The forms in which values leave."""
 
+_DIGEST = b', "digest": "'
 _FIRST = hashlib.sha256(b"fedsvm receipt 1\0").digest()
 _MAX_LISTED = 64
 """The keys of more parties are in a line as a digest."""
@@ -56,12 +58,12 @@ class DamagedReceipt(Exception):
         self.lines = lines
 
 
-class Sent(Counter[str]):
+class Sent(dict[str, int]):
     """An observer of a channel that counts the numbers that leave, by peer."""
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
         """Count an array."""
-        self[peer] += array.size
+        self[peer] = self.get(peer, 0) + array.size
 
     def received(self, peer: str, array: NDArray[Any]) -> None:
         """Count nothing, since nothing leaves the site."""
@@ -156,7 +158,8 @@ class Receipt:
         if not self._path:
             return
         self._link = b""
-        self._note(ORDERED, order_facts(order, number), signature=order.signature.hex())
+        facts, signature = order_facts(order, number), order.signature.hex()
+        self._write(f'"what": "{ORDERED}", "order": {facts}, "signature": "{signature}"}}')
 
     def record_missed(self, missed: MissedOrders) -> None:
         """Record which orders went to others only."""
@@ -175,8 +178,11 @@ class Receipt:
 
     def left(self, order: Order, number: int, form: str) -> None:
         """Record what an order that is complete here took out of the site."""
-        sent = dict(self._sent)
-        self._note(LEFT, round=number, step=order.step, form=form, sent=sent, link=self._link.hex())
+        if not self._path:
+            return
+        sent = ", ".join([f"{json_text(peer)}: {count}" for peer, count in self._sent.items()])
+        said = f'"what": "{LEFT}", "round": {number}, "step": {json_text(order.step)}, "form": "{form}"'
+        self._write(f'{said}, "sent": {{{sent}}}, "link": "{self._link.hex()}"}}')
         self._sent = Sent()
 
     def broken(self, number: int, reason: str, *, refused: bool = False) -> None:
@@ -218,27 +224,25 @@ class Receipt:
             self._note(SIGNED, signature=self._key.sign(RECEIPT, content).hex())
         self.release()
 
-    def _note(self, what: str, order: str = "", **facts: Any) -> None:
-        """Write a line. order: the facts of an order as text, which become its entry "order"."""
-        if not self._path:
-            return
+    def _note(self, what: str, **facts: Any) -> None:
+        if self._path:
+            self._write(facts_text({"what": what, **facts})[1:])
+
+    def _write(self, rest: str) -> None:
+        """Write a line, given its text after its number and its time."""
         try:
             if self._file < 0:
                 self._open()
-            if self._earlier and self._is_next_earlier({"what": what, **facts}, order):
-                self._earlier.popleft()
-                return
-            self._earlier.clear()
-            self._append(what, order, facts)
+            if self._earlier:
+                if json.loads("{" + rest) == _without(self._earlier[0], "line", "at", "digest"):
+                    self._earlier.popleft()
+                    return
+                self._earlier.clear()
+            self._append(rest)
         except OSError as error:
             raise StepRefused(
                 f"its receipt {self._path} cannot be written: {error.strerror}; make room there"
             ) from error
-
-    def _is_next_earlier(self, body: Line, order: str) -> bool:
-        """Return whether the next line of an earlier visit says the same."""
-        said = _as_read(body) | ({"order": json.loads(order)} if order else {})
-        return said == _without(self._earlier[0], "line", "at", "digest")
 
     def _open(self) -> None:
         """Open the file and read what an earlier process of the site wrote. Raises StepRefused for a damaged one."""
@@ -260,26 +264,17 @@ class Receipt:
         if self._repeats:
             self._earlier.extend(lines)
         elif lines:
-            self._append(RESTARTED, "", {"cut": len(content) - whole})
+            self._append(facts_text({"what": RESTARTED, "cut": len(content) - whole})[1:])
 
-    def _append(self, what: str, order: str, facts: Line) -> None:
-        place, rest = {"at": _now(), "line": self._lines + 1}, {**facts, "what": what}
-        if order:  # the facts are canonical already, and their name stands between those of the other entries
-            text = f'{_canonical(place)[:-1]}, "order": {order}, {_canonical(rest)[1:]}'
-        else:
-            text = _canonical({**place, **rest})
-        digest = _digest_of(self._digest, text)
-        written = memoryview(f'{text[:-1]}, "digest": "{digest.hex()}"}}\n'.encode())
+    def _append(self, rest: str) -> None:
+        seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
+        before, after = _second(seconds)
+        text = f'{{"line": {self._lines + 1}, "at": "{before}.{milliseconds:03}{after}", {rest}'.encode()
+        digest = digest_of(self._digest, text)
+        written = memoryview(line_of(text, digest))
         while written:
             written = written[os.write(self._file, written) :]
         self._digest, self._lines = digest, self._lines + 1
-
-
-def _now() -> str:
-    """Return the local time with its zone, in milliseconds."""
-    seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
-    before, after = _second(seconds)
-    return f"{before}.{milliseconds:03}{after}"
 
 
 @functools.lru_cache(maxsize=1)
@@ -308,25 +303,26 @@ def verify_lines(content: bytes) -> tuple[list[Line], int]:
     for number, text in enumerate(whole, start=1):
         try:
             line = json.loads(text)
-            said = line.pop("digest")
-            digest = _digest_of(digest, _canonical(line))
-            is_right = line["line"] == number and said == digest.hex() and isinstance(line["what"], str)
+            body, _, _ = text.rpartition(_DIGEST)
+            digest = digest_of(digest, body + b"}")
+            is_right = line_of(body + b"}", digest) == text + b"\n"
+            is_right = is_right and line["line"] == number and isinstance(line["what"], str)
         except (ValueError, KeyError, TypeError, AttributeError):
             is_right = False
         if not is_right:
             raise DamagedReceipt(number, lines)
-        lines.append({**line, "digest": said})
+        lines.append(line)
     return lines, len(content) - len(rest)
 
 
-def _canonical(line: Line) -> str:
-    """Return the text of a line that its digest covers."""
-    return facts_text(line)
+def digest_of(before: bytes, text: bytes) -> bytes:
+    """Return the digest of a line and of all before it, given the text of the line without its digest."""
+    return hashlib.sha256(before + text).digest()
 
 
-def _digest_of(before: bytes, text: str) -> bytes:
-    """Return the digest of a line and of all before it."""
-    return hashlib.sha256(before + text.encode()).digest()
+def line_of(text: bytes, digest: bytes) -> bytes:
+    """Return a line of the file, given its text without its digest."""
+    return b'%s%s%s"}\n' % (text[:-1], _DIGEST, digest.hex().encode())
 
 
 def _as_read(facts: Mapping[str, Any]) -> Line:

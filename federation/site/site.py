@@ -417,37 +417,41 @@ class Site:
 
     def _retrace(self, order: Order, number: int) -> None:
         """Move on in the script by an order of the journal, which does not say when sites left or joined."""
+        missed = self._policy.is_missed(order, self._endpoint.name)
         try:
-            self._admit(order, number)
+            self._admit(order, number, None if missed else self.chain.link_of(order, number))
         except OrderRefused:
             self._place.note_change()
-            self._admit(order, number)
+            self._admit(order, number, None if missed else self.chain.link_of(order, number))
 
-    def _admit(self, order: Order, number: int) -> bytes:
+    def _admit(self, order: Order, number: int, link: ChainRound | None) -> bytes:
         """Move on in the script and in the chain by an order, and return the link of its round.
 
-        Raises OrderRefused for an order that may not come now.
+        link: None for an order that this site missed. Raises OrderRefused for an order that may not come now.
         """
-        if self._policy.is_missed(order, self._endpoint.name):
+        if link is None:
             if not self.chain.has(order):
                 raise OrderRefused(f"step {order.step!r} must have the arguments of an order that this site missed")
             self._place.admit_missed(order.step)
             return self.chain.head
-        link = self.chain.begin(order, number)
+        self.chain.enter(order, link)
         self._place.admit(order.step, link.said, order.sites, number)
         return link.digest
 
-    def _check_signature(self, order: Order, number: int, mark: StepMark) -> None:
-        """Raise OrderRefused for an order that the coordinator did not sign, or not as the next of this chain.
+    def _check_signature(self, order: Order, number: int, mark: StepMark) -> ChainRound | None:
+        """Return the link of an order. Raise OrderRefused without a signature that is due, or out of this chain.
 
         This check comes first: an order that fails it changes neither the script nor the chain, and is not written to
         the journal, whose orders are carried out again without this check.
 
-        An order that this site missed is part of the chain already.
+        Return None for an order that this site missed: it is part of the chain already.
         """
-        if not self._policy.is_missed(order, self._endpoint.name):
-            at_once = isinstance(order.terms, GatherTerms) or bool(mark.shown) or mark.public or mark.noisy
-            self._signatures.take(order, self.chain.link_of(order, number), at_once=at_once)
+        if self._policy.is_missed(order, self._endpoint.name):
+            return None
+        link = self.chain.link_of(order, number)
+        at_once = isinstance(order.terms, GatherTerms) or bool(mark.shown) or mark.public or mark.noisy
+        self._signatures.take(order, link, at_once=at_once)
+        return link
 
     def _run_round(self, order: Order, number: int) -> str:
         """Run the step, and process its value. Return the form in which it left, for the receipt."""
@@ -456,14 +460,14 @@ class Site:
             raise StepRefused("an order came before the roster")
         self._policy.check_step(order.step, self._script)
         mark = mark_of(program.find_step(order.step))
-        self._check_signature(order, number, mark)
+        link, arguments = self._check_signature(order, number, mark), order.arguments
         self._free_memory(order.step)
         self._policy.check_order(order, self._endpoint.name, mark)
-        program.check_told(order.step, mark, order.arguments)
+        program.check_told(order.step, mark, arguments)
         if isinstance(order.terms, SumTerms):
             program.check_receiver(order.step, order.terms.receiver, order.sites)
-        channel = self._open_channel(order, number, self._admit(order, number))
-        value = program.run_step(order.step, channel, order.arguments)
+        channel = self._open_channel(order, number, self._admit(order, number, link))
+        value = program.run_step(order.step, channel, arguments)
         self._receipt.record_answered(program.answers.spent)
         if self._journal is not None:
             self._journal.end_step()

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import zmq
 
 from fedsvm.federation.errors import PeerDropped
-from fedsvm.federation.traffic_ledger import Ledger, Traffic
+from fedsvm.federation.traffic_ledger import Ledger
 from fedsvm.federation.transport import counters, zmtp
 from fedsvm.federation.transport.auth import REFUSED
 from fedsvm.federation.transport.deadline import Deadline
@@ -62,12 +62,14 @@ class Stream:
 
     def __init__(self, party: Streams, opener: str, peer: str, descriptor: int, *, control: bool) -> None:
         self.descriptor = descriptor
-        self._control = control
-        self._me, self._opener, self._peer = party.me, opener, peer
+        self._opened_here, self._opener = opener == party.me, opener
         self._encrypted = party.encrypted
         self._ledger = party.ledger
         self._kernel: socket.socket | None = counters.duplicate(descriptor)
-        self._measured = self._kernel is not None
+        self._ends = {
+            True: (control, party.me, peer, False),  # whether the kernel measures these messages here
+            False: (control, peer, party.me, self._kernel is not None),
+        }
         self._in_use = self._was_heard = False
         self._received_bytes = self._entered_bytes = self._sent_bytes = self._expected_bytes = 0
 
@@ -90,7 +92,7 @@ class Stream:
             self._in_use = self._was_heard = True
             self._enter_handshake(message.round)
         predicted_bytes = zmtp.frame_bytes(size, self._encrypted)
-        traffic = self._traffic(message.round, sent=sent)
+        traffic = self._ledger.traffic(message.round, *self._ends[sent])
         traffic.messages += 1
         traffic.predicted_wire_bytes += predicted_bytes
         if message.arrays:
@@ -109,7 +111,7 @@ class Stream:
         self._read_kernel()
         arrived, self._entered_bytes = self._received_bytes - self._entered_bytes, self._received_bytes
         if arrived:
-            traffic = self._traffic(round_number, sent=False)
+            traffic = self._ledger.traffic(round_number, *self._ends[False])
             traffic.wire_bytes = None if traffic.wire_bytes is None else traffic.wire_bytes + arrived
 
     def end(self) -> None:
@@ -127,22 +129,11 @@ class Stream:
     def _enter_handshake(self, round_number: int) -> None:
         by_opener = zmtp.opener_handshake_bytes(b"" if self._encrypted else self._opener.encode(), self._encrypted)
         by_acceptor = zmtp.acceptor_handshake_bytes(self._encrypted)
-        sizes = (by_opener, by_acceptor) if self._opener == self._me else (by_acceptor, by_opener)
-        for sent, size in zip((True, False), sizes, strict=True):
-            self._traffic(round_number, sent=sent).predicted_wire_bytes += size
+        sizes = (by_opener, by_acceptor) if self._opened_here else (by_acceptor, by_opener)
+        for ends, size in zip((self._ends[True], self._ends[False]), sizes, strict=True):
+            self._ledger.traffic(round_number, *ends).predicted_wire_bytes += size
         self._sent_bytes += sizes[0]
         self._expected_bytes += sizes[1]
-
-    def _traffic(self, round_number: int, *, sent: bool) -> Traffic:
-        """Return the entry of one direction. Wire bytes are None until the kernel measured them."""
-        if sent:
-            traffic = self._ledger.traffic(round_number, self._control, self._me, self._peer)
-            traffic.wire_bytes = None
-        else:
-            traffic = self._ledger.traffic(round_number, self._control, self._peer, self._me)
-            if not self._measured:
-                traffic.wire_bytes = None
-        return traffic
 
 
 class Streams:

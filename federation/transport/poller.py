@@ -6,6 +6,7 @@ that has sent by a socket must read it before the next wait.
 
 from __future__ import annotations
 
+import itertools
 import selectors
 import struct
 from collections import Counter
@@ -141,12 +142,14 @@ class Poller:
         for _ in range(_MOST_AT_ONCE):
             if not self._unread:
                 break
-            used = list(self._unread)
-            readable = dict(zmq_poll([(opened, _POLLIN) for opened in used], 0))  # one call for all
-            self._unread = {opened: self._readers[opened] for opened in used if opened in readable}
+            readable = dict(zmq_poll([*zip(self._unread, itertools.repeat(_POLLIN), strict=False)], 0))  # one for all
+            if not readable:
+                self._unread.clear()
+                break
+            self._unread = {opened: read for opened, read in self._unread.items() if opened in readable}
             for read in list(self._unread.values()):
                 read()
-            came = came or bool(readable)
+            came = True
         return came
 
     def close(self) -> None:

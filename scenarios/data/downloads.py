@@ -43,7 +43,6 @@ _ORIGINS = {
     "https://github.com/KevinChittilapilly/Fairness-Research, german.data-numeric.txt",
     "vowel": "UCI Connectionist Bench Vowel (Deterding, Niranjan and Robinson; "
     "Turney version); https://github.com/renatopp/arff-datasets, classification/vowel.arff (its training part)",
-    "ipums_brazil": "IPUMS International, Brazil, after registration: https://international.ipums.org",
 }
 
 
