@@ -215,7 +215,7 @@ class DescriptionSums(StatisticsSums):
                 "known": known.astype(np.float64),
                 "sums": moved,
                 "squares": moved**2,
-                "categories": site.encoded[place, width : width + sum(map(len, site.values))],
+                "categories": site.encoded[place][:, width : width + sum(map(len, site.values))],
                 "cells": cells.reshape(len(numeric), -1),
                 "gaps": (codes[place] == np.array(unknown)).astype(np.float64),
             }
@@ -254,7 +254,7 @@ class DescriptionSums(StatisticsSums):
     def _constant(self) -> FloatArray:
         """Return (q + r,): 1 for each column whose values are all the same here, and known in enough rows."""
         least = max(MIN_KNOWN, self._site.min_cell)
-        numeric = [column[~np.isnan(column)] for column in self._numeric.T]
+        numeric = [column[~np.isnan(column)] for column in self._numeric[:].T]
         categorical = list(self._site.partition.arrays["codes"].T)
         found = [len(each) >= least and len(np.unique(each)) == 1 for each in [*numeric, *categorical]]
         return np.array(found, dtype=np.float64)

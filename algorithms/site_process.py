@@ -32,9 +32,6 @@ from fedsvm.protocols.sets.program import SetsSite
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.ring import RING
 
-_ENOUGH = 10
-"""Calls after which CPython has put specialised instructions into the code; done before the fork, sites share it."""
-
 
 def _warm_up() -> None:
     for name in OWN_ALGORITHMS:  # sites share their code, and do not load it each for itself
@@ -46,11 +43,9 @@ def _warm_up() -> None:
     keystreams([unseal(keys, seal(keys, bytes(SECRET_BYTES), by_lower=True), by_lower=True)] * 2, (1, 3))
     shamir.split(np.ones((4, shamir.SECRET_WORDS), dtype=np.uint32), 5)
     Cipher(P256, KeyedRandom(bytes(SECRET_BYTES))).encrypt(P256.hash_identifiers(["warm-up"], b""))
-    for _ in range(_ENOUGH):
-        _train_and_tell()
 
 
-def _train_and_tell() -> None:
+def _practice() -> None:
     """Run once what a site does in most rounds, without sockets."""
     residues = RING.encode(run_steps(), 1.0, 3)
     masked = subtract(add(residues, residues), residues)
@@ -79,7 +74,7 @@ def _setting_names(program: str) -> frozenset[str] | None:
     return None if program in OTHERS else frozenset(field.name for field in fields(ALGORITHMS[program].Settings))
 
 
-INSTALLATION = Installation(_Programs(), SUMS, _setting_names, _warm_up)
+INSTALLATION = Installation(_Programs(), SUMS, _setting_names, _warm_up, _practice)
 
 if __name__ == "__main__":
     main(INSTALLATION, int(sys.argv[1]))

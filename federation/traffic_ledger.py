@@ -30,10 +30,6 @@ class Traffic:
     predicted_wire_bytes: int = 0
     wire_bytes: int | None = 0
 
-    def to_row(self) -> list[int | None]:
-        """Return the four counts, in this order."""
-        return [self.messages, self.payload_bytes, self.predicted_wire_bytes, self.wire_bytes]
-
     def add(self, other: Traffic) -> None:
         """Add `other` to this; an unknown count makes the sum unknown."""
         self.messages += other.messages
@@ -63,7 +59,10 @@ class Ledger:
 
     def take(self) -> list[list[Any]]:
         """Return all entries since the last call as plain values for a message."""
-        rows = [[*link, *traffic.to_row()] for link, traffic in self._traffic.items()]
+        rows = [
+            [*link, entry.messages, entry.payload_bytes, entry.predicted_wire_bytes, entry.wire_bytes]
+            for link, entry in self._traffic.items()
+        ]
         self._traffic = {}
         return rows
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+from dataclasses import astuple
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_reports_of_a_link_add_up_for_each_of_its_witnesses_and_others_count_for
     accounts, link = Accounts(), DirectedLink(1, False, "north", "south")
     reports = [Traffic(1, 8, 80, 88), Traffic(2, 16, 160, None), Traffic(1, 8, 80, 90)]
     for witness, traffic in (("south", reports[0]), ("north", reports[2]), ("south", reports[1]), ("west", reports[0])):
-        accounts.enter(witness, [[*link, *traffic.to_row()]])
+        accounts.enter(witness, [[*link, *astuple(traffic)]])
     entry = accounts.entries[link]
     assert entry.received == Traffic(3, 24, 240, None)
     assert entry.sent == reports[2]

@@ -157,6 +157,13 @@ def test_lists_are_no_values(tmp_path: Path) -> None:
         load("a.parquet", tmp_path)
 
 
+def test_columns_of_parquet_are_read_by_their_whole_names(tmp_path: Path) -> None:
+    table = pa.table({"a.b": [1.0, 2.0], "a": [3.0, 4.0], "a.c": [5.0, 6.0], "label": ["x", "y"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = {each.name: each.values.tolist() for each in load("a.parquet", tmp_path).features}
+    assert found == {"a.b": [1.0, 2.0], "a": [3.0, 4.0], "a.c": [5.0, 6.0]}
+
+
 @pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet", "a.svm"])
 def test_a_file_that_is_not_what_its_ending_says_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"hello world\n")

@@ -6,6 +6,7 @@ import tracemalloc
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -158,3 +159,20 @@ def test_many_rows_need_a_few_numbers_each_and_some_blocks() -> None:
     problem = paths_of(RowBlocks.of(rows, feature_map), labels[:1], np.zeros(size), 1.0).problems[0]
     assert isinstance(problem, Problem)
     assert problem.features.size == 0
+
+
+def test_paths_whose_masks_were_dropped_hold_less_and_go_on_as_before() -> None:
+    rows, feature_map, labels = mapped(100, 90)
+    features, prior = feature_map(rows), np.zeros(feature_map.dimensions)
+    tracemalloc.start()
+    try:
+        paths = paths_of(features, labels[:1], prior, 1.0)
+        rounds = each_round(paths, 3)
+        deque(islice(rounds, 2), maxlen=0)
+        held, _ = tracemalloc.get_traced_memory()
+        paths.drop_masks()
+        matrix = feature_map.dimensions**2 * NUMBER_BYTES
+        assert held - tracemalloc.get_traced_memory()[0] > matrix
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(next(rounds), rounds_of(paths_of(features, labels[:1], prior, 1.0), 3)[-1])

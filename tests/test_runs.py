@@ -313,6 +313,7 @@ def own_memory_of_a_process_that_is_not_forked() -> int:
     """
     code = (
         "import fedsvm.algorithms.site_process as server; server.INSTALLATION.warm_up(); "
+        "server.INSTALLATION.practice(); "
         "print(next(line.split()[1] for line in open('/proc/self/smaps_rollup') if line.startswith('Anonymous:')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

@@ -426,6 +426,6 @@ def test_a_site_with_a_small_category_does_not_open_it() -> None:
     site.min_cell = 5
     assert site.open_categories(0) == ["a", "b"]
     site.encode([["a", "b"]])
-    np.testing.assert_array_equal(site.encoded[:, 2:].sum(axis=0), [12, 5])
+    np.testing.assert_array_equal(site.encoded[:][:, 2:].sum(axis=0), [12, 5])
     site.min_cell = 6
     assert site.open_categories(0) == ["a"]

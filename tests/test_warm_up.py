@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import CodeType
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def test_a_rehearsal_leaves_nothing_open(tmp_path: Path) -> None:
     threads = set(threading.enumerate())
     before = len(list(Path("/proc/self/fd").iterdir())), logging.getLogger().handlers[:]
     ran = SitePolicy.check_roster.__code__, Endpoint._dial.__code__
-    rehearse(tmp_path, lifeline)
+    rehearse(tmp_path, lifeline, lambda: None)
     now = SitePolicy.check_roster.__code__, Endpoint._dial.__code__
     after = len(list(Path("/proc/self/fd").iterdir())), logging.getLogger().handlers[:]
     os.close(lifeline)
@@ -47,12 +48,31 @@ def test_a_rehearsal_leaves_nothing_open(tmp_path: Path) -> None:
     assert now == ran and not any(code is then for code, then in zip(now, ran, strict=True)), "the site did not join"
 
 
+def test_what_sites_compute_is_practiced_and_its_code_laid_side_by_side(tmp_path: Path) -> None:
+    ran: list[CodeType] = []
+
+    def practice() -> None:
+        def inner() -> None: ...
+
+        inner()
+        ran.extend([practice.__code__, inner.__code__])
+
+    before = practice.__code__, next(each for each in practice.__code__.co_consts if isinstance(each, CodeType))
+    lifeline, life = os.pipe()
+    rehearse(tmp_path, lifeline, practice)
+    os.close(lifeline)
+    os.close(life)
+    assert len(ran) >= 2 * 10, "sites would put specialised instructions into the code"
+    assert [code is then for code, then in zip(ran[:2], before, strict=True)] == [True, True]
+    assert ran[-2:] == list(before) and not any(code is then for code, then in zip(ran[-2:], before, strict=True))
+
+
 def test_what_cannot_be_rehearsed_is_left_to_the_sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = set(threading.enumerate())
     monkeypatch.setattr(warm_up, "_LISTEN", "tcp://203.0.113.1:*")
     lifeline, life = os.pipe()
-    rehearse(tmp_path, lifeline)
-    rehearse(tmp_path / "missing", lifeline)
+    rehearse(tmp_path, lifeline, lambda: None)
+    rehearse(tmp_path / "missing", lifeline, lambda: None)
     os.close(lifeline)
     os.close(life)
     assert not list(tmp_path.iterdir())
@@ -71,7 +91,7 @@ def test_a_machine_that_is_too_slow_rehearses_once_and_says_nothing(
     monkeypatch.setattr(Endpoint, "wait", never)
     monkeypatch.setattr(warm_up, "_PATIENCE_S", 0.0)
     lifeline, life = os.pipe()
-    rehearse(tmp_path, lifeline)
+    rehearse(tmp_path, lifeline, lambda: None)
     os.close(lifeline)
     os.close(life)
     assert len(lives) <= 2

@@ -15,5 +15,7 @@ class_statistics   noisy statistics of the rows of each class, of which a model 
 classes            labels of rows
 conditions         conditions of a round
 scale_search       search for the scale of numeric columns without ranges, from noisy counts over overlapping windows
+scaled_rows        rows on the common scale, computed when they are read
 score_counts       counts of a site's rows by prediction and by decision value, which can be summed
+sparse_rows        rows of which most numbers are 0
 """

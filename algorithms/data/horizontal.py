@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -21,9 +22,11 @@ from fedsvm.algorithms.data.classes import Scheme, one_against_one
 from fedsvm.algorithms.data.columns import Columns, Filling, LabeledRows, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.encoding import Vocabulary
-from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
+from fedsvm.algorithms.data.partition import agreed_folds, held_out, numbers_of, require_agreed, rows_and_columns
+from fedsvm.algorithms.data.scaled_rows import ScaledRows, blocks_of
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.score_counts import MAX_BINS, count_scores, size_of
+from fedsvm.algorithms.data.sparse_rows import Numbers
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import (
     StatisticsPlan,
@@ -94,9 +97,7 @@ class ColumnSums(SitePart):
     @step
     def missing_values(self) -> FloatArray:
         """Return the (q,) number of training rows without a value in each numeric column."""
-        return np.asarray(
-            np.isnan(self._site.partition.arrays["numeric"][self._site.training]).sum(axis=0), dtype=np.float64
-        )
+        return np.asarray(np.isnan(self._numeric).sum(axis=0), dtype=np.float64)
 
     @step(bound=math.inf)
     def known_values(self) -> FloatArray:
@@ -106,7 +107,7 @@ class ColumnSums(SitePart):
     @step(bound=math.inf)
     def column_sums(self) -> FloatArray:
         """Return the (p,) sums of the columns."""
-        return np.asarray(self._training_rows.sum(axis=0))
+        return self._add_up(lambda rows: rows)
 
     @step(
         bound=math.inf,
@@ -116,16 +117,18 @@ class ColumnSums(SitePart):
     )
     def column_squares(self, mean: FloatArray) -> FloatArray:
         """Return the (p,) sums of squared distances from the mean."""
-        return np.asarray(((self._training_rows - mean) ** 2).sum(axis=0))
+        return self._add_up(lambda rows: (rows - mean) ** 2)
 
     @step(bound=math.inf)
     def column_extremes(self) -> FloatArray:
         """Return the (2, n sites, p) this site's minima and maxima, each in a place that only the sites know."""
-        site, rows = self._site, self._training_rows
+        site = self._site
         sites = site.channel.sites
-        table = np.zeros((2, len(sites), rows.shape[1]))
-        if len(rows):
-            for kind, extremes in enumerate((rows.min(axis=0), rows.max(axis=0))):
+        table = np.zeros((2, len(sites), site.encoded.shape[1]))
+        if site.training.any():
+            ends = [(rows.min(axis=0), rows.max(axis=0)) for rows in blocks_of(site.encoded, site.training)]
+            lows, highs = (np.stack(each) for each in zip(*ends, strict=True))
+            for kind, extremes in enumerate((lows.min(axis=0), highs.max(axis=0))):
                 for column, extreme in enumerate(extremes):
                     order = secret_order(site.secret, f"extreme {kind} {column}", len(sites))
                     table[kind, order[sites.index(site.site)], column] = extreme
@@ -133,11 +136,12 @@ class ColumnSums(SitePart):
 
     @property
     def _numeric(self) -> FloatArray:
-        return np.asarray(self._site.partition.arrays["numeric"][self._site.training])
+        return self._site.numeric[self._site.training]
 
-    @property
-    def _training_rows(self) -> FloatArray:
-        return np.asarray(self._site.encoded[self._site.training])
+    def _add_up(self, values: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Return (p,) the sums of values of the training rows."""
+        blocks = blocks_of(self._site.encoded, self._site.training)
+        return reduce(np.add, (np.asarray(values(rows).sum(axis=0)) for rows in blocks))
 
 
 class Evaluation(SitePart):
@@ -241,8 +245,12 @@ class HorizontalSite(SiteProgram):
         The settings of its algorithm.
     sums_by_class : bool
         True if noisy statistics are summed for each class, of which its algorithm makes its model.
-    scaled : (n, p) FloatArray
-        The training rows on the common scale. `rows` are these, or some of their columns.
+    numeric, encoded : Numbers
+        All rows in their numeric columns, and in all columns that the sites have in common.
+    training_rows : ScaledRows
+        Those of them that are trained on, in all columns.
+    columns : (p,) IntArray
+        The columns of `rows`; `is_narrow` if they were chosen.
     """
 
     part_types: ClassVar[PartTypes] = (ColumnSums, StatisticsSums, Evaluation)
@@ -253,17 +261,14 @@ class HorizontalSite(SiteProgram):
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
-        numeric = partition.arrays["numeric"]
-        self.apart = np.asarray(partition.arrays.get("apart", np.zeros(len(numeric))), dtype=bool)
+        self.numeric: Numbers = numbers_of(partition)
+        self.apart = np.asarray(partition.arrays.get("apart", np.zeros(len(self.numeric))), dtype=bool)
         self.training, self.calibrating = ~self.apart, self.apart
-        self.tested = np.zeros(len(numeric), dtype=bool)
-        self.encoded: FloatArray = numeric
-        self.rows = self.scaled = self.encoded
-        self.rows_apart = self.scaled_apart = self.rows_tested = self.encoded[:0]
+        self.tested = np.zeros(len(self.numeric), dtype=bool)
+        self.encoded = self.numeric
         self.is_scaled = False
         self.indicated: list[int] = []
-        self.scale = Scale.none(self.encoded.shape[1])
-        self.columns = np.arange(self.encoded.shape[1])
+        self._place_on(Scale.none(self.encoded.shape[1]))
         self._secret: Residues | None = None
         self.values: list[list[str]] = []
         self.totals, self.statistics, self.evaluation = ColumnSums(self), StatisticsSums(self), Evaluation(self)
@@ -338,7 +343,7 @@ class HorizontalSite(SiteProgram):
         for column, declared in enumerate(values):
             encoding.require_declared(self.open_categories(column), declared)
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
-        self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
+        self.encoded = np.hstack([self.numeric[:], *blocks]) if blocks else self.numeric
         self.values, self.indicated = values, []
 
     @step(
@@ -371,7 +376,7 @@ class HorizontalSite(SiteProgram):
         """Put `values` (q,) where numeric columns have none, and add a 0/1 column of where that was for some."""
         width = self.encoded.shape[1] - len(self.indicated)
         filling = Filling(values, tuple(indicated))
-        self.encoded = filling(self.partition.arrays["numeric"], self.encoded[:, :width])
+        self.encoded = filling(self.numeric[:], self.encoded[:][:, :width])
         self.indicated = indicated
 
     @step(opens="value")
@@ -396,22 +401,53 @@ class HorizontalSite(SiteProgram):
         """
         if window is not None:
             self.statistics.check_window(window)
-        self.scale = Scale(offset, scale, window)
-        self.columns = np.arange(len(offset))
-        self.rows = self.scaled = self.scale(self.encoded[self.training])
-        self.rows_apart = self.scaled_apart = self.scale(self.encoded[self.calibrating])
-        self.rows_tested = self.scale(self.encoded[self.tested])
+        self._place_on(Scale(offset, scale, window))
         self.is_scaled = True
+
+    def _place_on(self, scale: Scale) -> None:
+        """Put the rows that are trained on, set apart and tested on a scale, of which each is computed when read."""
+        self.scale, self.columns, self.is_narrow = scale, np.arange(len(scale.offset)), False
+        masks = self.training, self.calibrating, self.tested
+        self.training_rows, self._apart, self._tested = (ScaledRows.of(self.encoded, scale, mask) for mask in masks)
+        self.forget_rows()
+
+    def forget_rows(self) -> None:
+        """Give up `scaled` and `rows`, which are computed again when they are read."""
+        self._scaled: FloatArray | None = None
+        self._rows: FloatArray | None = None
+
+    @property
+    def scaled(self) -> FloatArray:
+        """(n, p): the training rows on the common scale, in all columns; kept from the first time on."""
+        if self._scaled is None:
+            self._scaled = self.training_rows[:]
+        return self._scaled
+
+    @property
+    def rows(self) -> FloatArray:
+        """(n, p): the training rows on the common scale, in `columns`; kept from the first time on."""
+        if self._rows is None:
+            self._rows = self.scaled[:, self.columns] if self.is_narrow else self.scaled
+        return self._rows
+
+    @property
+    def rows_apart(self) -> FloatArray:
+        """(n, p): the rows set apart on the common scale, in `columns`."""
+        return self._apart[:][:, self.columns] if self.is_narrow else self._apart[:]
+
+    @property
+    def rows_tested(self) -> FloatArray:
+        """(n, p): the rows held out on the common scale."""
+        return self._tested[:]
 
     @property
     def all_rows(self) -> FloatArray:
         """(n, p): all rows of this site on the common scale, also those held out and set apart."""
-        return self.scale(self.encoded)
+        return self.scale(self.encoded[:])
 
     def narrow(self, columns: IntArray) -> None:
         """Reduce `rows` and `rows_apart` to these columns of the scaled rows."""
-        self.columns = columns
-        self.rows, self.rows_apart = self.scaled[:, columns], self.scaled_apart[:, columns]
+        self.columns, self.is_narrow, self._rows = columns, True, None
 
 
 # What may be ordered.

@@ -1,6 +1,7 @@
 """The names of the arrays and values in a site's partition.
 
 numeric (n, p) and codes (n, q): the columns; codes count the values that `categories` lists for each categorical one.
+In place of numeric, rows of which most numbers are 0 have starts, places and values; see `SparseRows`.
 weights (n,): of rows, only where they have some. apart (n,): 1 of rows that are never trained on, but calibrate what
 was trained, only where there are such. labels: of two classes (1, n) of +1 and -1, of more (K, n), each class against
 the others; (0, n) where other sites hold them. folds (n,) or (n, repeats): the fold in which a row is held out, -1 for
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.algorithms.data.sparse_rows import Numbers, SparseRows, is_sparse
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.partition import Partition
@@ -45,7 +47,22 @@ def require_agreed(fold: int | None, folds: int) -> None:
 
 def rows_and_columns(partition: Partition) -> tuple[int, list[str]]:
     """Return the number of rows of a partition, and the names of its columns."""
-    return len(partition.arrays["numeric"]), [*partition.values["numeric"], *partition.values["categorical"]]
+    return len(numbers_of(partition)), [*partition.values["numeric"], *partition.values["categorical"]]
+
+
+def numbers_of(partition: Partition) -> Numbers:
+    """Return the numeric columns (n, p) of a partition."""
+    arrays = partition.arrays
+    if "numeric" in arrays:
+        return arrays["numeric"]
+    return SparseRows(arrays["starts"], arrays["places"], arrays["values"], len(partition.values["numeric"]))
+
+
+def _arrays_of(numbers: Numbers) -> dict[str, NDArray[Any]]:
+    """Return the arrays of `numbers_of`."""
+    if isinstance(numbers, SparseRows):
+        return {"starts": numbers.starts, "places": numbers.places, "values": numbers.values}
+    return {"numeric": np.ascontiguousarray(numbers)}
 
 
 def site_partition(
@@ -60,6 +77,7 @@ def site_partition(
     weights: FloatArray | None = None,
     apart: NDArray[np.bool_] | None = None,
     classes: int = 2,
+    may_be_sparse: bool = False,
 ) -> Partition:
     """Return the data of one site.
 
@@ -74,12 +92,13 @@ def site_partition(
     weights : (n,) from 0, by which a row's loss is multiplied; None where none is.
     apart : (n,) which rows are not trained on, but calibrated by; None where none is.
     classes : how many there are.
+    may_be_sparse : whether numeric columns of which most numbers are 0 are held as `SparseRows`.
     """
     count = len(numeric)
     columns = [np.unique(column, return_inverse=True) for column in (categorical.T if categorical is not None else ())]
     codes = np.column_stack([codes for _, codes in columns]) if columns else np.zeros((count, 0))
     arrays = {
-        "numeric": np.ascontiguousarray(numeric),
+        **_arrays_of(SparseRows.of(numeric) if may_be_sparse and is_sparse(numeric) else numeric),
         "codes": codes.astype(np.int64),
         "labels": np.zeros((0, count)) if labels is None else one_against_rest(labels, classes),
         "folds": np.full(count, NO_FOLD) if folds is None else folds,

@@ -44,7 +44,7 @@ class PubliclyScaledSite(HorizontalSite):
         self.hold_out(fold)
         codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
         blocks = [one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
-        self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
+        self.encoded = np.hstack([self.numeric[:], *blocks]) if blocks else self.numeric
         self.rescale(offset, scale)
 
 

@@ -33,7 +33,9 @@ class Scale:
     def __call__(self, rows: FloatArray) -> FloatArray:
         """Return rows (n, p) on the common scale."""
         clipped = rows if self.window is None else np.clip(rows, *self.window)
-        return np.asarray((clipped - self.offset) / self.scale)
+        found = clipped - self.offset
+        found /= self.scale
+        return np.asarray(found)
 
     def of_columns(self, columns: IntArray) -> Self:
         """Return the scale of some columns."""

@@ -19,6 +19,7 @@ from fedsvm.algorithms.data.class_statistics import Cells, ClassTotals
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window, found_ends
+from fedsvm.algorithms.data.sparse_rows import Numbers
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clip_rows, compose_mu
 from fedsvm.federation.arrays import FloatArray
@@ -129,7 +130,8 @@ class Holder(Protocol):
     partition: Partition
     answers: AnswerRecord
     min_cell: int
-    encoded: FloatArray
+    encoded: Numbers
+    numeric: Numbers
     values: list[list[str]]
     sums_by_class: ClassVar[bool]
 
@@ -168,7 +170,7 @@ class StatisticsSums(SitePart):
         block = scale_search.scale_block(len(columns), mu)
 
         def draw(source: Random) -> FloatArray:
-            counts = scale_search.scale_counts(self._numeric[:, columns])
+            counts = scale_search.scale_counts(self._numeric[:][:, columns])
             return block.noised_counts(counts, scale_search.scale_weights(len(columns)), source)
 
         return self._release(name, [block], draw, columns)
@@ -202,7 +204,7 @@ class StatisticsSums(SitePart):
                 "known": known.astype(np.float64),
                 "sums": moved,
                 "squares": moved**2,
-                "categories": self._site.encoded[place, width : width + sum(map(len, self._site.values))],
+                "categories": self._site.encoded[place][:, width : width + sum(map(len, self._site.values))],
             }
             if cells is None:
                 return [found[block.name] for block in blocks]
@@ -322,8 +324,8 @@ class StatisticsSums(SitePart):
         return list(self._site.partition.values["numeric"])
 
     @property
-    def _numeric(self) -> FloatArray:
-        return self._site.partition.arrays["numeric"]
+    def _numeric(self) -> Numbers:
+        return self._site.numeric
 
     @property
     def _blocks(self) -> tuple[NoisyBlock, ...]:

@@ -186,7 +186,7 @@ class LandmarkSums(SitePart):
         position = self._site.channel.sites.index(self._site.site)
         order = secret_order(self._site.secret, "landmarks", sum(quotas))
         places = order[sum(quotas[:position]) :][: len(self._centres)]
-        table = np.zeros((sum(quotas), self._site.rows.shape[1] + 1))
+        table = np.zeros((sum(quotas), len(self._site.columns) + 1))
         table[places, :-1] = self._centres
         table[places, -1] = 1.0
         return table
@@ -209,9 +209,9 @@ class LandmarkSums(SitePart):
     def take_centres(self, opener: str, plan: dict[str, Any], min_cluster_size: int, seed: int) -> None:
         """Take the centres of a round of k-means from the site that opened the sums of the one before."""
         round_ = k_means.ClusterRound(**plan)
-        shape = (round_.slots, self._site.rows.shape[1] + 1)
+        shape = (round_.slots, len(self._site.columns) + 1)
         if round_.number == 0:
-            self._centres, self._lone_rows = np.zeros((1, self._site.rows.shape[1])), {}
+            self._centres, self._lone_rows = np.zeros((1, len(self._site.columns))), {}
             return
         own = None
         if self._site.site == opener:
@@ -231,7 +231,7 @@ class LandmarkSums(SitePart):
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
         """Return the (slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their
         number."""
-        sums = np.zeros((slots, self._site.rows.shape[1] + 2))
+        sums = np.zeros((slots, len(self._site.columns) + 2))
         sums[: len(self._centres)] = k_means.cluster_sums(self._site.rows, self._centres)
         self._own_sizes = sums[:, -1]
         return sums
@@ -246,7 +246,7 @@ class LandmarkSums(SitePart):
     )
     def last_centres(self, opener: str, slots: int, min_cluster_size: int) -> FloatArray:
         """Return the (slots, p + 1) centers from the last sums, each with a 1; zeros except where they were opened."""
-        shape = (slots, self._site.rows.shape[1] + 1)
+        shape = (slots, len(self._site.columns) + 1)
         if self._site.site != opener:
             return np.zeros(shape)
         return _table(k_means.Clusters.of_sums(self._site.opened, min_cluster_size).centres, shape)

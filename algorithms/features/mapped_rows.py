@@ -97,14 +97,15 @@ class MappedRows(FeatureRows):
             self._check_gamma(feature_map["gamma"])
         self._check_map(feature_map)
         self.map = read_map(feature_map)
-        fits = len(site.rows) * self.map.dimensions <= row_blocks.MOST_VALUES
-        blocks = RowBlocks.of(site.rows, self.map)
+        blocks = RowBlocks.of(site.rows if site.is_narrow else site.training_rows, self.map)
+        fits = len(blocks) * self.map.dimensions <= row_blocks.MOST_VALUES
         self.place(blocks.to_array() if fits else blocks)
+        site.forget_rows()
         self.features_apart = self.map(site.rows_apart)
 
     def _check_map(self, feature_map: Mapping[str, Any]) -> None:
         """Raise OrderRefused for other columns, other frequencies than the seed draws, or too many landmarks."""
-        terms, columns = self._site.terms, self._site.rows.shape[1]
+        terms, columns = self._site.terms, len(self._site.columns)
         settings = terms.settings
         if feature_map.get("dimensions", columns) != columns:
             raise OrderRefused(f"dimensions must be {columns}, the number of columns")

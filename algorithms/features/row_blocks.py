@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fedsvm.algorithms.data.scaled_rows import ScaledRows
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 
@@ -23,19 +24,19 @@ class RowBlocks:
 
     Parameters
     ----------
-    rows : FloatArray
+    rows : FloatArray or ScaledRows
         On the common scale.
     feature_map : FeatureMap
     columns : IntArray
         The features that are read, of those that the map gives.
     """
 
-    rows: FloatArray
+    rows: FloatArray | ScaledRows
     feature_map: FeatureMap
     columns: IntArray
 
     @classmethod
-    def of(cls, rows: FloatArray, feature_map: FeatureMap) -> RowBlocks:
+    def of(cls, rows: FloatArray | ScaledRows, feature_map: FeatureMap) -> RowBlocks:
         """Return the blocks of all features."""
         return cls(rows, feature_map, np.arange(feature_map.dimensions))
 
@@ -45,7 +46,7 @@ class RowBlocks:
 
     def __iter__(self) -> Iterator[tuple[slice, FloatArray]]:
         """Yield the place of each block and its features, which are dropped before the next."""
-        for place in _places(len(self.rows), self.feature_map.dimensions):
+        for place in _places(len(self.rows), max(self.feature_map.dimensions, self.rows.shape[1])):
             features = self.feature_map(self.rows[place])
             yield place, features if self.is_whole else features[:, self.columns]
 
@@ -56,7 +57,7 @@ class RowBlocks:
 
     def keep_rows(self, kept: BoolArray) -> RowBlocks:
         """Return the blocks of some rows (n,)."""
-        return replace(self, rows=self.rows[kept])
+        return replace(self, rows=self.rows.keep(kept) if isinstance(self.rows, ScaledRows) else self.rows[kept])
 
     def keep_columns(self, kept: IntArray) -> RowBlocks:
         """Return the blocks of some features."""
@@ -86,8 +87,8 @@ def squares_of(features: FloatArray) -> float:
     return sum(float((features[place] ** 2).sum()) for place in _places(*features.shape))
 
 
-def _places(rows: int, dimensions: int) -> Iterator[slice]:
-    """Yield the places of blocks of rows."""
-    length = max(_LEAST_ROWS, _BLOCK_VALUES // max(1, dimensions))
+def _places(rows: int, width: int) -> Iterator[slice]:
+    """Yield the places of blocks of rows of so many numbers each."""
+    length = max(_LEAST_ROWS, _BLOCK_VALUES // max(1, width))
     for start in range(0, rows, length):
         yield slice(start, start + length)

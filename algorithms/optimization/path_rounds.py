@@ -282,6 +282,11 @@ class RowPaths:
         drawn = zip(chosen, self._draw(chosen, iteration), strict=True)
         self._ahead = {(problem, iteration): mask for problem, mask in drawn}
 
+    def drop_masks(self) -> None:
+        """Give up masks, which take more memory than the rows of a small site; those of another round are drawn
+        again."""
+        self._last, self._ahead = {}, {}
+
     def best(self, keep: IntArray, constants: IntArray) -> list[FloatArray]:
         """Return the best weights and intercept (m + 1,) of each problem.
 

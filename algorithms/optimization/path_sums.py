@@ -238,6 +238,8 @@ class NewtonPath(SitePart):
         The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
         restarted has them no longer: training goes on, and comes here again.
         """
+        if self.paths is not None:
+            self.paths.drop_masks()
         if self._site.site != holder or self.paths is None:
             return np.zeros((len(self.start.labels), self.start.layout.features + 2))
         best = self.best(keep, constants)
@@ -250,6 +252,7 @@ class NewtonPath(SitePart):
             raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
         if self.paths is None:
             return  # restarted, see `released`
+        self.paths.drop_masks()
         best = self.best(keep, constants)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
         replace_private(path, lambda file: np.savez(file, w=best[:, :-1], b=best[:, -1]))

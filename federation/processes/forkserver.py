@@ -128,7 +128,7 @@ class _ForkServer:
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
         self._installation.warm_up()
         if not limits.limit_below(limits.TASKS_PER_REHEARSAL):  # otherwise the start of the sites says what is wrong
-            rehearse(self._workspace, self._lifeline)
+            rehearse(self._workspace, self._lifeline, self._installation.practice)
         gc.collect()
         gc.freeze()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on the stream says when to end

@@ -421,10 +421,13 @@ class Installation:
     setting_names : callable, optional
         Returns the names that the settings of agreed terms must have, given a program's name; None if any will do.
     warm_up : callable, optional
-        Does once what sites will do, before they are forked: what it loads, they share.
+        Loads what sites will use, before they are forked: they share it.
+    practice : callable, optional
+        Runs what sites compute in most rounds, without sockets. The server calls it some times before the fork.
     """
 
     programs: Mapping[str, type[SiteProgram]]
     sums: Mapping[str, Callable[..., SumProtocol]]
     setting_names: Callable[[str], frozenset[str] | None] = lambda program: None
     warm_up: Callable[[], None] = lambda: None
+    practice: Callable[[], None] = lambda: None

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import Residues
 from fedsvm.federation.control import MissedOrders, Order
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.site.order_facts import facts_text, list_or_digest, order_digest, order_facts
+from fedsvm.federation.site.order_facts import DIGEST_BYTES, list_or_digest, order_digest, order_facts
 from fedsvm.federation.transport.keys import Roster
 from fedsvm.federation.transport.signing import RECEIPT, SigningKey
 
@@ -43,7 +43,7 @@ IN_CLEAR, IN_SUM, NO_VALUE = "in the clear", "in a sum", "no value"
 """The forms in which values leave."""
 
 _DIGEST = b', "digest": "'
-_FIRST = hashlib.sha256(b"fedsvm receipt 1\0").digest()
+_FIRST = hashlib.blake2b(b"fedsvm receipt 1\0", digest_size=DIGEST_BYTES).digest()
 _MAX_LISTED = 64
 """The keys of more parties are in a line as a digest."""
 
@@ -121,8 +121,7 @@ class Receipt:
         self._run, self._site = run.hex(), site
         keys = {"site": None if self._key is None else self._key.public, "coordinator": self._coordinator_key}
         signing = {party: _hex(key) for party, key in keys.items()}
-        said = _as_read({"terms": terms, "policy": policy})  # keys may be numbers, whose order is another than of text
-        self._note(ASKED, run=run.hex(), site=site, **said, versions=versions, signing=signing)
+        self._note(ASKED, run=run.hex(), site=site, terms=terms, policy=policy, versions=versions, signing=signing)
 
     def record_declined(self, reason: str) -> None:
         """Record that the site takes no part."""
@@ -140,8 +139,10 @@ class Receipt:
             return
         names, _, public, agreement, _ = roster.to_columns()
         digest = hashlib.sha256(names.encode() + b"\0" + public + b"\0" + agreement).hexdigest()
-        keys = {party.name: [_hex(party.public_key), _hex(party.agreement_key)] for party in roster}
-        self._note(PARTIES, keys=keys if len(keys) <= _MAX_LISTED else {}, parties=len(keys), roster=digest)
+        count = len(roster)
+        listed = roster if count <= _MAX_LISTED else ()
+        keys = {party.name: [_hex(party.public_key), _hex(party.agreement_key)] for party in listed}
+        self._note(PARTIES, keys=keys, parties=count, roster=digest)
 
     def record_charged(self, epsilon: float) -> None:
         """Record what a release spends of the privacy budget."""
@@ -226,7 +227,7 @@ class Receipt:
 
     def _note(self, what: str, **facts: Any) -> None:
         if self._path:
-            self._write(facts_text({"what": what, **facts})[1:])
+            self._write(json.dumps({"what": what, **facts})[1:])
 
     def _write(self, rest: str) -> None:
         """Write a line, given its text after its number and its time."""
@@ -264,7 +265,7 @@ class Receipt:
         if self._repeats:
             self._earlier.extend(lines)
         elif lines:
-            self._append(facts_text({"what": RESTARTED, "cut": len(content) - whole})[1:])
+            self._append(json.dumps({"what": RESTARTED, "cut": len(content) - whole})[1:])
 
     def _append(self, rest: str) -> None:
         seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
@@ -317,18 +318,12 @@ def verify_lines(content: bytes) -> tuple[list[Line], int]:
 
 def digest_of(before: bytes, text: bytes) -> bytes:
     """Return the digest of a line and of all before it, given the text of the line without its digest."""
-    return hashlib.sha256(before + text).digest()
+    return hashlib.blake2b(before + text, digest_size=DIGEST_BYTES).digest()
 
 
 def line_of(text: bytes, digest: bytes) -> bytes:
     """Return a line of the file, given its text without its digest."""
     return b'%s%s%s"}\n' % (text[:-1], _DIGEST, digest.hex().encode())
-
-
-def _as_read(facts: Mapping[str, Any]) -> Line:
-    """Return facts as they are read from a file, with lists for tuples and text for keys."""
-    read: Line = json.loads(json.dumps(facts))
-    return read
 
 
 def _without(line: Line, *names: str) -> Line:

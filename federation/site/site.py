@@ -590,6 +590,7 @@ class Site:
         if self._logs is not None:
             self._logs.end_round()
         endpoint.measure(endpoint.round, whole=True)
+        free_unused_memory()
         report = FinalReport(endpoint.ledger.take(), refused=dict(endpoint.refused), **resources())
         with suppress(PeerDropped):  # nobody is there to hear it
             endpoint.reply(COORDINATOR, report.to_message(self._assignment.run, endpoint.round))

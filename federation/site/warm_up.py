@@ -6,8 +6,9 @@ share it, and are up sooner. So a site and a coordinator meet here, over sockets
 that nobody else has; the site joins, takes part in a few rounds, and ends. All that they opened is closed before the
 first fork.
 
-Then what ran is laid side by side. To call a function is to write to it, since Python counts references, and the code
-of one that a site calls lies among that of others which it never does.
+Then what ran is laid side by side, also the code of what the installation's sites compute. To call a function is to
+write to it, since Python counts references, and the code of one that a site calls lies among that of others which it
+never does.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ _SITE = "rehearsal"
 _LISTEN = "tcp://127.0.0.1:*"
 _ROUNDS = 3
 _SHAPE = (300,)
+_ENOUGH = 10
+"""Calls after which CPython has put specialised instructions into the code; done before the fork, sites share it."""
+
 _REPLACED: list[CodeType] = []
 """Code that is run no more, and kept: a site would take memory from the gaps it leaves, and own a page for each."""
 
@@ -88,8 +92,8 @@ class _WarmUpSite(SiteProgram):
         return np.ones(_SHAPE)
 
 
-def rehearse(workspace: Path, lifeline: int) -> None:
-    """Run once what sites will do, so that they share what Python caches. Leave nothing open.
+def rehearse(workspace: Path, lifeline: int, practice: Callable[[], None]) -> None:
+    """Run what sites will do, so that they share what Python caches. Leave nothing open.
 
     What cannot be done here, as where nothing may listen, a site cannot do either, and says why.
 
@@ -99,12 +103,18 @@ def rehearse(workspace: Path, lifeline: int) -> None:
         A folder for the partition of the site.
     lifeline : int
         See `run_site`.
+    practice : callable
+        See `Installation`.
     """
     began = time.monotonic()
     with _collect_code() as ran:
         _live(workspace, lifeline)
-    if time.monotonic() - began < _PATIENCE_S:  # else this machine is too slow for it to be worth a second life
+        practice()
+    if is_fast := time.monotonic() - began < _PATIENCE_S:  # otherwise a second life takes too long
         _lay_side_by_side(ran.values())
+    for _ in range(_ENOUGH):
+        practice()
+    if is_fast:
         _live(workspace, lifeline)
 
 
@@ -130,7 +140,16 @@ def _lay_side_by_side(ran: Collection[CodeType]) -> None:
     for function in gc.get_objects():
         if isinstance(function, FunctionType) and id(function.__code__) in codes:
             _REPLACED.append(function.__code__)
-            function.__code__ = function.__code__.replace()
+            function.__code__ = _copy_code(function.__code__, codes)
+
+
+def _copy_code(code: CodeType, ran: Collection[int]) -> CodeType:
+    """Return a copy of code, with copies of the code that ran among its constants: comprehensions and inner functions.
+
+    ran: identities of code objects.
+    """
+    constants = (_copy_code(each, ran) if id(each) in ran else each for each in code.co_consts)
+    return code.replace(co_consts=tuple(constants))
 
 
 def _live(workspace: Path, lifeline: int) -> None:

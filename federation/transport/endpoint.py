@@ -13,6 +13,7 @@ take; of these a party has as many as the system allows.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import time
 from collections import Counter, deque
@@ -341,7 +342,7 @@ class Endpoint:
                 self._greet(peer, dialler)
 
         self._poller.monitor(dealer, MONITORED, note)
-        self._poller.add(dealer, lambda: self._read_dealer(peer, dealer))
+        self._poller.add(dealer, functools.partial(self._read_dealer, peer, dealer))
         dealer.connect(party.address)
         self._diallers[peer] = dialler
 

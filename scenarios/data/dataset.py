@@ -150,6 +150,7 @@ class FederatedDataset:
             weights=self.weights[held.rows] if len(self.weights) else None,
             apart=self.apart[held.rows] if len(self.apart) else None,
             classes=len(self.classes),
+            may_be_sparse=held.labelled and set(self.numeric_columns) <= columns and not len(self.identifiers),
         ).write(str(path))
 
 

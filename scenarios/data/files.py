@@ -310,25 +310,35 @@ def _read_parquet(path: Path, text: Collection[str], memory_bytes: int) -> Colum
         cells = file.metadata.num_rows * file.metadata.num_columns
         if cells > memory_bytes // _CELL_BYTES:
             raise _UnusableError(f"{cells} cells do not fit into memory; keep fewer rows or columns")
-        return _columns(file.read(), text, memory_bytes)
+        names = _usable_names(file.schema_arrow)
+        read = (
+            (name, file.read(columns=[name]).column(name)) for name in names
+        )  # one at a time beside what is returned
+        return {name: _values(name, column, name in text, memory_bytes) for name, column in read}
 
 
 def _columns(table: Any, text: Collection[str], memory_bytes: int) -> Columns:
-    """Return the columns of a pyarrow table. Raises _UnusableError for duplicate names, or columns without values."""
+    """Return the columns of a pyarrow table. Raises _UnusableError as `_usable_names` does."""
+    columns = zip(_usable_names(table.schema), table.itercolumns(), strict=True)
+    return {name: _values(name, column, name in text, memory_bytes) for name, column in columns}
+
+
+def _usable_names(schema: Any) -> list[str]:
+    """Return the names of columns. Raises _UnusableError for duplicate names, and for values that are no numbers or
+    text."""
     import pyarrow as pa
 
-    names = table.column_names
+    names: list[str] = schema.names
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         places = [str(place) for place, name in enumerate(names, start=1) if name == twice[0]]
         if not twice[0]:
             raise _UnusableError(f"columns {list_names(places)} have values and no name; name or remove them")
         raise _UnusableError(f"columns {list_names(places)} have the same name {twice[0]!r}; rename all but one")
-    if binary := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_binary(kind)]:
+    if binary := [name for name, kind in zip(names, schema.types, strict=True) if pa.types.is_binary(kind)]:
         raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
-    if nested := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_nested(kind)]:
+    if nested := [name for name, kind in zip(names, schema.types, strict=True) if pa.types.is_nested(kind)]:
         raise _UnusableError(f"column {nested[0]!r} holds lists or records; remove it, or give each value a column")
-    columns = zip(names, table.itercolumns(), strict=True)
-    return {name: _values(name, column, name in text, memory_bytes) for name, column in columns}
+    return names
 
 
 def _values(name: str, column: Any, is_text: bool, memory_bytes: int) -> NDArray[Any]:

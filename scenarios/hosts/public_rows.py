@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.algorithm import Outline
 from fedsvm.algorithms.data.classes import numbers
 from fedsvm.algorithms.data.columns import Schema
+from fedsvm.algorithms.data.partition import numbers_of
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.hosts.site_session import SiteData
 from fedsvm.federation.site.partition import Partition
@@ -59,7 +60,7 @@ def in_columns(scenario: Scenario, public: SiteData | None, schema: Schema) -> R
             f"{', '.join(order)}; fix the file, or add the others to data.ignore."
         )
     held = public.partition(order)
-    return Rows(held.arrays["numeric"], _texts(held), _labels(held))
+    return Rows(numbers_of(held)[:], _texts(held), _labels(held))
 
 
 def _texts(held: Partition) -> NDArray[np.str_]:

@@ -103,6 +103,7 @@ def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequen
         folds=folds,
         weights=data.weights if len(data.weights) else None,
         classes=classes,
+        may_be_sparse=True,
     )
 
 
