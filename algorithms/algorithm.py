@@ -205,15 +205,13 @@ class Outline:
 class Premises:
     """The facts of a run by which settings with the value "auto" are resolved.
 
-    sites, classes, models: how many there are. conditions: of the network. statistics_privacy: mu of noisy statistics;
-    0 of exact ones.
+    sites, classes, models: how many there are. conditions: of the network.
     """
 
     sites: int
     classes: int = 2
     models: int = 1
     conditions: Conditions = field(default_factory=Conditions)
-    statistics_privacy: float = 0.0
 
 
 S = TypeVar("S")

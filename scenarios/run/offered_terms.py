@@ -51,9 +51,7 @@ def resolve_settings(scenario: Scenario) -> tuple[Any, tuple[Remark, ...]]:
     """Return the algorithm's settings with what "auto" leaves to the scenario resolved, and remarks on it."""
     table, data = scenario.algorithm, scenario.data
     classes = max(2, len(data.classes)) if data.positive is None else 2
-    premises = Premises(
-        scenario.federation.sites, classes, data.models, conditions_of(scenario), data.statistics_privacy
-    )
+    premises = Premises(scenario.federation.sites, classes, data.models, conditions_of(scenario))
     resolved: tuple[Any, tuple[Remark, ...]] = table.implementation.resolve_settings(table.settings, premises)
     return resolved
 
