@@ -37,8 +37,9 @@ from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Count, Dimension, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import free, step
+from fedsvm.federation.site.program import CHECKED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 
@@ -110,16 +111,13 @@ class BinnedSite(HorizontalSite):
         directions = repeat("products", 0, terms.settings["max_iterations"])
         return each_model(terms, stage(preparation(terms), "receive_grids", "label_sums", directions))
 
-    @step(
-        remembered=True,
-        told={
-            "pitches, shifts, keys": free("any grid", "bins that hold few rows, whose labels are then summed"),
-            "places": free("a whole number", "bins that hold few rows, whose labels are then summed"),
-        },
-    )
+    @step(remembered=True, told={"pitches, shifts, keys, places": CHECKED})
     def receive_grids(self, pitches: FloatArray, shifts: FloatArray, keys: IntArray, places: int) -> None:
-        """Place this site's rows."""
-        grids = RandomBins(pitches, shifts, keys, places)
+        """Place this site's rows. Raises OrderRefused for other grids than the agreed seed draws."""
+        grids, settings, columns = RandomBins(pitches, shifts, keys, places), self.terms.settings, self.rows.shape[1]
+        drawn = RandomBins.draw(settings["gamma"], settings["grids"], settings["bins"], columns, self.terms.seed)
+        if not grids.equals(drawn):
+            raise OrderRefused(f"the grids must be the {settings['grids']} that the agreed seed draws, and are not")
         self.features, self.dimensions = grids(self.rows), grids.dimensions
 
     @step

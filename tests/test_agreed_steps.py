@@ -23,6 +23,7 @@ from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.kernels import Kernel, check_kernel
+from fedsvm.algorithms.features.random_bins import RandomBins
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import _by_interior_point
@@ -350,6 +351,20 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         prepared,
         ran("receive_map", features="fourier", gamma=0.25, rho=2 * FourierMap.draw(0.25, 7, COLUMNS, 1).rho),
         "rho must be the 7 frequencies that the agreed seed draws",
+    ),
+    "grids of its choice": (
+        terms("binned-least-squares", gamma=0.1, grids=7, bins=20),
+        SiteRules(),
+        prepared,
+        ran("receive_grids", **RandomBins.draw(1e-3, 7, 20, COLUMNS, 1).to_fields()),
+        "the grids must be the 7 that the agreed seed draws, and are not",
+    ),
+    "grids of more places": (
+        terms("binned-least-squares", gamma=0.1, grids=7, bins=20),
+        SiteRules(),
+        prepared,
+        ran("receive_grids", **RandomBins.draw(0.1, 7, 21, COLUMNS, 1).to_fields()),
+        "the grids must be the 7 that the agreed seed draws, and are not",
     ),
     "more landmarks than an agreed count": (
         terms("pan-svm", landmarks=2, gamma=0.25),

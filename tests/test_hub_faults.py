@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sql
 
 from fedsvm.federation.transport.keys import KEY_BYTES
-from fedsvm.scenarios.hub import participant_api, task_form
+from fedsvm.scenarios.hub import participant_api, presentation, task_form
 from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import MAX_SUBJECT, Letter, Mail, Task
 from fedsvm.scenarios.hub.mails import Files
@@ -21,6 +21,7 @@ from tests.conftest import wait_until
 from tests.hub import SITES
 
 ANNA = "anna@clinic.example"
+REFUSED = "This version of the hub refuses the scenario of the task; create a new one. "
 LONG_ADDRESS = "a@" + ".".join(["x" * 60] * 3) + ".org"
 A_DAY_S = 24 * 3600
 
@@ -83,7 +84,25 @@ def test_a_task_whose_stored_scenario_is_refused_fails_with_the_reason(hub: Hub)
     change(hub, number, scenario="unknown_key = 2\n")
     hub.tasks.look_after(number)
     found = hub.tasks.task(number, ANNA)
-    assert (found.state, "unknown_key" in found.reason) == ("failed", True)
+    assert found.state == "failed"
+    assert found.reason.startswith(REFUSED)
+    assert "unknown_key" in found.reason
+
+
+def test_a_running_task_whose_stored_scenario_is_refused_ends_with_the_reason(
+    hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
+    number = create(hub)
+    join_all(hub, number)
+    change(hub, number, state="running", begun_at=time.time(), scenario="unknown_key = 2\n")
+    hub.tasks.look_after(number)
+    wait_until(lambda: state(hub, number) == "failed")
+    found = hub.tasks.task(number, ANNA)
+    assert found.reason.startswith(REFUSED)
+    assert "unknown_key" in found.reason
+    assert "broke off" not in caplog.text
+    assert presentation.disclosures_of(found) is None
+    assert not presentation.is_split(found)
 
 
 def test_mails_fit_their_columns_whatever_is_long(hub: Hub) -> None:

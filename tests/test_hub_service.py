@@ -862,6 +862,22 @@ def test_pages_describe_disclosures_in_sentences_without_names_of_steps(told: To
     run(story)
 
 
+def test_pages_of_a_task_whose_stored_scenario_is_refused_say_so(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+            path, _ = await told.link(f"{SITES[0]}@example.org")
+            with told.hub.database.session() as session:
+                session.get_one(Task, number).scenario = "unknown_key = 2\n"
+            told.hub.tasks.look_after(number)
+            for page in (await browser.get(f"/tasks/{number}"), await browser.get(path)):
+                assert page.status_code == 200
+                assert "refuses the scenario of the task; create a new one" in page.text
+                assert "What this task discloses" not in page.text
+
+    run(story)
+
+
 @pytest.mark.parametrize(
     ("docstring", "sentence"),
     [

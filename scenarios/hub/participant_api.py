@@ -36,7 +36,7 @@ from fedsvm.federation.transport.keys import KEY_BYTES, SIGNATURE_BYTES, KeyPair
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Participant, digest
-from fedsvm.scenarios.hub.offered import offered_terms, scenario_text
+from fedsvm.scenarios.hub.offered import offered_terms, readable_scenario
 from fedsvm.scenarios.hub.tasks import NO_INVITATION, Tasks
 
 MAX_WORD_BYTES = 1 << 28
@@ -206,9 +206,10 @@ class ParticipantApi:
                 who.due_since = None
             found = self._tasks.letters.told_after(session, who, after, _MAX_ANSWER_BYTES)
             began = who.task.begun_at is not None
-            scenario = scenario_text(who.task)
-            sites = scenario.federation.site_names if began else []
-            own = task_form.is_vertical(scenario.algorithm.name)  # which nobody else is told of
+            scenario = readable_scenario(who.task)
+            sites = scenario.federation.site_names if began and scenario is not None else []
+            # of columns of its own nobody else is told
+            own = scenario is None or task_form.is_vertical(scenario.algorithm.name)
             knowing = [who] if own else [each for each in who.task.participants if each.site in sites]
             columns = [each.columns or [] for each in knowing] if began else []
             return {

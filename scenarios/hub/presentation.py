@@ -13,7 +13,7 @@ from fedsvm.federation.site.program import step_methods
 from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Participant, Task
-from fedsvm.scenarios.hub.offered import offered_terms, scenario_text
+from fedsvm.scenarios.hub.offered import offered_terms, readable_scenario
 from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.run.result import RunResult
 
@@ -71,9 +71,10 @@ class ModelMeasure:
     meaning: str
 
 
-def disclosures_of(task: Task) -> DisclosedValues:
-    """Return what a task discloses, from the steps of its algorithm."""
-    scenario = scenario_text(task)
+def disclosures_of(task: Task) -> DisclosedValues | None:
+    """Return what a task discloses, from the steps of its algorithm; None if this version refuses its scenario."""
+    if (scenario := readable_scenario(task)) is None:
+        return None
     terms = offered_terms(task)
     program = INSTALLATION.programs[terms.program]
     ordered = program.script(terms).steps
@@ -104,7 +105,8 @@ def is_split(task: Task) -> bool:
 
 def is_over_columns(task: Task) -> bool:
     """Return whether the participants of a task hold columns."""
-    return task_form.is_vertical(scenario_text(task).algorithm.name)
+    scenario = readable_scenario(task)
+    return scenario is not None and task_form.is_vertical(scenario.algorithm.name)
 
 
 def algorithms_by_partition() -> list[tuple[str, list[tuple[str, str]]]]:

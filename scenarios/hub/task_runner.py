@@ -7,7 +7,6 @@ import math
 import shlex
 import threading
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -32,14 +31,13 @@ from fedsvm.scenarios.hosts.sources import RowsAtHosts, SourceAtHosts
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Database, Participant, Task
 from fedsvm.scenarios.hub.description_task import CarryOut, describe
-from fedsvm.scenarios.hub.offered import offered_terms
+from fedsvm.scenarios.hub.offered import offered_terms, reason_of, scenario_text
 from fedsvm.scenarios.hub.prediction_task import predict
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.report import page
 from fedsvm.scenarios.run.runner import Run, run_and_record
 from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.run.training import train
-from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -164,7 +162,11 @@ class TaskRunner:
             if task.state != "running":
                 return
             sites = [each for each in task.participants if each.agreement_key is not None and each.columns is not None]
-        scenario = spec.validate(tomllib.loads(task.scenario))
+        try:
+            scenario = scenario_text(task)
+        except ScenarioError as error:
+            self._on_over(task_id, reason_of(error))
+            return
         sites = [each for each in sites if each.site in scenario.federation.site_names]
         folder = self.folder_of(task_id)
         (folder / JOURNAL).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Database, Mail, Participant, Task, day, digest, token
 from fedsvm.scenarios.hub.new_task import Invited, NewTask, problems_of
 from fedsvm.scenarios.hub.notices import HOW_LEFT, Notices
-from fedsvm.scenarios.hub.offered import scenario_text
+from fedsvm.scenarios.hub.offered import reason_of, scenario_text
 from fedsvm.scenarios.hub.roles import Roles
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -271,7 +271,7 @@ class Tasks:
         try:
             self._begin_or_wait(session, task, scenario_text(task), now)
         except ScenarioError as error:
-            self._end(session, task, "failed", " ".join(error.problems))
+            self._end(session, task, "failed", reason_of(error))
 
     def _begin_or_wait(self, session: Session, task: Task, scenario: Scenario, now: float) -> None:
         """Begin a task if no participant is waited for. Raises ScenarioError."""
