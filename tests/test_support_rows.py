@@ -12,7 +12,6 @@ from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.local_path import solve_pooled
 from fedsvm.algorithms.optimization.solution import StoppingRule
-from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, audit_view
 from tests.tasks import NAMES, table
 from tests.views import WrittenDown, scaled
@@ -26,7 +25,7 @@ def attacked(noise: float, C: float = C) -> tuple[AttackResult, AttackResult]:
     """Return the ranking and the claim of whoever holds a model of 200 rows in 160 features."""
     written, feature_map = WrittenDown(), FourierMap.draw(0.3, 80, len(NAMES), seed=1)
     features = feature_map(scaled(written, THERE.rows, []))
-    tilt: FloatArray = noise * C * np.random.default_rng(1).standard_normal(features.shape[1])  # features have length 1
+    tilt = np.asarray(noise * C * np.random.default_rng(1).standard_normal(features.shape[1]))  # features have length 1
     (found,) = solve_pooled([Problem.of(features, THERE.labels, C, tilt=tilt)], StoppingRule(TOLERANCE, 100))
     written.add("receive_map", **feature_map.to_fields(), w=found.w, b=np.array(found.b))
     truth = GroundTruth({"site-1": THERE}, {}, CANDIDATES)
