@@ -137,7 +137,7 @@ NOT_EXPORTED = {
 }
 SHORTENED: dict[str, dict[str, object]] = {
     "filter-wrapper-paper": {"algorithm.filter_p": 1e-5},
-    "rfe": {"algorithm.size": 29, "algorithm.landmarks": 20},
+    "rfe": {"algorithm.remove": "half", "algorithm.landmarks": 20},
     "voted-wrappers-paper": {"algorithm.inner_folds": 2},
 }
 """Changes for fewer trainings: the exported model has the same parts. Two folds do where there are more."""
