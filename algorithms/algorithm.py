@@ -205,13 +205,15 @@ class Outline:
 class Premises:
     """The facts of a run by which settings with the value "auto" are resolved.
 
-    sites, classes, models: how many there are. conditions: of the network.
+    sites, classes, models: how many there are. conditions: of the network. rows: that are trained on, None if no party
+    knows their number before the run.
     """
 
     sites: int
     classes: int = 2
     models: int = 1
     conditions: Conditions = field(default_factory=Conditions)
+    rows: int | None = None
 
 
 S = TypeVar("S")

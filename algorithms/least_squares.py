@@ -214,7 +214,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
         if settings.masking != "auto":
             return settings, ()
         rounds = None
-        if (m := settings.expected_features) is not None:
+        if (m := settings.expected_features(premises.rows)) is not None:
             problems = problems_of(premises.classes, "ovr")
             system = BlindSystem(m + int(settings.intercept), problems, 1.0, 0.0, int(settings.intercept))
             rounds = MaskedRounds(premises.sites, (system,), system.own, 0.0, premises.models, premises.conditions)

@@ -425,7 +425,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         if settings.masking != "auto":
             return settings, ()
         rounds = None
-        if (m := settings.expected_features) is not None:
+        if (m := settings.expected_features(premises.rows)) is not None:
             problems = problems_of(premises.classes, "ovr")
             ones, noises, dithers = np.ones(3), np.zeros(problems), np.zeros((problems, 2))
             d = m + int(settings.intercept)

@@ -168,7 +168,11 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         weighted = settings.class_weight is not None
         if resolve_solver(settings.solver, settings.release, weighted=weighted) != "interior-point":
             unless = "solver is or may become cutting planes, and cutting planes have no system to mask"
-        rounds = None if (m := settings.expected_features) is None else _expected_rounds(settings, premises, m)
+        rounds = (
+            None
+            if (m := settings.expected_features(premises.rows)) is None
+            else _expected_rounds(settings, premises, m)
+        )
         is_taken, sentence = choice("congruence", rounds, unless)
         return replace(settings, masking="committee" if is_taken else "congruence"), (Remark("masking", sentence),)
 

@@ -27,7 +27,7 @@ _VALUES = ["a", "b"]
 _ROWS = site_partition(
     np.eye(4, 2), np.ones(4), names=["x0", "x1"], categorical=np.array([["a"], ["b"]] * 2), categorical_names=["x2"]
 )
-_SETTINGS = asdict(PanSettings(landmarks=2, max_landmarks=2))
+_SETTINGS = asdict(PanSettings(landmarks=2, max_landmarks=2, masking="congruence"))
 _TERMS = Terms("pan-svm", _SETTINGS, "ring", {}, 1, reading={"scale": "standard", "statistics_privacy": 0.5})
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
@@ -60,7 +61,7 @@ REFUSED = "order beyond what was agreed"
 
 def terms(program: str, reading: Mapping[str, Any] | None = None, **settings: Any) -> Terms:
     """Return the terms of an algorithm's run, with defaults except for these settings."""
-    chosen = ALGORITHMS[program].Settings(**settings)
+    chosen = chosen_settings(program, settings)
     said = {"scale": "standard", "missing": "refuse", **(reading or {})}
     shown = ALGORITHMS[program].shown_steps(chosen)
     release = settings.get("release", "everyone") == "everyone"
@@ -86,6 +87,12 @@ def sites(
     with spare_launcher(module) as launcher, start_federation(launcher, deployment) as federation:
         federation.assemble()
         yield federation
+
+
+def chosen_settings(program: str, settings: Mapping[str, Any]) -> Any:
+    """Return settings in which nothing is left to the run."""
+    algorithm = ALGORITHMS[program]
+    return algorithm.resolve_settings(algorithm.Settings(**settings), Premises(3))[0]
 
 
 Orders = Callable[[Federation], Any]
@@ -148,7 +155,7 @@ def encoded_as_public(federation: Federation) -> None:
 def fit(program: str, fold: int | None = None, **settings: Any) -> Orders:
     """Have a model trained as an honest coordinator does."""
     task = HorizontalTask(Schema([f"x{j}" for j in range(COLUMNS)]), "standard", 1, fold=fold)
-    return lambda federation: ALGORITHMS[program].fit(federation, task, ALGORITHMS[program].Settings(**settings))
+    return lambda federation: ALGORITHMS[program].fit(federation, task, chosen_settings(program, settings))
 
 
 def scored(bins: int) -> Orders:

@@ -10,9 +10,12 @@ import pytest
 
 from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.hybrid_svm.algorithm import HybridSvm
+from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.least_squares import LeastSquares, LeastSquaresSettings
-from fedsvm.algorithms.optimization.masking_choice import MOST, MaskedRounds
+from fedsvm.algorithms.optimization.masking_choice import MaskedRounds
 from fedsvm.algorithms.pan_svm import PanSettings, PanSvm
+from fedsvm.algorithms.rfe import Rfe, RfeSettings
 from fedsvm.protocols.blind_system import blind_systems_cost
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.ring import RING
@@ -34,6 +37,23 @@ def chosen(premises: Premises, **settings: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("sites", [3, 5, 20])
+def test_a_share_of_unknown_rows_has_a_committee(sites: int) -> None:
+    assert chosen(Premises(sites))[0] == "committee"
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(None, 200), (400, 100), (10_000, 300)])
+def test_landmarks_that_are_a_share_of_rows(rows: int | None, expected: int) -> None:
+    assert PanSettings().expected_features(rows) == expected
+    assert PanSettings(landmark_method="local").expected_features(10_000) == 2500
+
+
+def test_the_other_algorithms_with_the_setting_have_no_committee() -> None:
+    selected, _ = Rfe().resolve_settings(RfeSettings(masking="auto"), FEW)
+    assert selected.masking == "congruence"
+    assert HybridSvm().resolve_settings(HybridSettings(masking="auto"), FEW)[0].masking == "congruence"
+
+
+@pytest.mark.parametrize("sites", [3, 5, 20])
 def test_few_features_have_a_committee(sites: int) -> None:
     masking, sentence = chosen(Premises(sites), landmarks=50)
     assert masking == "committee"
@@ -44,8 +64,8 @@ def test_few_features_have_a_committee(sites: int) -> None:
 @pytest.mark.parametrize(
     ("premises", "settings"),
     [
-        (FEW, {"landmarks": 300}),
-        (FEW, {}),  # a share of rows, of which there may be as many as max_landmarks
+        (Premises(3), {"landmarks": 300}),
+        (Premises(3, rows=2000), {}),
         (replace(FEW, conditions=SLOW), {"landmarks": 50}),
         (replace(FEW, conditions=NARROW), {"landmarks": 50}),
         (replace(FEW, classes=10), {"landmarks": 180}),
@@ -68,7 +88,6 @@ def test_a_committee_that_costs_more_than_twice_is_not_taken(premises: Premises,
         (FEW, {"landmarks": 50, "solver": "cutting-plane"}, "cutting planes have no system to mask"),
         (FEW, {"landmarks": 50, "solver": "auto"}, "cutting planes have no system to mask"),
         (FEW, {"features": "identity", "kernel": "linear"}, "the number of features is not known before the run"),
-        (FEW, {"landmark_method": "local"}, "the number of features is not known before the run"),
     ],
 )
 def test_a_run_that_can_have_no_committee_says_why(premises: Premises, settings: dict[str, Any], why: str) -> None:
@@ -99,7 +118,7 @@ def test_the_prediction_counts_what_the_formulas_count() -> None:
     assert rounds.committee_s == pytest.approx(expected, rel=1e-3)
     cost = RING.cost(5, (rounds.numbers,), 1.0)
     assert rounds.open_s == pytest.approx(rounds.rounds * (cost.payload_bytes / 5 + 1e3 * cost.hops), rel=1e-3)
-    assert rounds.committee_s > MOST * rounds.open_s
+    assert rounds.committee_s > 2 * rounds.open_s
 
 
 def test_sites_are_offered_the_masking_that_was_chosen() -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.columns import Columns, LabeledRows
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.public_rows import PublicTask
@@ -58,6 +59,7 @@ class PublicClassifier(RowsEstimator, FederatedClassifier):
         for sentence in self._algorithm.foreseen(chosen, len(private), len(names), len(self.classes_)):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         partitions = self._partitions(held, rows, labels)
+        chosen, _ = self._algorithm.resolve_settings(chosen, Premises(len(held), len(self.classes_)))
         model = self._learn(partitions, seed, chosen, lambda federation: self._algorithm.fit(federation, task, chosen))
         self._keep(model, scale, task.accountant.report())
 

@@ -17,6 +17,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.estimators import classifier
@@ -79,7 +80,9 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
         self._numbers(rows)  # a column of text cannot be chosen
         algorithm, chosen, names = self._algorithm, self._settings(), rows.numeric_names
         held = self._deal_rows(np.arange(len(rows)), groups, len(rows), seed)
-        task = HorizontalTask(Schema(names), self._parameter("scale"), seed, classes=self._class_names(chosen))
+        classes = self._class_names(chosen)
+        chosen, _ = algorithm.resolve_settings(chosen, Premises(len(held), len(classes), rows=len(rows)))
+        task = HorizontalTask(Schema(names), self._parameter("scale"), seed, classes=classes)
         partitions = self._partitions(held, rows, labels)
         found = self._learn(partitions, seed, chosen, lambda federation: algorithm.select(federation, task, chosen))
         choice = found.choice

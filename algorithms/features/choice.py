@@ -46,6 +46,9 @@ _KEYS_OF = {
 }
 """The settings that only one kind of features has."""
 
+TYPICAL_LANDMARKS = 200
+"""Landmarks to expect where they are a share of rows whose number nobody knows before the run."""
+
 
 @dataclass(kw_only=True)
 class FeatureSettings(KernelSettings):
@@ -125,16 +128,19 @@ class FeatureSettings(KernelSettings):
         if self.landmark_method in ("drawn", "global") and self.landmark_noise is not None:
             yield f"landmark_noise: applies to local landmarks, got {self.landmark_method}; remove it"
 
-    @property
-    def expected_features(self) -> int | None:
-        """The number of features that is to be expected before the run; None if it depends on the data alone."""
+    def expected_features(self, rows: int | None = None) -> int | None:
+        """Return the number of features to expect before the run; None if it depends on the data alone.
+
+        rows: that are trained on. If None, a share of them is taken to be TYPICAL_LANDMARKS.
+        """
         if self.features == "fourier":
             return 2 * self.frequencies
         if self.features == "identity":
             return None
         if isinstance(self.landmarks, int):
             return self.landmarks
-        return self.max_landmarks if self.landmark_method in ("auto", "drawn") else None
+        expected = TYPICAL_LANDMARKS if rows is None else max(1, round(self.landmarks * rows))
+        return min(expected, self.max_landmarks) if self.landmark_method in ("auto", "drawn") else expected
 
     @property
     def has_exact_landmarks(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.algorithm import Outline, PublicAlgorithm
+from fedsvm.algorithms.algorithm import Outline, Premises, PublicAlgorithm
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.features.fourier import choose_frequencies, paired_features
@@ -23,12 +23,13 @@ from fedsvm.algorithms.hybrid_svm.training import train, training_script
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
-from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW
+from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW, without_committee
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
 from fedsvm.algorithms.optimization.weighting import RowWeights
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.privacy.budget import pairs_problem
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
+from fedsvm.algorithms.remarks import Remark
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.generator import drawn_key
 from fedsvm.federation.federation import Federation
@@ -110,6 +111,12 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         with federation.phase("train"):
             return train(federation, settings, task)
 
+    def resolve_settings(
+        self, settings: HybridSettings, premises: Premises
+    ) -> tuple[HybridSettings, tuple[Remark, ...]]:
+        """Resolve `masking = "auto"`, without a committee."""
+        return without_committee(settings), ()
+
     def is_private(self, settings: HybridSettings) -> bool:
         """Return True with any mechanism."""
         return settings.privacy is not None
@@ -120,8 +127,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
         if settings.mechanism != "gaussian" and settings.delta is not None:
             yield f'delta: applies only to mechanism = "gaussian", got {settings.delta!r}; remove it'
-        if settings.masking in ("committee", "auto"):
-            yield f'masking: must be "congruence", "orthogonal" or "none" here; "{settings.masking}" is for pan-svm'
+        if settings.masking == "committee":
+            yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
         if settings.solver == "auto":
             yield 'solver: must be "interior-point" or "cutting-plane" here, since the guarantee covers what they show'
         if settings.multiclass == "joint" and settings.solver != "cutting-plane":

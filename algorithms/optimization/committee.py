@@ -17,6 +17,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.resources import reuse_large_blocks
 from fedsvm.protocols.blind_parameters import BlindSystem
 from fedsvm.protocols.blind_system import (
     MAX_SITES,
@@ -76,6 +77,7 @@ def contribute(
     site: HorizontalSite, systems: Sequence[BlindSystem], entries: Sequence[FloatArray]
 ) -> list[FloatArray] | None:
     """Run a site's part in a round of systems, by the run's sum: see `blind_system.contribute_to_systems`."""
+    reuse_large_blocks()
     total = SUMS[site.terms.sum_name](**site.terms.sum_options)
     return contribute_to_systems(site.channel, total, systems, entries)
 

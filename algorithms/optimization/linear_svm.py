@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -188,6 +188,14 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield f'line_search: "paper" needs solver = "cutting-plane", {CUTS_SHOW}'
         if self.class_weight is not None and self.solver == "cutting-plane":
             yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
+
+
+V = TypeVar("V", bound=SolverSettings)
+
+
+def without_committee(settings: V) -> V:
+    """Return settings with a masking in place of "auto", of an algorithm that supports no committee."""
+    return replace(settings, masking="congruence") if settings.masking == "auto" else settings
 
 
 def resolve_solver(solver: str, release: str, *, weighted: bool) -> str:

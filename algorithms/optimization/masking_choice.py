@@ -33,7 +33,7 @@ _HOP_S = 3e-4
 _BYTE_S = 1e-8
 """Processor time of all parties for a byte of payload."""
 
-_RESIDUE_S = 5e-7
+_RESIDUE_S = 2.5e-7
 """Processor time of all members for a residue of the extended matrix, without products."""
 
 _ENTRY_S = 2.2e-7

@@ -22,7 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
+from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Outline, Premises, TrainingReport
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.chosen_columns import OnChosenColumns
 from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
@@ -34,6 +34,7 @@ from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
+from fedsvm.algorithms.optimization.linear_svm import without_committee
 from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanSvm, train
@@ -293,11 +294,15 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         report = _report_selection(inner, chosen)
         return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
 
+    def resolve_settings(self, settings: S, premises: Premises) -> tuple[S, tuple[Remark, ...]]:
+        """Resolve `masking = "auto"`, without a committee."""
+        return without_committee(settings), ()
+
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Yield the problems of PAN-SVM, and sizes without a curve."""
         yield from PanSvm().problems(settings, outline)
-        if settings.masking in ("committee", "auto"):
-            yield f'masking: must be "congruence", "orthogonal" or "none" here; "{settings.masking}" is for pan-svm'
+        if settings.masking == "committee":
+            yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
         if outline.needs_curve and settings.size not in ("best", "one-se"):
             yield f'size: must be "best" or "one-se" where data.evaluation looks at every size, got {settings.size!r}'
 

@@ -52,6 +52,8 @@ class OwnFaults:
 
     def begin_round(self, phase: str, phase_round: int) -> tuple[OwnFaults, ...]:
         """Strike what is due as the round begins; where there is more, it waits, as an observer of the channel."""
+        if not self._faults:
+            return ()
         self._due = [fault for fault in self._faults if (fault.phase, fault.round) == (phase, phase_round)]
         self._sent = 0
         self._strike()

@@ -333,6 +333,11 @@ class SiteProgram:
         """The parts, in the order in which the constructor created them."""
         return [part for part in vars(self).values() if isinstance(part, SitePart)]
 
+    @functools.cached_property
+    def _found(self) -> dict[str, Callable[..., Any]]:
+        """The steps that were found, by name."""
+        return {}
+
     def random(self, purpose: str) -> np.random.Generator:
         """Return the experiment's generator, seeded by scenario, site name and purpose, afresh at each call.
 
@@ -342,9 +347,12 @@ class SiteProgram:
 
     def find_step(self, name: str) -> Callable[..., Any]:
         """Return the method that the coordinator named. Raises LookupError unless it is marked as a step."""
+        if (known := self._found.get(name)) is not None:
+            return known
         for holder in (self, *self.parts) if name.isidentifier() else ():
             method: Callable[..., Any] | None = getattr(holder, name, None)
             if method is not None and hasattr(method, _MARK):
+                self._found[name] = method
                 return method
         raise LookupError(f"{type(self).__name__} has no step {name!r}; mark its method with @step")
 

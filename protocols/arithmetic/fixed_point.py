@@ -8,6 +8,7 @@ wide residues reveals the sum alone.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -46,6 +47,7 @@ class FixedPoint:
     bound: float
 
     @classmethod
+    @functools.lru_cache(maxsize=16)
     def for_bound(cls, bound: float, sites: int) -> FixedPoint:
         """Return the finest encoding whose sums cannot wrap around.
 
@@ -100,7 +102,9 @@ class FixedPoint:
         return residues
 
     def _encode(self, flat: FloatArray, whole: FloatArray) -> Residues:
-        if flat.size and not max(flat.max(), -flat.min()) <= self.bound:  # one that is not a number is not below it
+        if (
+            flat.size and not max(np.maximum.reduce(flat), -np.minimum.reduce(flat)) <= self.bound
+        ):  # one that is not a number is not below it
             self._refuse(whole)
         scaled = flat * 2.0**self.fraction_bits  # exact, as is every product with a power of two in this range
         np.rint(scaled, out=scaled)

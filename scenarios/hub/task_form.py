@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from fedsvm.algorithms import column_description, column_prediction
@@ -16,7 +16,7 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.sums.registry import DROPOUT_SUM
 from fedsvm.scenarios import description
 from fedsvm.scenarios.hosts import host_scenario as across_hosts
-from fedsvm.scenarios.run.offered_terms import terms_of
+from fedsvm.scenarios.run.offered_terms import resolve_settings, terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
@@ -30,6 +30,7 @@ TRAIN = "train"
 """The kind of all other tasks."""
 _PREDICT_SUMMARY = "Decision values of new records, whose columns are at different participants, by a trained model."
 _DESCRIBE_SUMMARY = "Counts, gaps, means, quantiles and frequencies of columns over all participants, without training."
+_LOOKS_EVERY_S = 60.0
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"\S.*\s{_NUMBER}\s+{_NUMBER}")
@@ -166,7 +167,19 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         raise ScenarioError([across_hosts.in_words_of_hosts(problem, sites) for problem in error.problems]) from None
     if problems := list(across_hosts.class_problems(scenario)):
         raise ScenarioError(problems)
-    return description.describable(scenario) if wish.kind == DESCRIBE else scenario
+    return description.describable(scenario) if wish.kind == DESCRIBE else _fix_settings(scenario)
+
+
+def _fix_settings(scenario: Scenario) -> Scenario:
+    """Return the scenario with what "auto" leaves to the task resolved, which stays the same however many join.
+
+    Participants look for messages once in a while, as on a network that is as slow.
+    """
+    given = tomllib.loads(resolved_toml(scenario))
+    resolved, _ = resolve_settings(scenario, latency_s=_LOOKS_EVERY_S)
+    said, found = given["algorithm"], asdict(resolved)
+    given["algorithm"] = {key: found[key] if value == "auto" else value for key, value in said.items()}
+    return spec.validate(given)
 
 
 def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:

@@ -230,9 +230,10 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
 def _undoing(scenario: Scenario, terms: Terms) -> Iterator[str]:
     table, sites = scenario.algorithm, min(terms.min_sites, scenario.federation.sites)
     yield f"{single_sum(scenario.protocol.secure_sum, max(sites, scenario.federation.sites), same=True)}."
-    data, (settings, _) = scenario.data, resolve_settings(scenario)
+    data, (settings, remarks) = scenario.data, resolve_settings(scenario)
     whole = whole_run(table.implementation, settings, data.statistics_privacy, scaled=data.scale == "standard")
     yield f"All sums together: {whole}."
+    yield from (f"{remark.name.capitalize()}: {remark.sentence}." for remark in remarks)
     yield "A coordinator that admits sites of its own knows what these put into a sum."
 
 

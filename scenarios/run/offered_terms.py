@@ -47,11 +47,17 @@ _READING_COLUMNS = ("partition", "align", "identifier")
 """And beside, where sites hold columns of the same records."""
 
 
-def resolve_settings(scenario: Scenario) -> tuple[Any, tuple[Remark, ...]]:
-    """Return the algorithm's settings with what "auto" leaves to the scenario resolved, and remarks on it."""
+def resolve_settings(scenario: Scenario, *, latency_s: float = 0.0) -> tuple[Any, tuple[Remark, ...]]:
+    """Return the algorithm's settings with what "auto" leaves to the scenario resolved, and remarks on it.
+
+    latency_s: of messages, if it is higher than the scenario says.
+    """
     table, data = scenario.algorithm, scenario.data
     classes = max(2, len(data.classes)) if data.positive is None else 2
-    premises = Premises(scenario.federation.sites, classes, data.models, conditions_of(scenario))
+    rows = round(data.rows) if data.rows is not None and data.rows > 1 else None
+    conditions = conditions_of(scenario)
+    conditions = replace(conditions, latency_s=max(latency_s, conditions.latency_s))
+    premises = Premises(scenario.federation.sites, classes, data.models, conditions, rows)
     resolved: tuple[Any, tuple[Remark, ...]] = table.implementation.resolve_settings(table.settings, premises)
     return resolved
 
