@@ -49,7 +49,7 @@ class MappedSite(HorizontalSite):
 
         A gamma that was agreed on by name must be 1 / the number of columns.
         """
-        if isinstance(self.terms.settings.get("gamma"), str) and gamma == 1.0 / self.rows.shape[1]:
+        if isinstance(self.terms.settings.get("gamma"), str) and gamma == 1.0 / len(self.columns):
             return
         self.check_agreed(gamma=gamma)
 

@@ -13,9 +13,13 @@ from fedsvm.algorithms.data import scaled_rows, sparse_rows
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.data.partition import numbers_of, rows_and_columns, site_partition
 from fedsvm.algorithms.data.sparse_rows import SparseRows
+from fedsvm.algorithms.features import drawn_landmark_sums
+from fedsvm.algorithms.features.drawn_landmarks import explained_shares
 from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.row_blocks import RowBlocks
 from fedsvm.algorithms.pan_svm import PanSite
+from fedsvm.algorithms.small_run import run_steps
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.transport import framefile
@@ -148,3 +152,19 @@ def test_a_large_partition_stays_in_its_file(tmp_path: Path, monkeypatch: pytest
     finally:
         tracemalloc.stop()
     np.testing.assert_array_equal(numbers_of(partition)[:], rows)
+
+
+def test_what_landmarks_explain_is_computed_for_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[FloatArray] = []
+
+    def shares_of(kernel: Kernel, rows: FloatArray, *others: Any) -> FloatArray:
+        asked.append(rows)
+        return explained_shares(kernel, rows, *others)
+
+    monkeypatch.setattr(drawn_landmark_sums, "explained_shares", shares_of)
+    run_steps()
+    monkeypatch.setattr(scaled_rows, "_BLOCK_NUMBERS", 8)
+    run_steps()
+    whole, *parts = asked
+    assert len(parts) > 1
+    np.testing.assert_array_equal(np.concatenate(parts), whole)

@@ -56,9 +56,16 @@ class ScaledRows:
         return replace(self, kept=np.flatnonzero(kept) if self.kept is None else self.kept[kept])
 
 
+def places_of(rows: int, width: int) -> Iterator[slice]:
+    """Yield the places of so many rows, some at a time, which take a few megabytes at `width` numbers a row; at least
+    one."""
+    length = max(1, _BLOCK_NUMBERS // max(1, width))
+    for start in range(0, max(1, rows), length):
+        yield slice(start, start + length)
+
+
 def blocks_of(rows: Numbers, kept: BoolArray) -> Iterator[FloatArray]:
-    """Yield the rows (n, p) that are marked in `kept`, a few megabytes at a time; at least one block."""
-    places = np.flatnonzero(kept)
-    length = max(1, _BLOCK_NUMBERS // max(1, rows.shape[1]))
-    for start in range(0, max(1, len(places)), length):
-        yield rows[places[start : start + length]]
+    """Yield the rows (n, p) that are marked in `kept`, some at a time; at least one block."""
+    marked = np.flatnonzero(kept)
+    for place in places_of(len(marked), rows.shape[1]):
+        yield rows[marked[place]]

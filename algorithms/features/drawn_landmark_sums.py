@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite, PreparedRows
+from fedsvm.algorithms.data.scaled_rows import ScaledRows, places_of
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.features.drawn_landmarks import (
@@ -122,9 +123,10 @@ class DrawnLandmarks(SitePart):
 
         def draw() -> FloatArray:
             kernel = KernelSettings(**{name: settings[name] for name in _KERNEL}).kernel_of(points.shape[1])
-            rows = site.all_rows[:, site.columns]
-            shares = explained_shares(kernel, rows, points, counts, settings["rank_tolerance"])
-            return block.add_noise([increments(shares)], source)
+            every = ScaledRows(site.encoded, site.scale)
+            some = (every[place][:, site.columns] for place in places_of(len(every), max(points.shape)))
+            shares = (explained_shares(kernel, rows, points, counts, settings["rank_tolerance"]) for rows in some)
+            return block.add_noise(map(increments, shares), source)
 
         return site.answers.answer(question, site.partition, block.mu, draw)
 
