@@ -67,8 +67,8 @@ class Mechanisms:
         The mechanism of differential privacy that covers training; empty without one.
     is_statistics : bool, default False
         True if training makes the model of the statistics alone.
-    release_noise : float, default 0.0
-        Standard deviation of the noise on each released weight.
+    objective_noise : float, default 0.0
+        Size of the noise in the objective of training.
     """
 
     scaling: str
@@ -77,7 +77,7 @@ class Mechanisms:
     landmarks: str = ""
     noise: str = ""
     is_statistics: bool = False
-    release_noise: float = 0.0
+    objective_noise: float = 0.0
 
     def origin(self, array: str, values: np.ndarray[Any, Any]) -> ArrayOrigin:
         """Return the origin of an array."""
@@ -106,7 +106,7 @@ class Mechanisms:
         whose = "the training records" if self.scaling == "sites" else "all training rows"
         if self.noise:
             return whose, f"differential privacy: {self.noise}"
-        noise = f"with noise of {self.release_noise:g} on each weight" if self.release_noise else "without noise"
+        noise = f"with noise in the objective ({self.objective_noise:g})" if self.objective_noise else "without noise"
         return whose, f"training, {noise}"
 
     def _of_statistics(self) -> tuple[str, str]:

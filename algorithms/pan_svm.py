@@ -143,7 +143,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         **MappedAlgorithm.figures,
         "bundles": "of cuts; each change of membership during training begins a new one",
         "problems": "binary ones, of more than two classes",
-        "release_noise": "standard deviation of the noise on each released weight",
+        "objective_noise": "size of the sites' noise in the objective, whose optimum the model is",
     }
     multiclass = True
 
@@ -215,7 +215,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         # No attack inverts random frequencies, so without a list nothing follows from sums of these features.
         found = Recovery("every row", LISTED, None if settings.features == "fourier" else "some rows")
         copies = settings.landmark_rows(with_site=False)
-        has_weights = settings.release == "everyone"
+        has_weights = settings.release == "everyone" and not settings.objective_noise
         is_copied = copies is not None  # clusters of rows: their means have few subsets
         by_a_site = Recovery("every row" if settings.step_noise == 0 else "some rows", LISTED, copies)
         solver = resolve_solver(settings.solver, settings.release, weighted=settings.class_weight is not None)
@@ -238,8 +238,8 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             JointPlainCuts(),
             FiniteDomain(),
             JointCounts(),
-            NewtonSystems(),
-            NewtonSteps(settings.step_noise),
+            NewtonSystems(is_noisy=settings.objective_noise > 0),
+            NewtonSteps(settings.step_noise, settings.objective_noise),
             _support_rows(settings),
             JointSupportRows(settings.C, settings.tolerance),
         ]
@@ -251,7 +251,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
 
 def _support_rows(settings: PanSettings) -> SupportRows:
     weighted = settings.class_weight is not None
-    return SupportRows(settings.C, settings.tolerance, settings.release_noise, weighted=weighted)
+    return SupportRows(settings.C, settings.tolerance, settings.objective_noise, weighted=weighted)
 
 
 def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -> MaskedRounds:

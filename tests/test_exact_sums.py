@@ -23,7 +23,7 @@ NO_SUM_OF_ROWS = {"category_tables", "local_landmarks", "records_exposed", "rele
 """Values of categories, means with noise or their number, the trained model, and the score of a test."""
 WORDS = {
     "row_count": "rows of each site",
-    "squared_norms": "lengths of features",
+    **dict.fromkeys(("squared_norms", "noise_sizes"), "lengths of features"),
     "newton": "each round's masked system, with rows of each class",
     **dict.fromkeys(("consensus", "dual_sums", "dual_vector"), "models and losses of each iteration"),
     "model_table": "models of sites",

@@ -121,7 +121,7 @@ def test_a_check_lists_all_that_a_policy_refuses(tmp_path: Path, monkeypatch: py
     assert not said["allowed"] and said["rows_checked"]
     assert said["refused"] == [
         "step_noise must be 0.1 or more, got 0.0",
-        "the sum must be masked or k-secure, got ring",
+        "the sum must be masked or k-secure, got ring (protocol.sum)",
         "it must have 20 rows or more, and has 2",
     ]
 

@@ -39,7 +39,7 @@ def mapped(rows: int, features: int) -> tuple[FloatArray, NystromMap, FloatArray
 def paths_of(features: FloatArray | RowBlocks, labels: FloatArray, prior: FloatArray, lever: float) -> RowPaths:
     """Return the paths of a site at the origin, whose masks are those of a fixed seed."""
     size, seed = prior.shape[-1], np.ones((1, 4), dtype=np.uint64)
-    problems = _Start(prior, labels, np.full(labels.shape[1], 2.0), lever, "congruence").problems(features)
+    problems = _Start(prior, labels, np.full(labels.shape[1], 2.0), lever, "congruence").problems(features, None)
     origin = np.zeros(problems[0].dimensions)
 
     def draw(numbers: Sequence[int], iteration: int) -> Iterator[Mask | None]:

@@ -221,11 +221,15 @@ def test_noisy_statistics_limit_what_the_model_file_tells() -> None:
     for method in ("auto", "drawn"):
         said = stated(f"algorithm.landmark_method={method}")
         assert "; whoever holds the model file can name training rows if the possible records can be listed; " in said
+        assert "the coordinator alone, or any one site alone, can recover some rows" in said
         assert "equal a landmark" not in said
+        noisy = stated(f"algorithm.landmark_method={method}", "algorithm.objective_noise=0.2")
+        assert "the coordinator alone" not in noisy
+        assert "can name training rows" not in noisy
         assert "by its scale and drawn landmarks with an AUC of 0.64 at most (mu 0.5), " in said
         assert said.endswith("no such limit holds for its weights or for landmarks that are means with noise")
-    for exact in ("local", "global"):
-        assert stated(f"algorithm.landmark_method={exact}").endswith("can name training rows if " + LISTED_RECORDS)
+    for name in ("local", "global"):
+        assert stated(f"algorithm.landmark_method={name}").endswith("can name training rows if " + LISTED_RECORDS)
     tree, bayes = stated("algorithm.name=decision-tree"), stated("algorithm.name=naive-bayes")
     assert tree.endswith(
         "by its scale with an AUC of 0.64 at most (mu 0.5), and no noise limits what its other arrays reveal"

@@ -9,7 +9,8 @@ is linear in how often each candidate occurs, c_i, and its noise has a covarianc
 whitens the equations of all rounds by its estimate of D + M, finds the posterior of c (`binary_counts`), and so on from
 there; eta is known but for how often it was halved, which the residuals say; lambda is the length of the step in that
 metric. Behind a committee the noise is normal with a known variance on the equation itself. The site's own rows are
-known to be there. While counts leave more than the dither can have made, the equations are believed less.
+known to be there. Noise in the objective is an unknown vector of normal numbers in all equations alike, over which the
+likelihood is integrated. While counts leave more than the dither can have made, the equations are believed less.
 
 No dither hides what the optimum itself says: w is the sum of alpha_i f~_i, so the last steps tell of rows at the margin
 or within, as the released model does.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, sign
 from fedsvm.algorithms.attacks.support_rows import split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import Problem
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
 
 MAX_CANDIDATES = 2_000
@@ -66,13 +67,15 @@ class NewtonSteps(Attack):
     ----------
     step_noise : float
         The dither's size, which is public.
+    objective_noise : float, default 0.0
+        The size of the noise in the objective, which is public.
     """
 
     name = "Newton steps"
     is_of_problems = True
 
-    def __init__(self, step_noise: float) -> None:
-        self._step_noise = step_noise
+    def __init__(self, step_noise: float, objective_noise: float = 0.0) -> None:
+        self._step_noise, self._objective_noise = step_noise, objective_noise
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last training. For those who know the sums there is a better attack."""
@@ -84,7 +87,8 @@ class NewtonSteps(Attack):
         if candidates is None or epoch.features is None or len(candidates.rows) > MAX_CANDIDATES:
             return
         others, own = split_candidates(candidates, prior.own, epoch)
-        yield from claims_of(others, members(path, epoch, others, own, max(self._step_noise, LEAST_NOISE)))
+        noise = max(self._step_noise, LEAST_NOISE)
+        yield from claims_of(others, members(path, epoch, others, own, noise, self._objective_noise))
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,14 @@ def claims_of(others: LabeledRows, found: Members) -> Iterator[RowClaim | Candid
     yield RowClaim(others.rows[sure], others.labels[sure], float((1 - found.chances[sure]).max(initial=0.0)))
 
 
-def members(path: ViewedPath, epoch: Epoch, others: LabeledRows, own: LabeledRows, step_noise: float) -> Members:
+def members(
+    path: ViewedPath,
+    epoch: Epoch,
+    others: LabeledRows,
+    own: LabeledRows,
+    step_noise: float,
+    objective_noise: float = 0.0,
+) -> Members:
     """Return the members among candidates that are not the coalition's own."""
     problem = path.problem(
         epoch, LabeledRows(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
@@ -114,21 +125,30 @@ def members(path: ViewedPath, epoch: Epoch, others: LabeledRows, own: LabeledRow
     if problem is None:
         raise AssertionError("there is a map")
     rows, steps = signed_features(problem), step_equations(path, problem)
-    return members_of(steps, rows, path.ridge, path.rows, len(others.rows), step_noise)
+    largest = path.price * float((rows[:, path.ridge > 0] ** 2).sum(axis=1).mean() ** 0.5)
+    tilt = objective_noise * largest
+    return members_of(steps, rows, path.ridge, path.rows, len(others.rows), step_noise, tilt)
 
 
 def members_of(
-    steps: list[StepEquation], rows: FloatArray, ridge: FloatArray, present: int, unknown: int, step_noise: float
+    steps: list[StepEquation],
+    rows: FloatArray,
+    ridge: FloatArray,
+    present: int,
+    unknown: int,
+    step_noise: float,
+    tilt: float = 0.0,
 ) -> Members:
     """Return the members by the equations of steps; the faster way, unless its check fails.
 
     rows (n, d): y f~ of the candidates, `unknown` of them, then of the coalition's own. ridge (d,): the penalty on the
-    diagonal. present: how many rows the training has.
+    diagonal. present: how many rows the training has. tilt: the standard deviation of each entry of a vector that is
+    the same in all equations.
     """
-    found = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[0])
+    found = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[0], tilt)
     if found.left < _CONSISTENT:
         return found
-    slower = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[1])
+    slower = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[1], tilt)
     return min(found, slower, key=lambda each: each.left)
 
 
@@ -140,23 +160,42 @@ def _members(
     unknown: int,
     step_noise: float,
     haste: float,
+    tilt: float,
 ) -> Members:
+    if tilt:
+        steps = [step.with_unknown(np.flatnonzero(ridge)) for step in steps]
     chance = float(np.clip((present - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
-    counts = np.append(np.full(unknown, chance), np.ones(len(rows) - unknown))
-    equations = [step.whiten(rows, ridge, counts, step_noise) for step in steps]
+    own, common = len(rows) - unknown, int((ridge > 0).sum()) if tilt else 0
+    counts = np.concatenate([np.full(unknown, chance), np.ones(own), np.zeros(common)])
+    equations = [step.whiten(rows, ridge, counts[: len(rows)], step_noise) for step in steps]
+    free = np.append(np.arange(unknown), np.arange(len(rows), len(counts)))
     for _ in range(_STAGES):
-        G, h = np.zeros((unknown, unknown)), np.zeros(unknown)
+        G, h = np.diag(np.append(np.zeros(unknown), np.full(common, tilt**-2 if tilt else 0.0))), np.zeros(len(free))
         levels = _levels(_left(equations, counts, step_noise), step_noise, haste)
         for (design, right), level in zip(equations, levels, strict=True):
-            rest = right - design[:, unknown:].sum(axis=1)
-            G += design[:, :unknown].T @ design[:, :unknown] / level
-            h += design[:, :unknown].T @ rest / level
-        before, counts[:unknown] = counts[:unknown].copy(), posterior(G, h, chance)
-        equations = [step.whiten(rows, ridge, counts, step_noise) for step in steps]
+            rest = right - design[:, unknown : len(rows)].sum(axis=1)
+            G += design[:, free].T @ design[:, free] / level
+            h += design[:, free].T @ rest / level
+        before = counts[:unknown].copy()
+        counts[:unknown] = posterior(*_integrate(G, h, unknown), chance)
+        if common:
+            counts[len(rows) :] = np.linalg.solve(
+                G[unknown:, unknown:], h[unknown:] - G[unknown:, :unknown] @ counts[:unknown]
+            )
+        equations = [step.whiten(rows, ridge, counts[: len(rows)], step_noise) for step in steps]
         if np.abs(counts[:unknown] - before).max(initial=0.0) < _SETTLED:
             break
     left = _left(equations, counts, step_noise)
     return Members(counts[:unknown], max(each * 4**by for each, by in zip(left, _halvings(left), strict=True)))
+
+
+def _integrate(G: FloatArray, h: FloatArray, first: int) -> tuple[FloatArray, FloatArray]:
+    """Return G and h of the first unknowns, with the other ones, which are normal, integrated out."""
+    if first == len(h):
+        return G, h
+    gain = np.linalg.solve(G[first:, first:], np.column_stack([G[first:, :first], h[first:]]))
+    across = G[:first, first:]
+    return G[:first, :first] - across @ gain[:, :-1], h[:first] - across @ gain[:, -1]
 
 
 def _left(equations: list[tuple[FloatArray, FloatArray]], counts: FloatArray, step_noise: float) -> list[float]:
@@ -189,6 +228,10 @@ class StepEquation:
     right: FloatArray
     step: FloatArray
     dither: FloatArray | None
+
+    def with_unknown(self, places: IntArray) -> StepEquation:
+        """Return the equation with a further unknown, of weight 1, in each of these entries."""
+        return replace(self, terms=np.vstack([self.terms, np.eye(self.terms.shape[1])[places]]))
 
     def whiten(
         self, rows: FloatArray, ridge: FloatArray, counts: FloatArray, step_noise: float

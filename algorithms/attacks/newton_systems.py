@@ -64,10 +64,19 @@ _LEVERAGE_WITHIN = 0.005
 
 
 class NewtonSystems(Attack):
-    """Counts of candidates by least squares, or rows at the margin by two rounds' common eigenvectors."""
+    """Counts of candidates by least squares, or rows at the margin by two rounds' common eigenvectors.
+
+    Parameters
+    ----------
+    is_noisy : bool, default False
+        True if the objective has noise, and with it the right-hand sides; then the matrices alone are read.
+    """
 
     name = "Newton systems"
     is_of_problems = True
+
+    def __init__(self, *, is_noisy: bool = False) -> None:
+        self._is_noisy = is_noisy
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack every training separately; folds add up."""
@@ -75,6 +84,7 @@ class NewtonSystems(Attack):
         residual = 0.0
         for epoch in epochs(view):
             paths = [_without_own(epoch, path, prior.own) for path in newton_paths(epoch, prior.posed)]
+            paths = [_matrices_alone(path) for path in paths] if self._is_noisy else paths
             trainings = [(path, sites) for path in paths for sites in _sites(path)]
             for path, sites in trainings:
                 counts = counts or RowCounts(epoch.columns)
@@ -97,6 +107,14 @@ def _without_own(epoch: Epoch, path: ViewedPath, own: LabeledRows | None) -> Vie
             for sites, total in each.sums.items()
         }
         rounds.append(replace(each, sums=rest))
+    return replace(path, rounds=rounds)
+
+
+def _matrices_alone(path: ViewedPath) -> ViewedPath:
+    rounds = [
+        replace(each, sums={sites: replace(total, gradient=np.zeros(0)) for sites, total in each.sums.items()})
+        for each in path.rounds
+    ]
     return replace(path, rounds=rounds)
 
 

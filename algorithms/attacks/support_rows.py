@@ -5,6 +5,8 @@ rows beyond the margin. Whoever knows w and has a list of candidates computes th
 at the margin or within (`support_posterior`): those in the training data have a part in w, and others have none. Nobody
 needs a sum for this. Every site is sent points near the optimum, and everybody has them whom the model is given to.
 
+With noise in the objective w lacks the sum of the sites' draws, but it is an optimum, and its margins are exact.
+
 Membership inference in the sense of Shokri et al. 2017; that an SVM's weights are a combination of training rows is why
 it needs no shadow models. Of candidates beyond the margin the point says nothing, and they are not ranked.
 """
@@ -54,8 +56,8 @@ class SupportRows(Attack):
         Of the SVM, which is public.
     tolerance : float
         The relative gap to which it is trained.
-    release_noise : float, default 0.0
-        The standard deviation of noise on each released weight.
+    objective_noise : float, default 0.0
+        The size of the noise in the objective (see `optimization.objective_noise`), as one site faces it.
     regularised : bool, default False
         True if the intercept is regularized as the weights are: then it is sum_i a_i y_i, which is 0 otherwise.
     weighted : bool, default False
@@ -69,12 +71,12 @@ class SupportRows(Attack):
         self,
         C: float,
         tolerance: float,
-        release_noise: float = 0.0,
+        objective_noise: float = 0.0,
         *,
         regularised: bool = False,
         weighted: bool = False,
     ) -> None:
-        self._C, self._tolerance, self._noise = C, tolerance, release_noise
+        self._C, self._tolerance, self._noise = C, tolerance, objective_noise
         self._regularised, self._weighted = regularised, weighted
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
@@ -85,7 +87,7 @@ class SupportRows(Attack):
             return
         others, own = split_candidates(prior.candidates, prior.own, parts[-1])
         points = self._points(parts[-1], prior.posed)
-        found = [self._chances(point, noise, parts[-1], others, own) for point, noise in points]
+        found = [self._chances(point, parts[-1], others, own) for point in points]
         if not (ranked := [each for each in found if each is not None]):
             return
         chances = np.fmax.reduce([each.chances for each in ranked])
@@ -98,17 +100,13 @@ class SupportRows(Attack):
             left = float((1 - least[sure]).max(initial=0.0))
             yield RowClaim(others.rows[sure], others.labels[sure], left)
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, float]]:
-        """Return w and b of each point, (m + 1,), and the noise on its weights."""
+    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[FloatArray]:
+        """Return w and b of each point, (m + 1,)."""
         path = path_end(epoch, posed)
-        if path is not None:
-            return [(path, 0.0)]
-        point = last_point(epoch, posed)
-        return [] if point is None else [(point, self._noise)]
+        point = last_point(epoch, posed) if path is None else path
+        return [] if point is None else [point]
 
-    def _chances(
-        self, point: FloatArray, noise: float, epoch: Epoch, others: LabeledRows, own: LabeledRows
-    ) -> Posterior | None:
+    def _chances(self, point: FloatArray, epoch: Epoch, others: LabeledRows, own: LabeledRows) -> Posterior | None:
         """Return the posterior of each candidate, given a point (m + 1,), to which own rows may contribute too.
 
         nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
@@ -121,6 +119,7 @@ class SupportRows(Attack):
         margins, lengths = labels * (features @ w + b), np.linalg.norm(features, axis=1)
         objective = (w @ w) / 2 + self._C * np.maximum(1 - margins, 0).sum()  # or less, if not all candidates are there
         error = float((2 * self._tolerance * objective / len(w)) ** 0.5)
+        noise = self._noise * self._C * float((lengths**2).mean() ** 0.5)
         terms, total = labels[:, None] * features, w
         deviations = np.full(len(w), np.hypot(noise, error) or 1.0)
         if b:
@@ -129,7 +128,7 @@ class SupportRows(Attack):
         chances = np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE)
         found = np.full((2, len(rows)), np.nan)
         for share in _MARGIN_ERRORS:
-            spread = np.hypot(noise, share * error) * lengths + _LEAST_MARGIN_ERROR
+            spread = share * error * lengths + _LEAST_MARGIN_ERROR
             near = np.flatnonzero(margins < 1 + _DEVIATIONS * spread)
             if not 0 < len(near) <= MAX_SUPPORT:
                 return None
@@ -148,11 +147,11 @@ class SiteSupportRows(SupportRows):
 
     name = "support rows of sites"
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, float]]:
+    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[FloatArray]:
         tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
         own = slice(posed.number * length, (posed.number + 1) * length)
-        return [(row[own], 0.0) for table in tables[-1:] for row in table if row[-1]]
+        return [row[own] for table in tables[-1:] for row in table if row[-1]]
 
 
 def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:
@@ -167,7 +166,7 @@ def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:
 
 
 def path_end(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:
-    """Return (m + 1,) w and b where the interior point ended, which has no noise; None if its path is unknown."""
+    """Return (m + 1,) w and b where the interior point ended; None if its path is unknown."""
     paths = [path for path in newton_paths(epoch, posed) if path.known]
     return paths[-1].end if paths else None
 

@@ -20,7 +20,7 @@ Mulet 1999 for total variation), and each row goes along its own dual step as fa
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -35,13 +35,16 @@ BACK_OFF = 0.05
 _BLOCK_VALUES, _LEAST_ROWS = 1 << 16, 64
 """Numbers of a copy of some rows, or of a part of a matrix: what a step holds beside the features and the matrix."""
 
+_FEW_ROWS = 4 / 3
+"""So many rows a dimension are masked in the same time as their matrix."""
+
 
 @dataclass(frozen=True)
 class Problem:
     """The rows of one binary problem: features (n, m), labels (n,) of +1 and -1, prices (n,), targets (n,).
 
     A row's loss is price * max(0, target - y (w.f + b)). lever: 0 where there is no intercept; only then may targets be
-    other than 1.
+    other than 1. tilt (m,): of a linear term tilt.w, this site's noise in the objective (see `objective_noise`).
     """
 
     features: FloatArray
@@ -49,6 +52,7 @@ class Problem:
     prices: FloatArray
     targets: FloatArray
     lever: float
+    tilt: FloatArray | None = field(default=None, kw_only=True)
 
     @classmethod
     def of(
@@ -59,13 +63,14 @@ class Problem:
         *,
         prior: FloatArray | None = None,
         lever: float = 1.0,
+        tilt: FloatArray | None = None,
     ) -> Problem:
         """Return the problem of rows, without those of weight 0. prior (m,): the losses at w are those at prior + w."""
         each = np.broadcast_to(np.asarray(prices, dtype=np.float64), labels.shape)
         targets = np.ones(len(labels)) if prior is None else 1.0 - labels * (features @ prior)
         if (used := each > 0).all():
-            return cls(features, labels, each, targets, lever)
-        return cls(features[used], labels[used], each[used], targets[used], lever)
+            return cls(features, labels, each, targets, lever, tilt=tilt)
+        return cls(features[used], labels[used], each[used], targets[used], lever, tilt=tilt)
 
     @property
     def dimensions(self) -> int:
@@ -112,7 +117,7 @@ class Problem:
 
     def keep(self, kept: IntArray) -> Self:
         """Return the problem restricted to the `kept` columns."""
-        return replace(self, features=self.features[:, kept])
+        return replace(self, features=self.features[:, kept], tilt=None if self.tilt is None else self.tilt[kept])
 
     def advance(
         self, before: DualState, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
@@ -216,7 +221,7 @@ class RowSums:
     def behind(self, mask: Mask | None, ridge: FloatArray) -> FloatArray:
         """Return A (M + D) A^T for the matrix M, a mask A if any, and a diagonal D, ridge (d,).
 
-        Where M is not known yet, fewer rows than d are masked in place of M, some at a time.
+        Where M is not known yet, few rows are masked in place of M, some at a time.
 
         ridge: 1 of each weight and 0 of the intercept, or 0 of all.
         """
@@ -225,7 +230,7 @@ class RowSums:
             found = self.matrix.copy()
             found[np.diag_indices(d)] += ridge
             return found
-        if self.known is not None or len(self.slopes) >= d:
+        if self.known is not None or len(self.slopes) > _FEW_ROWS * d:
             found = self.problem.curvature(self.slopes) if self.known is None else self.known.copy()
             found[np.diag_indices(d)] += ridge
             mask.conjugate(found)

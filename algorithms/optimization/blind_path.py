@@ -248,5 +248,6 @@ class BlindPath(FederatedPath):
         )
         lengths = np.linalg.norm(opened.vectors, axis=1)
         ratio = float((lengths / np.maximum(opened.alphas, np.finfo(float).tiny)).sum())
-        self._sensitivity[int(order.problems[place])] = math.sqrt(2 * max(opened.objective, 0.0)) * min(ratio, 1e12)
+        reached = max(opened.objective + self._extent.noise.constant, 0.0)
+        self._sensitivity[int(order.problems[place])] = math.sqrt(2 * reached) * min(ratio, 1e12)
         return opened

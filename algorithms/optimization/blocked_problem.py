@@ -29,14 +29,21 @@ class BlockedProblem(Problem):
 
     @classmethod
     def of_blocks(
-        cls, blocks: RowBlocks, labels: FloatArray, prices: FloatArray, *, prior: FloatArray, lever: float
+        cls,
+        blocks: RowBlocks,
+        labels: FloatArray,
+        prices: FloatArray,
+        *,
+        prior: FloatArray,
+        lever: float,
+        tilt: FloatArray | None = None,
     ) -> Self:
         """Return the problem of rows, without those of weight 0; see `Problem.of`."""
         targets = 1.0 - labels * blocks.times(prior) if prior.any() else np.ones(len(labels))
         none, used = np.zeros((0, len(blocks.columns))), prices > 0
         if used.all():
-            return cls(none, labels, prices, targets, lever, blocks)
-        return cls(none, labels[used], prices[used], targets[used], lever, blocks.keep_rows(used))
+            return cls(none, labels, prices, targets, lever, blocks, tilt=tilt)
+        return cls(none, labels[used], prices[used], targets[used], lever, blocks.keep_rows(used), tilt=tilt)
 
     def margins(self, v: FloatArray) -> FloatArray:
         """Return (n,) v.f~."""
@@ -47,7 +54,7 @@ class BlockedProblem(Problem):
 
     def keep(self, kept: IntArray) -> Self:
         """Return the problem restricted to the `kept` columns."""
-        return replace(self, features=self.features[:, kept], blocks=self.blocks.keep_columns(kept))
+        return replace(super().keep(kept), blocks=self.blocks.keep_columns(kept))
 
     def advance(
         self, before: DualState, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
@@ -66,7 +73,8 @@ class BlockedProblem(Problem):
                 getattr(after, name)[place] = getattr(moved, name)
             total = _add_sums(total, sums)
         if total is None:
-            return RowSums.of(Problem(self.features, self.labels, self.prices, self.targets, self.lever), after), after
+            none = Problem(self.features, self.labels, self.prices, self.targets, self.lever, tilt=self.tilt)
+            return RowSums.of(none, after), after
         return replace(total, problem=self, slopes=after.slopes), after
 
 

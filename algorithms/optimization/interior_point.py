@@ -12,7 +12,13 @@ y = E^-1 c, and the next mu: they go to v + A^T y, a full step.
     primal   P = 1/2 |w|^2 + sum C_i max(0, r_i), evaluated
     dual     theta_c scales the alphas of the class with the larger sum so that they add up to the other's, and s <= 1
              all of them: feasible, exactly. D = s T - s^2/2 |sum theta_c S_c|^2, T = sum theta_c sum alpha_i.
+             With noise in the objective s is 1, since it would scale the noise.
     next mu  min(mu, sigma (P - D) / 2n), of the best P and the best D; where these stand still mu rises again.
+
+Noise in the objective is a linear term B.w, B = sum_s b_s of draws b_s that sites keep to themselves (see
+`objective_noise`). P, E y = c and the dual vector have it: the vector of each of g classes is S_c - B / g. The dual
+point is sum theta_c S_c - B, and so longer than sum theta_c (S_c - B / g) by (1 - mean theta_c) |B| at most. P and D
+have a public constant beside, of the size of 1/2 |B|^2, so that P is about 1/2 |w + B|^2 plus the losses, and above 0.
 
 Rows that leave or join change P and D, which begin afresh; the point, mu and every other row's alpha stay as they are.
 
@@ -125,13 +131,36 @@ class Opened:
 
 
 @dataclass(frozen=True)
+class NoiseSize:
+    """The size of the noise in the objective: a bound on the length of B, and about 1/2 |B|^2, the constant."""
+
+    length: float = 0.0
+    constant: float = 0.0
+
+    @classmethod
+    def of(cls, tilts: Sequence[FloatArray]) -> NoiseSize:
+        """Return the size of the longest of some known B (m,)."""
+        length = max((float(np.linalg.norm(tilt)) for tilt in tilts), default=0.0)
+        return cls(length, length**2 / 2)
+
+    @property
+    def least(self) -> float:
+        """No objective is below it."""
+        return min(0.0, self.constant - self.length**2 / 2)
+
+
+@dataclass(frozen=True)
 class Extent:
-    """Public bounds on the rows: how many, the sum of |f~|^2, the largest price, and the largest target."""
+    """Public bounds on the rows: how many, the sum of |f~|^2, the largest price, and the largest target.
+
+    noise: in the objective.
+    """
 
     rows: int
     squares: float
     price: float
     target: float = 1.0
+    noise: NoiseSize = NoiseSize()
 
     @property
     def lengths(self) -> float:
@@ -273,6 +302,7 @@ class _ProblemProgress:
 
     def __post_init__(self) -> None:
         self.mu = self._last_mu = self.extent.price
+        self.lower_bound = self.extent.noise.least
         self._stay()
 
     @property
@@ -307,7 +337,7 @@ class _ProblemProgress:
     def restart(self, extent: Extent) -> None:
         """Discard what was proven of other rows, and keep the point."""
         self.extent = extent
-        self.objective, self.lower_bound, self.constant = math.inf, 0.0, 0
+        self.objective, self.lower_bound, self.constant = math.inf, extent.noise.least, 0
         self._ceiling, self._has_new_rows, self._is_stalled = math.inf, True, False
         self._gaps.clear()
 
@@ -330,12 +360,13 @@ class _ProblemProgress:
         largest = 1.0 + price**2 / (8 * self.mu) * extent.squares
         expected = _GROWTH * self._trace * self._last_mu / self.mu
         loss = price * (extent.rows * extent.target + self._reach * extent.lengths)
+        tilt = extent.noise.length
         return Scales(
             matrix=_power_of_two(min(STRETCH**2 * largest, expected)),
-            gradient=_power_of_two(STRETCH * (price * extent.lengths + self._reach)),
-            objective=_power_of_two(loss + self._reach**2 / 2),
+            gradient=_power_of_two(STRETCH * (price * extent.lengths + self._reach + tilt)),
+            objective=_power_of_two(loss + self._reach**2 / 2 + tilt * self._reach),
             alphas=_power_of_two(price * extent.rows * extent.target),
-            vectors=_power_of_two(price * extent.lengths),
+            vectors=_power_of_two(price * extent.lengths + tilt),
         )
 
     def take(self, opened: Opened, dither: Dither, *, certify: bool, resolution: float) -> None:
@@ -343,7 +374,8 @@ class _ProblemProgress:
         if self.intercept and not opened.rows.all():
             self._take_one_class(opened, certify=certify)
             return
-        objective = opened.objective + resolution * self._sent.objective
+        at = opened.objective + self.extent.noise.constant
+        objective = at + resolution * self._sent.objective
         bound = self._bound(opened, resolution)
         self.keep, self.needs_wide = False, False
         if certify:
@@ -356,12 +388,12 @@ class _ProblemProgress:
                 self._stay()
                 return
             self._known_gap = self.objective - self.lower_bound
-        lost = objective - opened.objective + self._bound(opened, 0.0) - bound
+        lost = objective - at + self._bound(opened, 0.0) - bound
         self.needs_wide = lost > _TOO_COARSE * self.tolerance * objective
         self._last_mu, self._trace = self.mu, float(np.trace(opened.matrix))
         if not self._is_at_floor and self._has_stood_still(CALM_ROUNDS, CALM_FALL):
             self.step_noise = max(self.step_noise / 2, self.step_noise_floor)
-        self.mu = self._next_mu(opened, bound, certify=certify)
+        self.mu = self._next_mu(opened, at - bound, certify=certify)
         if self._has_new_rows and self.mu > _RISE * self._last_mu:
             self._stay()
         else:
@@ -374,7 +406,8 @@ class _ProblemProgress:
         """Handle rows of one class, or none: w = 0 and b = +1 or -1 are optimal, if these are all the rows."""
         self.stand_still()
         if certify:
-            self.constant, self.objective, self.needs_wide = (1 if opened.rows[0] else -1), 0.0, False
+            self.constant, self.needs_wide = (1 if opened.rows[0] else -1), False
+            self.objective = self.lower_bound = 0.0
 
     def _bound(self, opened: Opened, resolution: float) -> float:
         """Return the dual objective of the alphas, made feasible, minus what rounding may have added."""
@@ -382,21 +415,25 @@ class _ProblemProgress:
         theta = min(alphas) / alphas if self.intercept else np.ones(classes)
         off, vectors = classes * (resolution * sent.alphas + opened.off), theta @ opened.vectors
         length = float(np.linalg.norm(vectors)) + classes * resolution * sent.vectors * math.sqrt(len(vectors))
+        noise = self.extent.noise
+        length += (1 - float(theta.mean())) * noise.length
         if self.intercept:  # classes that differ by what was rounded off
             length += off * float((np.linalg.norm(opened.vectors, axis=1) / alphas).sum())
         total, square = float(theta @ opened.alphas) - 2 * off, length**2
-        share = min(1.0, max(total, 0.0) / square) if square > 0 else 1.0
-        return share * total - share**2 / 2 * square
+        share = min(1.0, max(total, 0.0) / square) if square > 0 and not noise.length else 1.0
+        return noise.constant + share * total - share**2 / 2 * square
 
-    def _next_mu(self, opened: Opened, bound: float, *, certify: bool) -> float:
-        """Return mu for the best gap, or for this point's if nothing is proven. Never above the last one for the same
-        rows,
+    def _next_mu(self, opened: Opened, apart: float, *, certify: bool) -> float:
+        """Return mu for the best gap, or for this point's, `apart`, if nothing is proven.
 
-        but where training stands still: too far from the curve for its mu, Newton's steps come back to that of another.
+        Never above the last one for the same rows, but where training stands still: too far from the curve for its mu,
+        Newton's steps come back to that of another.
         """
         rows = 2 * max(1.0, float(opened.rows.sum()))
         if not certify:
-            return SIGMA * max(opened.objective - bound, self.tolerance * opened.objective) / rows or self.mu
+            return (
+                SIGMA * max(apart, self.tolerance * (opened.objective + self.extent.noise.constant)) / rows or self.mu
+            )
         gap = self.objective - self.lower_bound
         if self._has_stood_still(PATIENCE):
             self._ceiling = PATIENT_SIGMA * gap / rows
@@ -431,7 +468,8 @@ class _ProblemProgress:
         """Extend the bound on points after the next step: 1/2 |w|^2 is part of the objective, b is the sum of its
         steps."""
         self._intercept_reach += longest if self.intercept else 0.0
-        self._reach = math.sqrt(2 * max(objective, 0.0)) + self._intercept_reach + longest
+        tilt = self.extent.noise.length  # |w|^2 / 2 is at most the objective and tilt |w|
+        self._reach = tilt + math.sqrt(max(2 * objective + tilt**2, 0.0)) + self._intercept_reach + longest
 
 
 def _power_of_two(bound: float) -> float:

@@ -151,12 +151,12 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
     release: Annotated[Release, doc("Who receives the weights: the coordinator and the sites, or only the sites.")] = (
         "everyone"
     )
-    release_noise: Annotated[
+    objective_noise: Annotated[
         Portion,
         doc(
-            "Standard deviation of noise on each released weight, and so on decision values where features have "
-            "length 1 (rbf); the margin is at 1. With a small C, it hides rows from whoever has only the model. It is "
-            "not differential privacy."
+            "Size of the noise that the sites add to the objective, as a share of the largest part that a usual row "
+            "can have in the weights; try 0.2. It hides which rows have a part, from any one site and from whoever "
+            "has the model. It is not differential privacy."
         ),
     ] = 0.0
     line_search: Annotated[
@@ -170,12 +170,10 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
 
     def solver_problems(self) -> Iterator[str]:
         """Yield contradictions in these settings; see `Algorithm.problems`."""
-        if self.release_noise and self.solver != "interior-point":
-            yield 'release_noise: needs solver = "interior-point"; cutting planes show the coordinator exact weights'
-        elif self.release_noise and self.masking == "none":
-            yield 'release_noise: needs a masking other than "none", which shows the coordinator every step'
-        elif self.release_noise and self.release == "sites":
-            yield 'release_noise: applies to models that everyone receives; remove it, or set release = "everyone"'
+        if self.objective_noise and self.solver != "interior-point":
+            yield 'objective_noise: needs solver = "interior-point"; cuts are of the objective without noise'
+        elif self.objective_noise and self.masking == "none":
+            yield 'objective_noise: needs a masking other than "none", which shows the coordinator the noise'
         if self.release == "sites" and self.solver == "cutting-plane":
             yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
         elif self.release == "sites" and self.masking == "none":
@@ -353,6 +351,7 @@ def _along_one_path(
         "intercept": settings.intercept,
         "release": settings.release,
         "weighting": weighting,
+        "is_noisy": settings.objective_noise > 0,
     }
     if is_blind:
         path: FederatedPath = BlindPath(federation, step_noise=noise, **posed)
@@ -376,7 +375,7 @@ def _along_one_path(
         remarks.append(Remark("one class", sentence))
     remarks += _noise_remarks(outcomes, 0.0 if is_blind else noise, "step_noise" if is_blind else "step_noise_floor")
     certificates = tuple(outcome.certificate for outcome in outcomes)
-    figures = {"release_noise": settings.release_noise} if settings.release_noise else {}
+    figures = {"objective_noise": settings.objective_noise} if settings.objective_noise else {}
     return LinearTraining(certificates, path.weights, figures, tuple(remarks), path.mean_square)
 
 

@@ -10,6 +10,7 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
 from fedsvm.algorithms.optimization.interior_point import (
     Extent,
     NewtonRequest,
+    NoiseSize,
     Opened,
     Outcome,
     RoundSums,
@@ -34,6 +35,7 @@ class LocalPath:
             squares=max(float((p.features**2).sum()) + len(p.labels) * p.lever**2 for p in self.problems),
             price=max(float(problem.prices.max(initial=0.0)) for problem in self.problems) or 1.0,
             target=max(float(np.abs(problem.targets).max(initial=1.0)) for problem in self.problems),
+            noise=NoiseSize.of([problem.tilt for problem in self.problems if problem.tilt is not None]),
         )
 
     def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
@@ -59,16 +61,23 @@ class LocalPath:
 
 
 def opened_by(sums: RowSums, v: FloatArray, *, intercept: bool, regulariser: bool, mask: Mask | None = None) -> Opened:
-    """Return the sums over rows, with the terms of 1/2 |w|^2 if requested, behind a mask if any."""
+    """Return the sums over rows, with the terms of 1/2 |w|^2 if requested, behind a mask if any.
+
+    The noise in the objective is in all of them; equal parts of it are in the vectors of the classes.
+    """
     weights = np.full(len(v), float(regulariser))
     if intercept:
         weights[-1] = 0.0
-    gradient = sums.gradient - weights * v
-    vectors = sums.vectors if mask is None else mask.turn.times(sums.vectors.T).T
+    gradient, objective, vectors = sums.gradient - weights * v, sums.loss + 0.5 * float(weights @ v**2), sums.vectors
+    if (tilt := sums.problem.tilt) is not None:
+        gradient[: len(tilt)] -= tilt
+        objective += float(tilt @ v[: len(tilt)])
+        vectors = vectors - tilt / len(vectors)
+    vectors = vectors if mask is None else mask.turn.times(vectors.T).T
     return Opened(
         matrix=sums.behind(mask, weights),
         gradient=gradient if mask is None else mask.times(gradient),
-        objective=sums.loss + 0.5 * float(weights @ v**2),
+        objective=objective,
         alphas=sums.alphas,
         vectors=vectors,
         rows=sums.rows,

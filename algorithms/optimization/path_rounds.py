@@ -48,7 +48,7 @@ ROUND_ARGUMENTS = {
 BEST_ARGUMENTS = {
     "keep": free(
         "0 or 1 of each problem",
-        "the last point in place of the best one, which is nearly the same; its release noise is another draw",
+        "the last point in place of the best one, which is nearly the same",
     ),
     "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
 }

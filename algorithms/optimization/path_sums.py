@@ -21,8 +21,9 @@ from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.row_blocks import RowBlocks
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
-from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, Outcome, RoundSums
+from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, NoiseSize, Outcome, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
+from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
     HOLDER_ARGUMENT,
@@ -33,7 +34,6 @@ from fedsvm.algorithms.optimization.path_rounds import (
     RoundOrder,
     RowPaths,
 )
-from fedsvm.algorithms.optimization.release_noise import with_noise
 from fedsvm.algorithms.optimization.weighting import Factors, RowWeights, Weighting, agreement_on_factors
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
@@ -74,15 +74,18 @@ class _Start:
         """The number of values that a site is told of the path of each problem."""
         return 1 + (3 if self.masking == "committee" else 2) * self.layout.dimensions
 
-    def problems(self, features: FloatArray | RowBlocks) -> list[Problem]:
-        """Return the problems of rows with features (n, m)."""
+    def problems(self, features: FloatArray | RowBlocks, noise: SiteNoise | None) -> list[Problem]:
+        """Return the problems of rows with features (n, m), with noise in their objectives if any."""
         found: list[Problem] = []
-        for labels, prior in zip(self.labels, self.priors, strict=True):
-            prices = np.where(labels == 0, 0.0, self.prices)
+        for problem, (labels, prior) in enumerate(zip(self.labels, self.priors, strict=True)):
+            prices, tilt = np.where(labels == 0, 0.0, self.prices), None if noise is None else noise.draws[problem]
             if isinstance(features, RowBlocks):
-                found.append(BlockedProblem.of_blocks(features, labels, prices, prior=prior, lever=self.lever))
+                posed: Problem = BlockedProblem.of_blocks(
+                    features, labels, prices, prior=prior, lever=self.lever, tilt=tilt
+                )
             else:
-                found.append(Problem.of(features, labels, prices, prior=prior, lever=self.lever))
+                posed = Problem.of(features, labels, prices, prior=prior, lever=self.lever, tilt=tilt)
+            found.append(posed)
         return found
 
     @property
@@ -107,6 +110,7 @@ class NewtonPath(SitePart):
         self._site, self._rows, self._weights, self._check_problem = site, rows, weights, check_problem
         self.seed: Residues | None = None
         self.paths: RowPaths | None = None
+        self.noise: SiteNoise | None = None
         self.start = _Start(np.zeros(0), np.zeros((0, 0)), np.zeros(0), 0.0, "none")
         # the iteration and the problems of the last round, as long as no masks are drawn for the next one
         self._last_round: tuple[int, Sequence[int]] | None = None
@@ -161,7 +165,7 @@ class NewtonPath(SitePart):
         shape = (1, common_seed.SHAPE[1] + count * start.told)
         told = pass_on(self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
-        problems = start.problems(self._rows.stored) if self.paths is None else self.paths.problems
+        problems = self._pose_problems() if self.paths is None else self.paths.problems
         paths = rest.reshape(count, -1)
         points = [
             DualState.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 : 2 * size + 1])
@@ -174,6 +178,18 @@ class NewtonPath(SitePart):
         if start.masking == "committee":
             for place, path in enumerate(paths):
                 self.paths.tell(place, int(path[0]), path[2 * size + 1 :])
+
+    def _pose_problems(self) -> Sequence[Problem]:
+        """Return the problems of this site's rows, with the agreed noise in their objectives."""
+        start, stored = self.start, self._rows.stored
+        size = float(self._site.terms.settings.get("objective_noise") or 0.0)
+        self.noise = draw_noise(self._site, size, stored, start.labels, start.prices) if size else None
+        return start.problems(stored, self.noise)
+
+    @step(bound=math.inf)
+    def noise_sizes(self) -> FloatArray:
+        """Return (2,) the size of this site's noise in the objective; see `SiteNoise.sizes`."""
+        return np.zeros(2) if self.noise is None else self.noise.sizes
 
     def _own_path(self) -> Residues:
         """Return the seed, and of each problem the round, the point, the best point, and the next step if sites alone
@@ -217,17 +233,16 @@ class NewtonPath(SitePart):
         told=BEST_ARGUMENTS | HOLDER_ARGUMENT,
     )
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
-        """Return the (K, m + 2) best weights and intercepts with noise, and a 1, at `holder`; zeros at other sites.
+        """Return the (K, m + 2) best weights and intercepts, and a 1, at `holder`; zeros at other sites.
 
         The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
         restarted has them no longer: training goes on, and comes here again.
         """
         if self.paths is not None:
             self.paths.drop_masks()
-        if self._site.site != holder or self.paths is None or self.seed is None:
+        if self._site.site != holder or self.paths is None:
             return np.zeros((len(self.start.labels), self.start.layout.features + 2))
-        deviation = float(self._site.terms.settings.get("release_noise") or 0.0)
-        best = with_noise(self.best(keep, constants), deviation, self.seed)
+        best = self.best(keep, constants)
         return np.hstack([best, np.ones((len(best), 1))])
 
     @step(told=BEST_ARGUMENTS)
@@ -255,8 +270,9 @@ def newton_path(terms: RunTerms, end: str) -> Script:
     Rounds that certify nothing do not count among `max_iterations`: the first, one whose matrix is beyond what was
     expected, and some for each change of membership.
     """
-    begun = stage("squared_norms", agreement_on_factors(terms), "begin_path", "share_path")
-    handed_on = stage("share_path", maybe("squared_norms"))
+    noise = ["noise_sizes"] if terms.settings.get("objective_noise") else []
+    begun = stage("squared_norms", agreement_on_factors(terms), "begin_path", "share_path", *noise)
+    handed_on = stage("share_path", maybe("squared_norms", *noise))
     round_ = "blind_newton" if terms.settings["masking"] == "committee" else "newton"
     along = repeat(either(round_, handed_on), 1, terms.settings["max_iterations"] + 4, per_change=6)
     return stage(begun, repeat(seq(along, end), 1, 1, per_change=1))
@@ -273,7 +289,7 @@ class FederatedPath:
 
     classes, scheme: what the problems are of; see `classes.problems_of`. price: of every row, times what `weighting`
     says. prior (m,), or (P, m): around which w is sought. intercept: whether there is one. release: who has the best
-    points in the end.
+    points in the end. is_noisy: whether the sites add noise to the objective.
 
     Attributes
     ----------
@@ -299,8 +315,10 @@ class FederatedPath:
         release: Release = "everyone",
         target: float = 1.0,
         weighting: Weighting | None = None,
+        is_noisy: bool = False,
     ) -> None:
         self._federation = federation
+        self._is_noisy = is_noisy
         self._classes, self._scheme = classes, scheme
         self._problems = problems
         self._prior, self._price, self._target = prior, price, target
@@ -360,7 +378,6 @@ class FederatedPath:
         self._most, told = factors.largest, factors.told
         if self._scheme != "ovr":
             told["scheme"] = self._scheme
-        self._extent = self._bound_with_margin(squares, rows)
         self._federation.run(
             "begin_path",
             remember=True,
@@ -371,16 +388,22 @@ class FederatedPath:
             **told,
         )
         self._federation.run("share_path", holders=list(self._federation.sites))
+        self._extent = self._bound_with_margin(squares, rows)
 
     def _squared_norms(self) -> tuple[float, float]:
         squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)
         return max(float(squares), 0.0), max(float(np.rint(rows)), 1.0)
 
     def _bound_with_margin(self, squares: float, rows: float) -> Extent:
-        """Return bounds with a margin for rounding."""
-        return Extent(
-            int(rows), (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9, self._price * self._most, self._target
-        )
+        """Return bounds with a margin for rounding, and those of the noise, for which the sites are asked."""
+        bound = (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9
+        return Extent(int(rows), bound, self._price * self._most, self._target, self._noise_size())
+
+    def _noise_size(self) -> NoiseSize:
+        if not self._is_noisy:
+            return NoiseSize()
+        sizes = self._federation.sum("noise_sizes", shape=(2,), bound=math.inf)
+        return noise_size(np.asarray(sizes), self._layout.features)
 
     def _note_changes(self) -> bool:
         """Return whether sites left or joined since the last call. New ones receive the path.

@@ -54,7 +54,7 @@ class Solution(Certificate):
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:
-    """Return (objective - lower bound) / objective; 0 for an objective of 0, 1 for an unknown one."""
+    """Return (objective - lower bound) / objective; 1 for an unknown one, and where it is not above 0 unless proven."""
     if objective == math.inf:
         return 1.0
-    return max(0.0, objective - lower_bound) / objective if objective > 0 else 0.0
+    return max(0.0, objective - lower_bound) / objective if objective > 0 else float(objective > lower_bound)

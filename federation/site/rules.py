@@ -237,7 +237,8 @@ def _find_unlisted(
     if listed is None:
         return
     if name not in listed:
-        yield f"the {kind} must be {' or '.join(listed) or 'none at all'}, got {name}"
+        where = " (protocol.sum)" if kind == "sum" else ""
+        yield f"the {kind} must be {' or '.join(listed) or 'none at all'}, got {name}{where}"
         return
     for setting, rule in listed[name].items():
         if setting == MIN_SITES:

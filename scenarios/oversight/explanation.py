@@ -30,6 +30,11 @@ _LETTERS = {
     "d": "features",
     "n": "records",
     "l": "landmarks",
+    "c": "columns without a range, or numbers of landmarks that are tried",
+    "ENTRIES": "counts of the sizes of one column",
+    "slots": "places of a table of categories",
+    "record": "numbers in a place",
+    "length": "numbers of one problem",
 }
 _SINGLE = re.compile(r"(Return the )?(how many|number of|largest)", re.IGNORECASE)
 _AS_ORDERED = "as ordered"

@@ -435,7 +435,7 @@ def _model_file(this: Run, fold: Fold, privacy: PrivacyReport | None) -> ModelFi
         remarks.get("landmarks", ""),
         "" if privacy is None else privacy.mechanism,
         scenario.algorithm.implementation.model_is_statistics,
-        float(fold.training.figures.get("release_noise", 0.0)),
+        float(fold.training.figures.get("objective_noise", 0.0)),
     )
     arrays = {**fold.arrays, **_of_run(this)}
     return ModelFile(mechanisms.summary(arrays), origins(arrays, mechanisms))

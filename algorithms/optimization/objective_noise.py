@@ -1,0 +1,117 @@
+"""Noise in the objective of an SVM: a linear term that each site draws and keeps to itself.
+
+The optimum w is the sum of a_i y_i f_i over rows at the margin or within. So exact weights name these rows to whoever
+can list the possible ones (`attacks.support_rows`). With noise the sites minimize
+
+    1/2 |w|^2 + B.w + sum_i C_i max(0, 1 - y_i (w.f_i + b)),    B = sum_s b_s,
+
+so that w = sum_i a_i y_i f_i - B. Site s knows its b_s only, the coordinator and the holder of a model file none. Each
+entry of b_s is normal, of r / sqrt(S - 1) times the root mean square of C_i |f_i| over the rows of site s. So any site
+faces noise of r times the largest part of a usual row, and k sites together sqrt((S - 1 - k) / (S - 1)) of that.
+
+The same question, to the last bit of terms, rows and features, has the same b_s, as noisy statistics do (`answers`):
+the noise does not average out over repetitions. Objective perturbation is due to Chaudhuri, Monteleoni and Sarwate
+(JMLR 12, 2011). Their proof needs a smooth loss, and the hinge loss is not: this is not differential privacy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.features.row_blocks import RowBlocks
+from fedsvm.algorithms.optimization.interior_point import NoiseSize
+from fedsvm.algorithms.optimization.masking import Dither
+from fedsvm.federation.arrays import FloatArray
+
+_VERSION = 1
+"""Of the draws: raised when the same question gets another answer."""
+
+_FURTHEST = 5.0
+"""A draw is cut to the length that no normal one exceeds by more than so many deviations."""
+
+
+@dataclass(frozen=True)
+class SiteNoise:
+    """The noise of one site: its draws (P, m), one for each problem, and the deviation of each entry."""
+
+    draws: FloatArray
+    deviation: float
+
+    @property
+    def sizes(self) -> FloatArray:
+        """(2,): a bound on the length of each draw, and the variance of an entry; sites' sizes add up."""
+        return np.array([_longest(self.deviation, self.draws.shape[1]), self.deviation**2])
+
+
+def draw_noise(
+    site: HorizontalSite,
+    size: float,
+    stored: FloatArray | RowBlocks,
+    labels: FloatArray,
+    prices: FloatArray,
+) -> SiteNoise:
+    """Draw a site's noise, or return the kept one of the same question.
+
+    Parameters
+    ----------
+    site : HorizontalSite
+    size : float
+        r.
+    stored : FloatArray or RowBlocks
+        The features (n, m) of its rows.
+    labels : (P, n) FloatArray
+        Of each problem.
+    prices : (n,) FloatArray
+        C_i.
+    """
+    digest, squares = hashlib.sha256(), 0.0
+    for place, features in _blocks(stored):
+        digest.update(np.ascontiguousarray(features).tobytes())
+        squares += float(prices[place] ** 2 @ (features**2).sum(axis=1))
+    width = len(stored.columns) if isinstance(stored, RowBlocks) else stored.shape[1]
+    others = max(1, len(site.channel.sites) - 1)
+    deviation = size * math.sqrt(squares / max(1, len(stored)) / others)
+    question = {
+        "version": _VERSION,
+        "step": "objective noise",
+        "sites": site.channel.sites,
+        "terms": site.terms.to_fields(),
+        "features": digest.hexdigest(),
+        "labels": hashlib.sha256(labels.tobytes()).hexdigest(),
+        "prices": hashlib.sha256(prices.tobytes()).hexdigest(),
+        "shape": [len(labels), width],
+    }
+    dither = Dither(site.channel.random((1, 4)))  # drawn each time: a step that is carried out again draws as often
+    normal = site.answers.answer(question, site.partition, 0.0, lambda: dither.draw(len(labels) * width))
+    draws = deviation * normal.reshape(len(labels), width)
+    lengths = np.linalg.norm(draws, axis=1, keepdims=True)
+    cut = np.minimum(1.0, _longest(deviation, width) / np.maximum(lengths, np.finfo(float).tiny))
+    return SiteNoise(draws * cut, deviation)
+
+
+def noise_size(sizes: FloatArray, dimensions: int) -> NoiseSize:
+    """Return the size of all noise together, by the sum of the sites' sizes (2,), for weights of so many dimensions.
+
+    The constant is above 1/2 |B|^2 as good as always, so that objectives are above 0.
+    """
+    length, variance = np.maximum(sizes, 0.0).tolist()
+    usual = variance * dimensions / 2
+    return NoiseSize(length * (1 + 1e-9), usual * (1 + _FURTHEST * math.sqrt(2 / max(dimensions, 1))))
+
+
+def _longest(deviation: float, dimensions: int) -> float:
+    return deviation * (math.sqrt(dimensions) + _FURTHEST)
+
+
+def _blocks(stored: FloatArray | RowBlocks) -> Iterator[tuple[slice, FloatArray]]:
+    """Yield the place and the features of some rows at a time."""
+    if isinstance(stored, RowBlocks):
+        yield from stored
+    else:
+        yield slice(None), stored

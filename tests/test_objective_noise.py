@@ -1,0 +1,147 @@
+"""Noise in the objective: what is trained and certified with it, and that a question has one draw."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.interior_point import NoiseSize
+from fedsvm.algorithms.optimization.linear_svm import LinearSvmSettings
+from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.masking import Masking
+from fedsvm.algorithms.optimization.objective_noise import draw_noise, noise_size
+from fedsvm.algorithms.optimization.solution import StoppingRule, relative_gap
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.site.partition import Partition
+from tests.in_process import Loss
+from tests.test_interior_point import PathSite, Training, game, part_of, primal, random_problem, rows_without, train
+
+SIZE, TOLERANCE = 0.2, 1e-5
+
+
+def draws(found: Training) -> FloatArray:
+    """Return (P, m), the sum of the draws of the sites that take part."""
+    noises = [found.federation.programs[site].path.noise for site in found.federation.sites]  # type: ignore[attr-defined]
+    return np.asarray(np.sum([noise.draws for noise in noises], axis=0))
+
+
+def sizes(found: Training, problem: Problem) -> NoiseSize:
+    """Return what the coordinator was last told of the noise."""
+    told = [total for step, total, _ in found.federation.opened if step == "noise_sizes"]
+    return noise_size(told[-1], problem.features.shape[1])
+
+
+def check(found: Training, problem: Problem, slack: float = 1e-9) -> None:
+    """The released weights are optimal for the problem with the sites' noise, as far as was certified."""
+    assert found.weights is not None
+    (tilt,), w, certificate = draws(found), found.weights[0, :-1], found.certificate
+    constant = sizes(found, problem).constant
+    exact = primal(problem, w, float(found.weights[0, -1])) + tilt @ w + constant
+    (alone,) = solve_pooled([replace(problem, tilt=tilt)], StoppingRule(TOLERANCE / 100, 200))
+    optimum = alone.objective - tilt @ tilt / 2 + constant
+    assert certificate.converged
+    assert -1e-9 <= certificate.objective / exact - 1 <= slack + 1e-9
+    assert certificate.lower_bound <= optimum
+    assert exact <= optimum * (1 + TOLERANCE)
+    assert np.linalg.norm(tilt) <= sizes(found, problem).length
+
+
+@pytest.mark.parametrize(("masking", "slack"), [("congruence", 0.0), ("committee", TOLERANCE)])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_what_is_certified_is_the_problem_with_the_noise_of_all_sites(
+    masking: Masking, slack: float, *, intercept: bool
+) -> None:
+    problem = game(0.03, 10.0, 30)
+    problem = problem if intercept else replace(problem, lever=0.0)
+    found = train(problem, masking=masking, tolerance=TOLERANCE, objective_noise=SIZE)
+    check(found, problem, slack)
+
+
+def test_noise_as_large_as_the_losses_is_certified_too() -> None:
+    problem = game(0.03, 1000.0, 30)
+    check(train(problem, tolerance=TOLERANCE, objective_noise=0.9), problem)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_noise_leaves_with_a_site_and_comes_back_with_it(*, restarted: bool) -> None:
+    problem = game(0.03, 10.0, 30)
+    found = train(problem, objective_noise=SIZE, losses={("newton", 4): Loss(("site-2",), restarted=restarted)})
+    check(found, problem if restarted else part_of(problem, rows_without(problem, 1)))
+
+
+def test_each_problem_has_a_draw_of_its_own() -> None:
+    problem = random_problem(1)
+    found = train(problem, labels=np.stack([problem.labels, problem.labels]), objective_noise=SIZE)
+    first, second = draws(found)
+    assert np.abs(first - second).min() > 0
+    assert found.weights is not None
+    assert np.abs(found.weights[0] - found.weights[1]).max() > 1e-6
+
+
+class _Channel:
+    """Of a site's channel what a draw uses."""
+
+    sites = ("site-1", "site-2", "site-3", "site-4", "site-5")
+
+    def __init__(self) -> None:
+        self.random = lambda shape: np.random.default_rng().integers(0, 2**64, size=shape, dtype=np.uint64)
+
+
+def drawing_site() -> PathSite:
+    site = PathSite("site-1", Partition({"numeric": np.ones((4, 3)), "labels": np.ones((1, 4))}), {})
+    site.channel = _Channel()  # type: ignore[assignment]
+    return site
+
+
+def test_the_same_question_has_the_same_noise_and_any_other_fresh_noise() -> None:
+    site, features, labels, prices = drawing_site(), np.eye(4, 3), np.ones((1, 4)), np.full(4, 2.0)
+    first = draw_noise(site, SIZE, features, labels, prices).draws
+    np.testing.assert_array_equal(draw_noise(site, SIZE, features, labels, prices).draws, first)
+    asked: list[tuple[Any, ...]] = [
+        (features + 1e-15, labels, prices),
+        (features, -labels, prices),
+        (features, labels, prices * (1 + 1e-15)),
+    ]
+    others = [draw_noise(site, SIZE, *question).draws for question in asked]
+    site.terms = replace(site.terms, settings={"tolerance": 1e-4})
+    others.append(draw_noise(site, SIZE, features, labels, prices).draws)
+    assert all(np.abs(other - first).min() > 1e-6 for other in others)
+
+
+def test_the_noise_of_all_other_sites_is_as_large_as_agreed() -> None:
+    """Relative to the root mean square of a row's largest part, C |f|; and no draw is longer than the sites say."""
+    features = np.array([[3.0, 4.0], [0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
+    noise = draw_noise(drawing_site(), SIZE, features, np.ones((1, 4)), np.full(4, 2.0))
+    assert noise.deviation * 2 == pytest.approx(SIZE * 2.0 * np.sqrt(75 / 4))
+    assert np.linalg.norm(noise.draws) <= noise.sizes[0]
+    assert noise.sizes[1] == pytest.approx(noise.deviation**2)
+
+
+def test_a_site_without_rows_has_no_noise() -> None:
+    noise = draw_noise(drawing_site(), SIZE, np.zeros((0, 2)), np.ones((1, 0)), np.zeros(0))
+    assert not noise.draws.any()
+    assert not noise.sizes.any()
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({}, []),
+        ({"release": "sites"}, []),
+        ({"solver": "cutting-plane"}, ['objective_noise: needs solver = "interior-point"']),
+        ({"solver": "auto"}, ['objective_noise: needs solver = "interior-point"']),
+        ({"masking": "none"}, ['objective_noise: needs a masking other than "none"']),
+    ],
+)
+def test_noise_is_refused_where_it_hides_nothing(changes: dict[str, Any], problem: list[str]) -> None:
+    found = list(LinearSvmSettings(objective_noise=SIZE, **changes).solver_problems())
+    assert [each.partition(";")[0].partition(", which")[0] for each in found] == problem
+
+
+def test_an_objective_that_is_not_above_zero_is_certified_by_equality_alone() -> None:
+    assert relative_gap(0.0, 0.0) == 0.0
+    assert relative_gap(-1.0, -2.0) == 1.0
