@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from fedsvm.algorithms.mapped_site import MappedAlgorithm
+from fedsvm.algorithms.optimization import masking_choice
 from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
@@ -48,6 +49,7 @@ for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(threads, "1")
 
 MappedAlgorithm.statistics_privacy = 0.0  # numbers of tests must not depend on noise; `noisy_default` sets it back
+masking_choice.MOST = 0.0  # nor on a committee, which draws other noise; `committee_default` sets it back
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As in the background of a script. The processes that tests start would ignore it too.
@@ -103,6 +105,12 @@ def _site_processes_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 def noisy_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenarios take noisy statistics unless they say otherwise, as users' do."""
     monkeypatch.setattr(MappedAlgorithm, "statistics_privacy", 0.5)
+
+
+@pytest.fixture
+def committee_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenarios take a committee where it is predicted to cost little enough, as users' do."""
+    monkeypatch.setattr(masking_choice, "MOST", 2.0)
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from fedsvm.scenarios.schema import spec
 from tests.small_runs import run
 from tests.test_explanation import explained
 
+pytestmark = pytest.mark.usefixtures("committee_default")
 FEW = Premises(5)
 SLOW = Conditions(latency_s=0.05)
 NARROW = Conditions(bytes_per_s=1e5)
@@ -37,8 +38,10 @@ def chosen(premises: Premises, **settings: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("sites", [3, 5, 20])
-def test_a_share_of_unknown_rows_has_a_committee(sites: int) -> None:
-    assert chosen(Premises(sites))[0] == "committee"
+def test_a_committee_is_the_default(sites: int) -> None:
+    """Landmarks are a share of rows whose number nobody knows yet."""
+    found, _ = PanSvm().resolve_settings(PanSettings(), Premises(sites))
+    assert found.masking == "committee"
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(None, 200), (400, 100), (10_000, 300)])
@@ -48,9 +51,9 @@ def test_landmarks_that_are_a_share_of_rows(rows: int | None, expected: int) -> 
 
 
 def test_the_other_algorithms_with_the_setting_have_no_committee() -> None:
-    selected, _ = Rfe().resolve_settings(RfeSettings(masking="auto"), FEW)
+    selected, _ = Rfe().resolve_settings(RfeSettings(), FEW)
     assert selected.masking == "congruence"
-    assert HybridSvm().resolve_settings(HybridSettings(masking="auto"), FEW)[0].masking == "congruence"
+    assert HybridSvm().resolve_settings(HybridSettings(), FEW)[0].masking == "congruence"
 
 
 @pytest.mark.parametrize("sites", [3, 5, 20])

@@ -35,6 +35,9 @@ BACK_OFF = 0.05
 _BLOCK_VALUES, _LEAST_ROWS = 1 << 16, 64
 """Numbers of a copy of some rows, or of a part of a matrix: what a step holds beside the features and the matrix."""
 
+_FEW_ROWS = 4 / 3
+"""So many rows a dimension are masked in the same time as their matrix."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -218,7 +221,7 @@ class RowSums:
     def behind(self, mask: Mask | None, ridge: FloatArray) -> FloatArray:
         """Return A (M + D) A^T for the matrix M, a mask A if any, and a diagonal D, ridge (d,).
 
-        Where M is not known yet, fewer rows than d are masked in place of M, some at a time.
+        Where M is not known yet, few rows are masked in place of M, some at a time.
 
         ridge: 1 of each weight and 0 of the intercept, or 0 of all.
         """
@@ -227,7 +230,7 @@ class RowSums:
             found = self.matrix.copy()
             found[np.diag_indices(d)] += ridge
             return found
-        if self.known is not None or len(self.slopes) >= d:
+        if self.known is not None or len(self.slopes) > _FEW_ROWS * d:
             found = self.problem.curvature(self.slopes) if self.known is None else self.known.copy()
             found[np.diag_indices(d)] += ridge
             mask.conjugate(found)

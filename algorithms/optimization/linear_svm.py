@@ -97,7 +97,7 @@ class SolverSettings(CuttingPlaneSettings):
             "needs two of three members to undo them. It needs three sites or more. auto: committee if the run is "
             "predicted to take at most twice as long as with congruence, otherwise congruence."
         ),
-    ] = "congruence"
+    ] = "auto"
     step_noise: Annotated[
         Portion, doc("Relative size of the noise on each step, which hides rows from the other sites; 0 is no noise.")
     ] = 0.1

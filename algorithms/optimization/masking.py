@@ -15,15 +15,18 @@ of reflections (Stewart, SIAM J. Numer. Anal. 17, 1980) and is applied as one: i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import SECRET_BYTES, keystream
 from fedsvm.federation.channel.interface import uniform_residues
+
+_Group = tuple[int, NDArray[np.float32], FloatArray]
 
 Masking = Literal["congruence", "orthogonal", "none", "committee"]
 """In `committee` no site knows the masks; see `blind_path`."""
@@ -46,24 +49,25 @@ _BLOCK = 1 << 13
 class Rotation:
     """A Haar-random orthogonal matrix O (d, d): a product of d reflections, of which no entry is computed.
 
-    groups: of each the row in which it begins, the unit vectors V (rows, b) of its reflections, and T (b, b), by which
-    their product is I - V T V^T (Schreiber and Van Loan 1989). signs (d,): by which rows are multiplied first.
+    groups: of each the row in which it begins, the vectors V (rows, b) of its reflections, in single precision, and T
+    (b, b), by which their product is I - V T V^T (Schreiber and Van Loan 1989). T is that of the stored V, so that O is
+    orthogonal in double precision. signs (d,): by which rows are multiplied first.
     """
 
-    groups: Sequence[tuple[int, FloatArray, FloatArray]]
+    groups: Sequence[_Group]
     signs: FloatArray
 
     def times(self, columns: FloatArray) -> FloatArray:
         """Return O X for X (d,) or (d, n)."""
         found = (self.signs * columns.T).T
-        for first, vectors, inner in reversed(self.groups):
+        for first, vectors, inner in _in_double(reversed(self.groups)):
             found[first:] -= vectors @ (inner @ (vectors.T @ found[first:]))
         return found
 
     def transposed_times(self, columns: FloatArray) -> FloatArray:
         """Return O^T X for X (d,) or (d, n)."""
         found = columns.copy()
-        for first, vectors, inner in self.groups:
+        for first, vectors, inner in _in_double(self.groups):
             found[first:] -= vectors @ (inner.T @ (vectors.T @ found[first:]))
         return np.asarray((self.signs * found.T).T)
 
@@ -71,7 +75,7 @@ class Rotation:
         """Put O M O^T in the place of a symmetric M (d, d)."""
         matrix *= self.signs
         matrix *= self.signs[:, None]
-        for first, vectors, inner in reversed(self.groups):
+        for first, vectors, inner in _in_double(reversed(self.groups)):
             rest, beside = matrix[first:, first:], matrix[first:, :first]
             across = rest @ (vectors @ inner.T)
             across -= vectors @ (inner @ (vectors.T @ across) / 2)
@@ -97,7 +101,8 @@ class FleetingRotation:
         """Return O X for X (size,) or (size, n)."""
         found, signs = columns.copy(), np.empty(self.size)
         for first in range(0, self.size, _GROUP):
-            (vectors,), (inner,), (heads,) = _reflections(self.seed, self.purpose, 1, self.size, first)
+            (stored,), (inner,), (heads,) = _reflections(self.seed, self.purpose, 1, self.size, first)
+            vectors = stored.astype(np.float64)
             found[first:] -= vectors @ (inner.T @ (vectors.T @ found[first:]))
             signs[first : first + _GROUP] = heads
         return np.asarray((signs * found.T).T)
@@ -187,9 +192,14 @@ def dither_seed() -> Residues:
     return uniform_residues((1, 4))
 
 
+def _in_double(groups: Iterable[_Group]) -> Iterator[tuple[int, FloatArray, FloatArray]]:
+    for first, vectors, inner in groups:
+        yield first, vectors.astype(np.float64), inner
+
+
 def _rotations(seed: Residues, purpose: str, count: int, size: int) -> list[Rotation]:
     """Draw Haar-random orthogonal matrices, as products of reflections of normal vectors (Stewart 1980)."""
-    groups: list[list[tuple[int, FloatArray, FloatArray]]] = [[] for _ in range(count)]
+    groups: list[list[_Group]] = [[] for _ in range(count)]
     signs = np.ones((count, size))
     for first in range(0, size, _GROUP):
         vectors, inner, signs[:, first : first + _GROUP] = _reflections(seed, purpose, count, size, first)
@@ -200,22 +210,24 @@ def _rotations(seed: Residues, purpose: str, count: int, size: int) -> list[Rota
 
 def _reflections(
     seed: Residues, purpose: str, count: int, size: int, first: int
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[NDArray[np.float32], FloatArray, FloatArray]:
     """Draw one group of the reflections of `count` rotations: V (count, rows, b), T (count, b, b), signs (count, b).
 
     Reflection k takes a normal vector of the last size - k entries to its own length in the first of them, as in a QR
-    factorization of normal entries, whose R is not computed.
+    factorization of normal entries, whose R is not computed. The inverse of T is the upper triangle of V^T V, with half
+    its diagonal.
     """
     rows, width = size - first, min(_GROUP, size - first)
-    vectors = _normal(seed, f"{purpose} {first}", count * rows * width).reshape(count, rows, width)
-    vectors[:, :width] = np.tril(vectors[:, :width])
-    lengths = np.sqrt(np.einsum("pij,pij->pj", vectors, vectors))
+    normal = _normal(seed, f"{purpose} {first}", count * rows * width).reshape(count, rows, width)
+    normal[:, :width] *= np.tri(width)
     places = np.arange(width)
-    heads = vectors[:, places, places]
-    vectors[:, places, places] += np.copysign(lengths, heads)
-    vectors /= np.sqrt(2 * lengths * (lengths + np.abs(heads)))[:, None, :]
-    inner = np.linalg.inv(np.triu(vectors.transpose(0, 2, 1) @ vectors, 1) + np.eye(width) / 2)
-    return np.asarray(vectors), np.asarray(inner), np.asarray(-np.copysign(1.0, heads))
+    heads = normal[:, places, places]
+    normal[:, places, places] += np.copysign(np.sqrt(np.einsum("pij,pij->pj", normal, normal)), heads)
+    vectors = normal.astype(np.float32)
+    normal[...] = vectors
+    inverse = normal.transpose(0, 2, 1) @ normal
+    inverse *= np.triu(np.ones((width, width)), 1) + np.eye(width) / 2
+    return vectors, np.asarray(np.linalg.inv(inverse)), np.asarray(-np.copysign(1.0, heads))
 
 
 def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:
