@@ -10,7 +10,7 @@ import pytest
 
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.interior_point import NoiseSize
-from fedsvm.algorithms.optimization.linear_svm import LinearSvmSettings
+from fedsvm.algorithms.optimization.linear_svm import OBJECTIVE_NOISE, LinearSvmSettings
 from fedsvm.algorithms.optimization.local_path import solve_pooled
 from fedsvm.algorithms.optimization.masking import Masking
 from fedsvm.algorithms.optimization.objective_noise import (
@@ -168,18 +168,22 @@ def test_a_site_without_rows_has_no_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problem"),
+    ("changes", "sites", "mu", "size"),
     [
-        ({}, []),
-        ({"release": "sites"}, []),
-        ({"solver": "cutting-plane"}, ['objective_noise: needs solver = "interior-point"']),
-        ({"solver": "auto"}, ['objective_noise: needs solver = "interior-point"']),
-        ({"masking": "none"}, ['objective_noise: needs a masking other than "none"']),
+        ({}, 5, 0.5, OBJECTIVE_NOISE),
+        ({}, 5, 0.0, 0.0),
+        ({}, 1, 0.5, 0.0),
+        ({"masking": "none"}, 5, 0.5, 0.0),
+        ({"solver": "cutting-plane"}, 5, 0.5, 0.0),
+        ({"solver": "auto"}, 5, 0.5, 0.0),
+        ({"objective_noise": 0.1}, 5, 0.0, 0.1),
+        ({"objective_noise": 0.0}, 5, 0.5, 0.0),
     ],
 )
-def test_noise_is_refused_where_it_hides_nothing(changes: dict[str, Any], problem: list[str]) -> None:
-    found = list(LinearSvmSettings(objective_noise=SIZE, **changes).solver_problems())
-    assert [each.partition(";")[0].partition(", which")[0] for each in found] == problem
+def test_the_default_size_is_for_runs_that_hide_rows_elsewhere(
+    changes: dict[str, Any], sites: int, mu: float, size: float
+) -> None:
+    assert LinearSvmSettings(**changes).noise_among(sites, mu) == size
 
 
 def test_an_objective_that_is_not_above_zero_is_certified_by_equality_alone() -> None:

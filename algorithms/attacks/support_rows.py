@@ -35,6 +35,10 @@ MAX_SUPPORT = 1_500
 SURE = 0.999
 """Candidates with a posterior above are claimed."""
 
+_MOST_BY_MARGIN, _SURE_BY_MARGIN = 0.99, 0.9999
+"""The largest chance by the margin alone with which the search begins, and that above which a candidate is claimed
+without the equation; the densities of margins are approximate."""
+
 _CHANCE = 0.5
 """The chance that a candidate is in the data, before w is known."""
 
@@ -134,7 +138,7 @@ class SupportRows(Attack):
             terms, total = np.column_stack([terms, labels]), np.append(w, b if self._regularised else 0.0)
             deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
         told = chances_by_margin(margins, blur * lengths, _CHANCE)
-        chances = np.where(np.arange(len(rows)) < len(others.rows), np.minimum(told, SURE), SURE)
+        chances = np.where(np.arange(len(rows)) < len(others.rows), np.minimum(told, _MOST_BY_MARGIN), SURE)
         found = np.full((2, len(rows)), np.nan)
         for share in _MARGIN_ERRORS:
             spread = np.hypot(blur, share * error) * lengths + _LEAST_MARGIN_ERROR
@@ -148,7 +152,7 @@ class SupportRows(Attack):
                 break
         found[0, near] = posterior.chances
         of_all, least = found[:, : len(others.rows)]
-        return Posterior(of_all, np.fmax(least, np.where(told > SURE, told, 0.0)[: len(others.rows)]))
+        return Posterior(of_all, np.fmax(least, np.where(told > _SURE_BY_MARGIN, told, 0.0)[: len(others.rows)]))
 
 
 class SiteSupportRows(SupportRows):

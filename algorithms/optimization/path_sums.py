@@ -235,8 +235,8 @@ class NewtonPath(SitePart):
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """Return the (K, m + 2) best weights and intercepts, and a 1, at `holder`; zeros at other sites.
 
-        Where the objective has noise, these weights have a little more. The last point is the best where `keep` says so,
-        and a constant is where there is one. A holder that was restarted has them no longer: training goes on, and
+        Where the objective has noise, these weights have a little more. The last point is the best where `keep` says
+        so, and a constant is where there is one. A holder that was restarted has them no longer: training goes on, and
         comes here again.
         """
         if self.paths is not None:
