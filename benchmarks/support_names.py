@@ -23,7 +23,7 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.local_path import solve_pooled
-from fedsvm.algorithms.optimization.objective_noise import with_released_noise
+from fedsvm.algorithms.optimization.objective_noise import released_deviation
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.federation.arrays import BoolArray, FloatArray
 from fedsvm.scenarios.data import dataset
@@ -98,14 +98,12 @@ def main() -> None:
             problems = [Problem.of(features[chosen], data.labels[chosen], C, tilt=tilt) for tilt in tilts]
             rows: list[tuple[float, ...]] = []
             for found in solve_pooled(problems[: DRAWS if noise else 1], StoppingRule(TOLERANCE, 200)):
-                exact = np.append(found.w, found.b)[None, :]
-                seed = random.integers(2**63, size=(1, 4)).astype(np.uint64)
-                ((*w, b),) = with_released_noise(exact, mean_square, seed) if noise else exact
+                w = found.w + bool(noise) * released_deviation(mean_square) * random.standard_normal(len(found.w))
                 of_file, of_site = (
-                    attacked(kind(C, TOLERANCE, noise), {**fields, "w": np.array(each), "b": np.array(b)}, data, chosen)
+                    attacked(kind(C, TOLERANCE, noise), {**fields, "w": each, "b": np.array(found.b)}, data, chosen)
                     for kind, each in ((SupportRows, w), (_SiteRows, found.w))
                 )
-                right = data.labels * (features @ np.array(w) + b) > 0
+                right = data.labels * (features @ w + found.b) > 0
                 rows.append((*of_file, *of_site, 100 * right[~chosen].mean()))
             most, mean = np.max(rows, axis=0), np.mean(rows, axis=0)
             print(

@@ -111,7 +111,10 @@ def contribute_to_systems(
         Where a site is missing in the sum; nothing was opened.
     """
     if not MIN_SITES <= len(channel.sites) <= MAX_SITES:
-        raise StepRefused(f"a committee needs {MIN_SITES} to {MAX_SITES} sites, got {len(channel.sites)}")
+        raise StepRefused(
+            f"a committee needs {MIN_SITES} to {MAX_SITES} sites, got {len(channel.sites)}; run again with enough "
+            "sites, or with another masking"
+        )
     encoded = [system.encode(own) for system, own in zip(systems, entries, strict=True)]
     committee = _drawn_committee(channel)
     seeds = channel.random((len(systems), SHAPE[1]))

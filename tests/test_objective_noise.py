@@ -14,10 +14,10 @@ from fedsvm.algorithms.optimization.linear_svm import OBJECTIVE_NOISE, LinearSvm
 from fedsvm.algorithms.optimization.local_path import solve_pooled
 from fedsvm.algorithms.optimization.masking import Masking
 from fedsvm.algorithms.optimization.objective_noise import (
+    SiteNoise,
     draw_noise,
     noise_size,
     released_deviation,
-    with_released_noise,
 )
 from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import StoppingRule, relative_gap
@@ -94,32 +94,41 @@ def test_each_problem_has_a_draw_of_its_own() -> None:
     assert np.abs(found.weights[0] - found.weights[1]).max() > 1e-6
 
 
-def test_released_weights_have_a_little_noise_that_the_coordinator_does_not_know() -> None:
-    """Its deviation on 53 weights is within bounds that one run in 10^7 breaks; all sites would draw the same."""
+def test_released_weights_have_a_little_noise_of_which_every_site_adds_a_share() -> None:
+    """Its deviation on 30 weights is within bounds that one run in 10^7 breaks."""
     problem = game(0.03, 10.0, 30)
     found = train(problem, objective_noise=SIZE)
     exact = exact_weights(found)
     assert found.weights is not None
     added = found.weights - exact
-    holder = found.federation.programs[found.federation.sites[0]].path  # type: ignore[attr-defined]
-    assert added[0, -1] == 0
-    assert 0.5 < np.std(added[0, :-1]) / released_deviation(holder.noise.mean_square) < 1.6
-    np.testing.assert_array_equal(with_released_noise(exact, holder.noise.mean_square, holder.seed), found.weights)
+    paths = [found.federation.programs[site].path for site in found.federation.sites]  # type: ignore[attr-defined]
+    shares = [path.noise.released_share(exact, len(paths)) for path in paths]
+    np.testing.assert_allclose(added, np.sum(shares, axis=0), atol=1e-6)
+    assert all(np.abs(share).max() > 0 for share in shares)
+    usual = np.mean([released_deviation(path.noise.mean_square) ** 2 for path in paths]) ** 0.5
+    assert 0.3 < np.std(added[0, :-1]) / usual < 2
+    assert added[0, -1] == pytest.approx(0, abs=1e-6)
 
 
-def test_released_noise_on_the_same_weights_is_the_same_and_on_others_another() -> None:
+def test_a_share_of_the_released_noise_is_the_same_for_the_same_weights_alone() -> None:
     """Otherwise a coordinator could order the release again, and average."""
-    seed, weights = np.arange(4, dtype=np.uint64)[None, :], np.ones((2, 5))
-    first, again = with_released_noise(weights, 1.0, seed), with_released_noise(weights, 1.0, seed)
-    other, longer = with_released_noise(weights + 1e-9, 1.0, seed), with_released_noise(weights, 1.1, seed)
-    np.testing.assert_array_equal(first, again)
-    assert np.abs(other - first)[:, :-1].min() > 1e-7
-    ratio = (longer - weights)[0, :-1] / (first - weights)[0, :-1]
-    assert np.ptp(ratio) > 1e-3, "two sizes of one draw would give the weights away"
-    assert (first[:, -1] == 1).all()
+    site = drawing_site()
+    noise = draw_noise(site, SIZE, np.eye(4, 5), np.ones((2, 4)), np.full(4, 2.0))
+    weights = np.ones((2, 6))
+    first = noise.released_share(weights, 5)
+    np.testing.assert_array_equal(noise.released_share(weights, 5), first)
+    assert np.abs(noise.released_share(weights + 1e-9, 5) - first)[:, :-1].min() > 1e-7
+    fewer = noise.released_share(weights, 4)
+    assert np.ptp(fewer[0, :-1] / first[0, :-1]) > 1e-3, "two sizes of one draw would give the weights away"
     assert np.abs(first[0] - first[1])[:-1].min() > 1e-7, "each problem has noise of its own"
-    constant = np.stack([weights[0], [0, 0, 0, 0, -1]])
-    np.testing.assert_array_equal(with_released_noise(constant, 1.0, seed), [first[0], constant[1]])
+    constant = np.stack([weights[0], [0, 0, 0, 0, 0, -1]])
+    np.testing.assert_array_equal(noise.released_share(constant, 5), [first[0], np.zeros(6)])
+
+
+@pytest.mark.parametrize(("sites", "present", "enough"), [(5, 5, True), (5, 3, True), (5, 2, False), (3, 2, True)])
+def test_nothing_is_released_if_more_than_half_of_the_noise_is_gone(sites: int, present: int, *, enough: bool) -> None:
+    noise = SiteNoise(np.zeros((1, 2)), 1.0, 1.0, sites, np.zeros((1, 4), dtype=np.uint64))
+    assert noise.has_enough(present) == enough
 
 
 class _Channel:

@@ -418,7 +418,7 @@ class _ProblemProgress:
         noise = self.extent.noise
         length += (1 - float(theta.mean())) * noise.length
         if self.intercept:  # classes that differ by what was rounded off
-            length += off * float((np.linalg.norm(opened.vectors, axis=1) / alphas).sum())
+            length += off * float(((np.linalg.norm(opened.vectors, axis=1) + noise.length / classes) / alphas).sum())
         total, square = float(theta @ opened.alphas) - 2 * off, length**2
         share = min(1.0, max(total, 0.0) / square) if square > 0 and not noise.length else 1.0
         return noise.constant + share * total - share**2 / 2 * square

@@ -55,6 +55,14 @@ CUTS_THAT_DIFFER = (
 OBJECTIVE_NOISE = 0.2
 """Of which no attack names a row by weights; half of it hides all but one row of two data sets from a site."""
 
+_MOST_NOISE = 0.75
+"""The share of the objective that the noise in it may make up without a remark."""
+
+TOO_NOISY = (
+    "with this C the noise in the objective outweighs the losses, and the model may be less accurate; set a smaller "
+    "algorithm.C or algorithm.objective_noise"
+)
+
 _MIN_GROUP_ROWS = 8
 """Of the smallest of more than two classes: of letter's 1,600 rows and 6 groups 0.2 % of the cuts are then a row's, and
 with 32 groups 15 %."""
@@ -386,6 +394,8 @@ def _along_one_path(
         remarks.append(Remark("one class", sentence))
     remarks += _noise_remarks(outcomes, 0.0 if is_blind else noise, "step_noise" if is_blind else "step_noise_floor")
     certificates = tuple(outcome.certificate for outcome in outcomes)
+    if any(path.noise.constant > _MOST_NOISE * each.objective > 0 for each in certificates):
+        remarks.append(Remark("objective noise", TOO_NOISY))
     figures = {"objective_noise": settings.objective_noise} if settings.objective_noise else {}
     return LinearTraining(certificates, path.weights, figures, tuple(remarks), path.mean_square)
 

@@ -10,8 +10,8 @@ entry of b_s is normal, of r / sqrt(S - 1) times the root mean square of C_i |f_
 faces noise of r times the largest part of a usual row, and k sites together sqrt((S - 1 - k) / (S - 1)) of that.
 
 At this optimum the margins of many training rows are exactly 1, which names them without the equation. So weights that
-leave the sites have a little noise more, drawn from the seed that the sites share: the coordinator does not know it,
-and another order for the same weights gives the same noise.
+leave the sites have a little noise more. Each site adds a share to their sum, by a key of its own, and another order
+for the same weights gives the same noise.
 
 The same question, to the last bit of terms, rows and features, has the same b_s, as noisy statistics do (`answers`):
 the noise does not average out over repetitions. Objective perturbation is due to Chaudhuri, Monteleoni and Sarwate
@@ -49,37 +49,43 @@ def released_deviation(mean_square: float) -> float:
     return RELEASED_NOISE / math.sqrt(mean_square)
 
 
-def with_released_noise(weights: FloatArray, mean_square: float, seed: Residues) -> FloatArray:
-    """Return weights and intercepts (K, m + 1) with noise on the weights, of each problem a function of its own.
-
-    mean_square: of the lengths of the features of the rows. The noise of a problem follows from the seed, its number,
-    its size and the weights alone: if those of others changed it, a coordinator that orders another as constant would
-    get a second draw. With another size it is another draw, since two sizes of one draw would give the weights away.
-    """
-    noisy, deviation = weights.copy(), released_deviation(mean_square)
-    for problem, exact in enumerate(weights):
-        if exact[:-1].any():  # a constant model has no noise
-            content = seed.tobytes() + f"release {problem} {deviation} ".encode() + exact.tobytes()
-            drawn_by = np.frombuffer(hashlib.shake_256(content).digest(seed.nbytes), dtype=np.uint64)
-            noisy[problem, :-1] += deviation * Dither(drawn_by.reshape(seed.shape)).draw(len(exact) - 1)
-    return noisy
-
-
 @dataclass(frozen=True)
 class SiteNoise:
     """The noise of one site: its draws (P, m), one for each problem, and the deviation of each entry.
 
     mean_square: of the lengths of its rows' features; 1 without rows, as it is with kernel features at most.
+    sites: how many there were at the draw. key (1, 4): of the noise on released weights.
     """
 
     draws: FloatArray
     deviation: float
-    mean_square: float = 1.0
+    mean_square: float
+    sites: int
+    key: Residues
 
     @property
     def sizes(self) -> FloatArray:
         """(2,): a bound on the length of each draw, and the variance of an entry; sites' sizes add up."""
         return np.array([_longest(self.deviation, self.draws.shape[1]), self.deviation**2])
+
+    def has_enough(self, present: int) -> bool:
+        """Return whether the noise of these many sites, as it is now, is at least 0.7 of the agreed size for each."""
+        return 2 * (present - 1) >= self.sites - 1
+
+    def released_share(self, weights: FloatArray, present: int) -> FloatArray:
+        """Return (K, m + 1) this site's share, of `present` sites, of the noise on weights and intercepts (K, m + 1).
+
+        Intercepts and constant models have none. The share of a problem follows from the key, its number, the number of
+        sites and the weights alone: if those of others changed it, a coordinator that orders another as constant would
+        get a second draw.
+        """
+        noise, deviation = np.zeros_like(weights), released_deviation(self.mean_square) / math.sqrt(present)
+        for problem, exact in enumerate(weights):
+            if exact[:-1].any():
+                content = self.key.tobytes() + f"release {problem} {present} ".encode() + exact.tobytes()
+                drawn_by = np.frombuffer(hashlib.shake_256(content).digest(self.key.nbytes), dtype=np.uint64)
+                noise[problem, :-1] = deviation * Dither(drawn_by.reshape(self.key.shape)).draw(len(exact) - 1)
+        return noise
 
 
 def draw_noise(
@@ -122,12 +128,14 @@ def draw_noise(
         "prices": hashlib.sha256(prices.tobytes()).hexdigest(),
         "shape": [len(labels), width],
     }
+    key = site.channel.random((1, 4))
     dither = Dither(site.channel.random((1, 4)))  # drawn each time: a step that is carried out again draws as often
     normal = site.answers.answer(question, site.partition, 0.0, lambda: dither.draw(len(labels) * width))
     draws = deviation * normal.reshape(len(labels), width)
     long = np.linalg.norm(draws, axis=1, keepdims=True)
     cut = np.minimum(1.0, _longest(deviation, width) / np.maximum(long, np.finfo(float).tiny))
-    return SiteNoise(draws * cut, deviation, lengths / len(stored) if lengths else 1.0)
+    mean_square = lengths / len(stored) if lengths else 1.0
+    return SiteNoise(draws * cut, deviation, mean_square, len(site.channel.sites), key)
 
 
 def noise_size(sizes: FloatArray, dimensions: int) -> NoiseSize:

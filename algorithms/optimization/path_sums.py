@@ -23,7 +23,7 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, NoiseSize, Outcome, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size, with_released_noise
+from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
     HOLDER_ARGUMENT,
@@ -235,18 +235,28 @@ class NewtonPath(SitePart):
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """Return the (K, m + 2) best weights and intercepts, and a 1, at `holder`; zeros at other sites.
 
-        Where the objective has noise, these weights have a little more. The last point is the best where `keep` says
-        so, and a constant is where there is one. A holder that was restarted has them no longer: training goes on, and
-        comes here again.
+        Where the objective has noise, each site adds a share of a little more. The last point is the best where `keep`
+        says so, and a constant is where there is one. A holder that was restarted has them no longer: training goes on,
+        and comes here again.
         """
-        if self.paths is not None:
-            self.paths.drop_masks()
-        if self._site.site != holder or self.paths is None or self.seed is None:
-            return np.zeros((len(self.start.labels), self.start.layout.features + 2))
+        empty = np.zeros((len(self.start.labels), self.start.layout.features + 2))
+        if self.paths is None:
+            return empty
+        self.paths.drop_masks()
         best = self.best(keep, constants)
+        own = np.hstack([best, np.ones((len(best), 1))]) if self._site.site == holder else empty
         if self.noise is not None:
-            best = with_released_noise(best, self.noise.mean_square, self.seed)
-        return np.hstack([best, np.ones((len(best), 1))])
+            self._require_noise(self.noise)
+            own[:, :-1] += self.noise.released_share(best, len(self._site.channel.sites))
+        return own
+
+    def _require_noise(self, noise: SiteNoise) -> None:
+        """Raise StepRefused if so many sites are gone that too little of the agreed noise is left."""
+        if not noise.has_enough(present := len(self._site.channel.sites)):
+            raise StepRefused(
+                f"of {noise.sites} sites {present} are left, too few for the agreed noise in the objective; run again "
+                "with those that are there"
+            )
 
     @step(told=BEST_ARGUMENTS)
     def keep_best(self, keep: IntArray, constants: IntArray) -> None:
@@ -371,6 +381,11 @@ class FederatedPath:
         )
         self.weights = found[:, :-1]
         return self._note_changes()
+
+    @property
+    def noise(self) -> NoiseSize:
+        """The size of the noise in the objective, as the sites last told it."""
+        return self._extent.noise
 
     def _begin(self) -> None:
         """Start the present sites at 0, with a seed that they share."""

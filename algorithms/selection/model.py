@@ -303,6 +303,8 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         yield from PanSvm().problems(settings, outline)
         if settings.masking == "committee":
             yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
+        if settings.objective_noise:
+            yield "objective_noise: is for pan-svm; choosing columns opens sums that have no such noise; remove it"
         if outline.needs_curve and settings.size not in ("best", "one-se"):
             yield f'size: must be "best" or "one-se" where data.evaluation looks at every size, got {settings.size!r}'
 
