@@ -812,7 +812,7 @@ def test_the_guides_policy_is_the_template() -> None:
 def test_the_guides_scenario_is_one_that_the_policy_template_allows(tmp_path: Path) -> None:
     (text,) = (each.text for each in blocks(ROOT / "docs" / "three-hospitals.md") if each.title == "hospitals.toml")
     with hosts(tmp_path) as there:
-        noisy = text.replace("[data]\n", "[data]\nstatistics_privacy = 0.5\n")  # the default outside of tests
+        noisy = text.replace("[algorithm]\n", "[algorithm]\nobjective_noise = 0.2\n")  # its default outside of tests
         (tmp_path / "hospitals.toml").write_text(noisy)
         (tmp_path / "policy.toml").write_text(template("pan-svm", "north"))
         coordinator = there.coordinator()
