@@ -206,7 +206,7 @@ class Premises:
     """The facts of a run by which settings with the value "auto" are resolved.
 
     sites, classes, models: how many there are. conditions: of the network. rows: that are trained on, None if no party
-    knows their number before the run.
+    knows their number before the run. statistics_privacy: mu of noisy statistics; 0 of exact ones.
     """
 
     sites: int
@@ -214,6 +214,7 @@ class Premises:
     models: int = 1
     conditions: Conditions = field(default_factory=Conditions)
     rows: int | None = None
+    statistics_privacy: float = 0.0
 
 
 S = TypeVar("S")

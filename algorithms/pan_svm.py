@@ -161,7 +161,9 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         return with_calibration(federation, task, model, settings)
 
     def resolve_settings(self, settings: PanSettings, premises: Premises) -> tuple[PanSettings, tuple[Remark, ...]]:
-        """Resolve `masking = "auto"`."""
+        """Resolve `masking = "auto"` and the default of `objective_noise`."""
+        noise = settings.noise_among(premises.sites, premises.statistics_privacy)
+        settings = replace(settings, objective_noise=noise)
         if settings.masking != "auto":
             return settings, ()
         unless = obstacle(premises.sites, premises.conditions)
@@ -238,8 +240,8 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             JointPlainCuts(),
             FiniteDomain(),
             JointCounts(),
-            NewtonSystems(is_noisy=settings.objective_noise > 0),
-            NewtonSteps(settings.step_noise, settings.objective_noise),
+            NewtonSystems(is_noisy=bool(settings.objective_noise)),
+            NewtonSteps(settings.step_noise, settings.objective_noise or 0.0),
             _support_rows(settings),
             JointSupportRows(settings.C, settings.tolerance),
         ]
@@ -251,7 +253,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
 
 def _support_rows(settings: PanSettings) -> SupportRows:
     weighted = settings.class_weight is not None
-    return SupportRows(settings.C, settings.tolerance, settings.objective_noise, weighted=weighted)
+    return SupportRows(settings.C, settings.tolerance, settings.objective_noise or 0.0, weighted=weighted)
 
 
 def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -> MaskedRounds:

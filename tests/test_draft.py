@@ -45,7 +45,7 @@ def test_a_hospitals_file_becomes_a_report_without_an_edit(tmp_path: Path) -> No
     assert result["metrics"]["sensitivity"] >= 0.7
     assert result["metrics"]["balanced_accuracy"] > 0.75
     assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
-    assert result["cost"]["wire_bytes"] < 20e6
+    assert result["cost"]["wire_bytes"] < 150e6
     assert (tmp_path / "run" / "report.html").is_file()
     done = fedsvm("predict", "run", "patients.csv", folder=tmp_path)
     assert done.returncode == 0, done.stderr

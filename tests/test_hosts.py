@@ -386,7 +386,8 @@ def resumed(there: Hosts, coordinator: Started, *words: str) -> Started:
 
 def test_a_run_that_failed_since_a_site_dropped_is_resumed_with_it_started_again(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
-        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8")
+        slow = ("--set", "algorithm.tolerance=1e-8", "--set", "algorithm.masking=congruence")
+        coordinator = there.coordinator(*slow)
         kill = ("--fault", "kill:phase=train,round=6")
         sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
         assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
@@ -479,7 +480,8 @@ def test_sites_end_when_a_run_is_not_resumed_since_others_refuse_new_keys(tmp_pa
 @pytest.mark.long
 def test_run_that_lacks_a_site_is_resumed_later_by_those_that_waited(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
-        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8")
+        slow = ("--set", "algorithm.tolerance=1e-8", "--set", "algorithm.masking=congruence")
+        coordinator = there.coordinator(*slow)
         kill = ("--fault", "kill:phase=train,round=6")
         sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
         assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 import sqlalchemy as sql
 
 from fedsvm.federation.transport.keys import KEY_BYTES
 from fedsvm.scenarios.hub import participant_api, presentation, task_form
 from fedsvm.scenarios.hub.accounts import RequestRefused
-from fedsvm.scenarios.hub.database import MAX_SUBJECT, Letter, Mail, Task
+from fedsvm.scenarios.hub.database import MAX_SUBJECT, Letter, Mail, Task, digest
 from fedsvm.scenarios.hub.mails import Files
 from fedsvm.scenarios.hub.new_task import Invited, NewTask
+from fedsvm.scenarios.hub.offered import offered_terms
 from fedsvm.scenarios.hub.service import Hub, Settings
 from tests.conftest import wait_until
 from tests.hub import SITES
@@ -103,6 +106,26 @@ def test_a_running_task_whose_stored_scenario_is_refused_ends_with_the_reason(
     assert "broke off" not in caplog.text
     assert presentation.disclosures_of(found) is None
     assert not presentation.is_split(found)
+
+
+def test_predictions_by_a_model_whose_stored_scenario_is_refused_are_refused_with_the_reason(hub: Hub) -> None:
+    number = create(hub)
+    with hub.database.reading() as session:
+        terms = offered_terms(session.get_one(Task, number))
+    change(hub, number, state="completed", scenario="unknown_key = 2\n")
+    with pytest.raises(RequestRefused, match=f"^{REFUSED}.*unknown_key"):
+        hub.tasks.predict(number, ANNA, terms)
+
+
+def test_who_joins_a_task_whose_stored_scenario_is_refused_gets_the_reason_and_no_place(hub: Hub) -> None:
+    number, key = create(hub), bytes(KEY_BYTES)
+    change(hub, number, scenario="unknown_key = 2\n")
+    with hub.database.session() as session:
+        session.get_one(Task, number).participants[0].token = digest("token")
+    answer = hub.desk._answer(key, msgpack.packb({"verb": "join", "token": "token", "version": version("fedsvm")}))
+    assert answer["refused"].startswith(REFUSED)
+    assert "unknown_key" in answer["refused"]
+    assert not hub.desk.knows(key)
 
 
 def test_mails_fit_their_columns_whatever_is_long(hub: Hub) -> None:

@@ -164,6 +164,16 @@ def test_thresholds_are_of_a_neighbourhood_at_most(run_sites: int, threshold: in
     assert neighbourhood_threshold(0.66, run_sites) == threshold
 
 
+@pytest.mark.parametrize(
+    ("fraction", "run_sites", "needed"),
+    [(0.501, 51, 26), (0.501, 52, 31), (0.501, 62, 32), (0.6, 52, 32), (0.66, 200, 132), (1.0, 60, 60)],
+)
+def test_the_sites_that_a_run_needs_are_as_many_as_a_neighbourhood_at_least(
+    fraction: float, run_sites: int, needed: int
+) -> None:
+    assert masked(fraction).min_remaining(run_sites) == needed >= neighbourhood_threshold(fraction, run_sites)
+
+
 # What sums promise.
 
 

@@ -10,10 +10,16 @@ import pytest
 
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.interior_point import NoiseSize
-from fedsvm.algorithms.optimization.linear_svm import LinearSvmSettings
+from fedsvm.algorithms.optimization.linear_svm import OBJECTIVE_NOISE, LinearSvmSettings
 from fedsvm.algorithms.optimization.local_path import solve_pooled
 from fedsvm.algorithms.optimization.masking import Masking
-from fedsvm.algorithms.optimization.objective_noise import draw_noise, noise_size
+from fedsvm.algorithms.optimization.objective_noise import (
+    draw_noise,
+    noise_size,
+    released_deviation,
+    with_released_noise,
+)
+from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import StoppingRule, relative_gap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.site.partition import Partition
@@ -35,12 +41,18 @@ def sizes(found: Training, problem: Problem) -> NoiseSize:
     return noise_size(told[-1], problem.features.shape[1])
 
 
+def exact_weights(found: Training) -> FloatArray:
+    """Return (P, m + 1), the weights and intercepts that the sites have."""
+    path = found.federation.programs[found.federation.sites[-1]].path  # type: ignore[attr-defined]
+    return np.asarray(path.best(*choose_points(found.outcomes)))
+
+
 def check(found: Training, problem: Problem, slack: float = 1e-9) -> None:
-    """The released weights are optimal for the problem with the sites' noise, as far as was certified."""
-    assert found.weights is not None
-    (tilt,), w, certificate = draws(found), found.weights[0, :-1], found.certificate
+    """The sites' weights are optimal for the problem with their noise, as far as was certified."""
+    ((*weights, intercept),) = exact_weights(found)
+    (tilt,), w, certificate = draws(found), np.array(weights), found.certificate
     constant = sizes(found, problem).constant
-    exact = primal(problem, w, float(found.weights[0, -1])) + tilt @ w + constant
+    exact = primal(problem, w, float(intercept)) + tilt @ w + constant
     (alone,) = solve_pooled([replace(problem, tilt=tilt)], StoppingRule(TOLERANCE / 100, 200))
     optimum = alone.objective - tilt @ tilt / 2 + constant
     assert certificate.converged
@@ -80,6 +92,34 @@ def test_each_problem_has_a_draw_of_its_own() -> None:
     assert np.abs(first - second).min() > 0
     assert found.weights is not None
     assert np.abs(found.weights[0] - found.weights[1]).max() > 1e-6
+
+
+def test_released_weights_have_a_little_noise_that_the_coordinator_does_not_know() -> None:
+    """Its deviation on 53 weights is within bounds that one run in 10^7 breaks; all sites would draw the same."""
+    problem = game(0.03, 10.0, 30)
+    found = train(problem, objective_noise=SIZE)
+    exact = exact_weights(found)
+    assert found.weights is not None
+    added = found.weights - exact
+    holder = found.federation.programs[found.federation.sites[0]].path  # type: ignore[attr-defined]
+    assert added[0, -1] == 0
+    assert 0.5 < np.std(added[0, :-1]) / released_deviation(holder.noise.mean_square) < 1.6
+    np.testing.assert_array_equal(with_released_noise(exact, holder.noise.mean_square, holder.seed), found.weights)
+
+
+def test_released_noise_on_the_same_weights_is_the_same_and_on_others_another() -> None:
+    """Otherwise a coordinator could order the release again, and average."""
+    seed, weights = np.arange(4, dtype=np.uint64)[None, :], np.ones((2, 5))
+    first, again = with_released_noise(weights, 1.0, seed), with_released_noise(weights, 1.0, seed)
+    other, longer = with_released_noise(weights + 1e-9, 1.0, seed), with_released_noise(weights, 1.1, seed)
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(other - first)[:, :-1].min() > 1e-7
+    ratio = (longer - weights)[0, :-1] / (first - weights)[0, :-1]
+    assert np.ptp(ratio) > 1e-3, "two sizes of one draw would give the weights away"
+    assert (first[:, -1] == 1).all()
+    assert np.abs(first[0] - first[1])[:-1].min() > 1e-7, "each problem has noise of its own"
+    constant = np.stack([weights[0], [0, 0, 0, 0, -1]])
+    np.testing.assert_array_equal(with_released_noise(constant, 1.0, seed), [first[0], constant[1]])
 
 
 class _Channel:
@@ -128,18 +168,22 @@ def test_a_site_without_rows_has_no_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problem"),
+    ("changes", "sites", "mu", "size"),
     [
-        ({}, []),
-        ({"release": "sites"}, []),
-        ({"solver": "cutting-plane"}, ['objective_noise: needs solver = "interior-point"']),
-        ({"solver": "auto"}, ['objective_noise: needs solver = "interior-point"']),
-        ({"masking": "none"}, ['objective_noise: needs a masking other than "none"']),
+        ({}, 5, 0.5, OBJECTIVE_NOISE),
+        ({}, 5, 0.0, 0.0),
+        ({}, 1, 0.5, 0.0),
+        ({"masking": "none"}, 5, 0.5, 0.0),
+        ({"solver": "cutting-plane"}, 5, 0.5, 0.0),
+        ({"solver": "auto"}, 5, 0.5, 0.0),
+        ({"objective_noise": 0.1}, 5, 0.0, 0.1),
+        ({"objective_noise": 0.0}, 5, 0.5, 0.0),
     ],
 )
-def test_noise_is_refused_where_it_hides_nothing(changes: dict[str, Any], problem: list[str]) -> None:
-    found = list(LinearSvmSettings(objective_noise=SIZE, **changes).solver_problems())
-    assert [each.partition(";")[0].partition(", which")[0] for each in found] == problem
+def test_the_default_size_is_for_runs_that_hide_rows_elsewhere(
+    changes: dict[str, Any], sites: int, mu: float, size: float
+) -> None:
+    assert LinearSvmSettings(**changes).noise_among(sites, mu) == size
 
 
 def test_an_objective_that_is_not_above_zero_is_certified_by_equality_alone() -> None:

@@ -319,6 +319,14 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
             {"faults": [KILL, KILL | {"site": 1}], "protocol": {"sum": "masked"}},
             "faults: kills leave 3 of 5 sites, and 4 are needed (federation.min_sites = 1, and a masked (threshold",
         ),
+        (
+            {
+                "faults": [KILL | {"site": site} for site in range(1, 23)],
+                "protocol": {"sum": "masked", "threshold": 0.501},
+                "federation": {"sites": 52},
+            },
+            "faults: kills leave 30 of 52 sites, and 31 are needed",
+        ),
         ({"faults": [KILL], "federation": {"min_sites": 5}}, "faults: kills leave 4 of 5 sites, and 5 are needed"),
         ({"federation": {"min_sites": 6}}, "federation: min_sites is 6 and there are 5 sites; lower it."),
         (

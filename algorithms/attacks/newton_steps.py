@@ -41,9 +41,10 @@ MAX_CANDIDATES = 2_000
 SURE = 0.999
 """Candidates with a posterior above are claimed."""
 
-_STAGES = 12
+_STAGES, _STAGES_WITH_TILT = 12, 4
 _SETTLED = 0.02
-"""D + M is estimated anew so often, or until no posterior changes by more."""
+"""D + M is estimated anew so often, or until no posterior changes by more. With noise in the objective chances stay
+vague, and more stages change them little."""
 
 _SPARE = 1.2
 """The factor by which variance may exceed the dither's."""
@@ -146,7 +147,7 @@ def members_of(
     the same in all equations.
     """
     found = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[0], tilt)
-    if found.left < _CONSISTENT:
+    if found.left < _CONSISTENT or tilt:
         return found
     slower = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[1], tilt)
     return min(found, slower, key=lambda each: each.left)
@@ -169,7 +170,7 @@ def _members(
     counts = np.concatenate([np.full(unknown, chance), np.ones(own), np.zeros(common)])
     equations = [step.whiten(rows, ridge, counts[: len(rows)], step_noise) for step in steps]
     free = np.append(np.arange(unknown), np.arange(len(rows), len(counts)))
-    for _ in range(_STAGES):
+    for _ in range(_STAGES_WITH_TILT if tilt else _STAGES):
         G, h = np.diag(np.append(np.zeros(unknown), np.full(common, tilt**-2 if tilt else 0.0))), np.zeros(len(free))
         levels = _levels(_left(equations, counts, step_noise), step_noise, haste)
         for (design, right), level in zip(equations, levels, strict=True):

@@ -18,6 +18,9 @@ from fedsvm.federation.arrays import FloatArray
 _AT, _WITHIN, _BEYOND = 0.2, 0.1, 0.5
 """Prior densities of a training row's margin: at 1, and per unit of margin below and above 1."""
 
+_PRECISIONS = np.geomspace(1e-7, 0.1, 61)
+"""Deviations of margins that are tried, to find which explains the candidates' margins best."""
+
 _MORE = 1.3
 """The factor of the noise with which an answer is tried again."""
 
@@ -84,14 +87,40 @@ class SupportEquation:
 
     def _prior(self, chances: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return (n,) the chance that a training row is beyond the margin, and (3, n) those of a = 0, C and between."""
-        from scipy.special import ndtr  # an audit alone has a use for it
-
         away = (self.margins - 1) / self.margin_noise
         at = _AT * np.exp(-0.5 * away**2) / (np.sqrt(2 * np.pi) * self.margin_noise)
-        within, beyond = _WITHIN * ndtr(-away), _BEYOND * ndtr(away)
+        within, beyond = _WITHIN * _normal(-away), _BEYOND * _normal(away)
         every = at + within + beyond
         parts = np.stack([1 - chances + chances * beyond / every, chances * within / every, chances * at / every])
         return beyond / every, np.maximum(parts, _LEAST_CHANCE)
+
+
+def chances_by_margin(margins: FloatArray, noise: FloatArray, chance: float) -> FloatArray:
+    """Return the chance (n,) that each candidate is a training row, given its margin alone.
+
+    At the optimum many training rows have a margin of exactly 1, and other candidates by chance only.
+
+    margins, noise (n,): the margins, and the deviations of known noise on them. They may be less precise: of all
+    deviations that explains the margins best. chance: before they are known.
+    """
+    away = margins - 1
+    best, found = -np.inf, np.full(len(margins), chance)
+    for precision in _PRECISIONS:
+        deviation = np.hypot(precision, noise)
+        others = _WITHIN * _normal(-away / deviation) + _BEYOND * _normal(away / deviation)
+        at = _AT * np.exp(-0.5 * (away / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation)
+        member = chance * (at + (1 - _AT) * others)
+        every = member + (1 - chance) * others
+        likelihood = float(np.log(every).sum())
+        if likelihood > best:
+            best, found = likelihood, member / every
+    return np.asarray(found)
+
+
+def _normal(values: FloatArray) -> FloatArray:
+    from scipy.special import ndtr  # an audit alone has a use for it
+
+    return np.asarray(ndtr(values))
 
 
 def _propagate(

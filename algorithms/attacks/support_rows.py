@@ -5,7 +5,8 @@ rows beyond the margin. Whoever knows w and has a list of candidates computes th
 at the margin or within (`support_posterior`): those in the training data have a part in w, and others have none. Nobody
 needs a sum for this. Every site is sent points near the optimum, and everybody has them whom the model is given to.
 
-With noise in the objective w lacks the sum of the sites' draws, but it is an optimum, and its margins are exact.
+With noise in the objective w lacks the sum of the sites' draws. Sites know the optimum, whose margins are exact, and
+those of exactly 1 are of training rows; released weights have a little noise, so that their margins are not.
 
 Membership inference in the sense of Shokri et al. 2017; that an SVM's weights are a combination of training rows is why
 it needs no shadow models. Of candidates beyond the margin the point says nothing, and they are not ranked.
@@ -22,8 +23,9 @@ from fedsvm.algorithms.attacks.attack import Attack, BinaryTask, CandidateScores
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.newton_path import newton_paths
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
-from fedsvm.algorithms.attacks.support_posterior import Posterior, SupportEquation
+from fedsvm.algorithms.attacks.support_posterior import Posterior, SupportEquation, chances_by_margin
 from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.optimization.objective_noise import released_deviation
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
 
@@ -32,6 +34,10 @@ MAX_SUPPORT = 1_500
 
 SURE = 0.999
 """Candidates with a posterior above are claimed."""
+
+_MOST_BY_MARGIN, _SURE_BY_MARGIN = 0.99, 0.9999
+"""The largest chance by the margin alone with which the search begins, and that above which a candidate is claimed
+without the equation; the densities of margins are approximate."""
 
 _CHANCE = 0.5
 """The chance that a candidate is in the data, before w is known."""
@@ -87,7 +93,7 @@ class SupportRows(Attack):
             return
         others, own = split_candidates(prior.candidates, prior.own, parts[-1])
         points = self._points(parts[-1], prior.posed)
-        found = [self._chances(point, parts[-1], others, own) for point in points]
+        found = [self._chances(point, released, parts[-1], others, own) for point, released in points]
         if not (ranked := [each for each in found if each is not None]):
             return
         chances = np.fmax.reduce([each.chances for each in ranked])
@@ -100,13 +106,17 @@ class SupportRows(Attack):
             left = float((1 - least[sure]).max(initial=0.0))
             yield RowClaim(others.rows[sure], others.labels[sure], left)
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[FloatArray]:
-        """Return w and b of each point, (m + 1,)."""
+    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, bool]]:
+        """Return w and b of each point, (m + 1,), and whether it was released, with the noise of that."""
         path = path_end(epoch, posed)
-        point = last_point(epoch, posed) if path is None else path
-        return [] if point is None else [point]
+        if path is not None:
+            return [(path, False)]
+        point = last_point(epoch, posed)
+        return [] if point is None else [(point, self._noise > 0)]
 
-    def _chances(self, point: FloatArray, epoch: Epoch, others: LabeledRows, own: LabeledRows) -> Posterior | None:
+    def _chances(
+        self, point: FloatArray, is_released: bool, epoch: Epoch, others: LabeledRows, own: LabeledRows
+    ) -> Posterior | None:
         """Return the posterior of each candidate, given a point (m + 1,), to which own rows may contribute too.
 
         nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
@@ -119,16 +129,19 @@ class SupportRows(Attack):
         margins, lengths = labels * (features @ w + b), np.linalg.norm(features, axis=1)
         objective = (w @ w) / 2 + self._C * np.maximum(1 - margins, 0).sum()  # or less, if not all candidates are there
         error = float((2 * self._tolerance * objective / len(w)) ** 0.5)
-        noise = self._noise * self._C * float((lengths**2).mean() ** 0.5)
+        usual = float((lengths**2).mean())
+        blur = released_deviation(usual) if is_released else 0.0
+        noise = float(np.hypot(self._noise * self._C * usual**0.5, blur))
         terms, total = labels[:, None] * features, w
         deviations = np.full(len(w), np.hypot(noise, error) or 1.0)
         if b:
             terms, total = np.column_stack([terms, labels]), np.append(w, b if self._regularised else 0.0)
             deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
-        chances = np.where(np.arange(len(rows)) < len(others.rows), _CHANCE, SURE)
+        told = chances_by_margin(margins, blur * lengths, _CHANCE)
+        chances = np.where(np.arange(len(rows)) < len(others.rows), np.minimum(told, _MOST_BY_MARGIN), SURE)
         found = np.full((2, len(rows)), np.nan)
         for share in _MARGIN_ERRORS:
-            spread = share * error * lengths + _LEAST_MARGIN_ERROR
+            spread = np.hypot(blur, share * error) * lengths + _LEAST_MARGIN_ERROR
             near = np.flatnonzero(margins < 1 + _DEVIATIONS * spread)
             if not 0 < len(near) <= MAX_SUPPORT:
                 return None
@@ -139,7 +152,7 @@ class SupportRows(Attack):
                 break
         found[0, near] = posterior.chances
         of_all, least = found[:, : len(others.rows)]
-        return Posterior(of_all, None if posterior.least is None else least)
+        return Posterior(of_all, np.fmax(least, np.where(told > _SURE_BY_MARGIN, told, 0.0)[: len(others.rows)]))
 
 
 class SiteSupportRows(SupportRows):
@@ -147,11 +160,11 @@ class SiteSupportRows(SupportRows):
 
     name = "support rows of sites"
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[FloatArray]:
+    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, bool]]:
         tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
         own = slice(posed.number * length, (posed.number + 1) * length)
-        return [row[own] for table in tables[-1:] for row in table if row[-1]]
+        return [(row[own], False) for table in tables[-1:] for row in table if row[-1]]
 
 
 def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:

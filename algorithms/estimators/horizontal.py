@@ -139,7 +139,7 @@ class HorizontalClassifier(RowsEstimator, FederatedClassifier):
         held = self._deal_rows(np.arange(len(rows)), groups, len(rows), seed)
         weighted, calibrated = weights is not None, apart is not None
         conditions, classes = Conditions(self._secure_sum(len(held))), self._class_names(chosen)
-        premises = Premises(len(held), len(classes), 1, conditions, len(rows))
+        premises = Premises(len(held), len(classes), 1, conditions, len(rows), self._mu)
         chosen, remarks = self._algorithm.resolve_settings(chosen, premises)
         ranges, agreed = self._agreed_ranges(rows.numeric_names), asdict(chosen)
         task = HorizontalTask(

@@ -52,6 +52,9 @@ CUTS_THAT_DIFFER = (
 )
 
 
+OBJECTIVE_NOISE = 0.2
+"""Of which no attack names a row by weights; half of it hides all but one row of two data sets from a site."""
+
 _MIN_GROUP_ROWS = 8
 """Of the smallest of more than two classes: of letter's 1,600 rows and 6 groups 0.2 % of the cuts are then a row's, and
 with 32 groups 15 %."""
@@ -152,13 +155,14 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         "everyone"
     )
     objective_noise: Annotated[
-        Portion,
+        Portion | None,
         doc(
             "Size of the noise that the sites add to the objective, as a share of the largest part that a usual row "
-            "can have in the weights; try 0.2. It hides which rows have a part, from any one site and from whoever "
-            "has the model. It is not differential privacy."
+            "can have in the weights. It hides which rows have a part, from any one site and from whoever has the "
+            "model. It is not differential privacy. Default: 0.2 with noisy statistics and masks among two sites or "
+            "more, otherwise 0."
         ),
-    ] = 0.0
+    ] = None
     line_search: Annotated[
         Literal["grid", "fixed-step", "paper"],
         doc(
@@ -167,6 +171,13 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         ),
     ] = "grid"
     line_search_step: Annotated[Positive, doc("For fixed-step and paper: the paper's lambda.")] = 0.1
+
+    def noise_among(self, sites: int, statistics_privacy: float) -> float:
+        """Return the size of the noise in the objective, by default only where something else hides rows, too."""
+        if self.objective_noise is not None:
+            return self.objective_noise
+        is_hidden = self.solver == "interior-point" and self.masking != "none" and statistics_privacy > 0
+        return OBJECTIVE_NOISE if is_hidden and sites > 1 else 0.0
 
     def solver_problems(self) -> Iterator[str]:
         """Yield contradictions in these settings; see `Algorithm.problems`."""
@@ -351,7 +362,7 @@ def _along_one_path(
         "intercept": settings.intercept,
         "release": settings.release,
         "weighting": weighting,
-        "is_noisy": settings.objective_noise > 0,
+        "is_noisy": bool(settings.objective_noise),
     }
     if is_blind:
         path: FederatedPath = BlindPath(federation, step_noise=noise, **posed)

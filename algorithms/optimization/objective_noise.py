@@ -9,6 +9,10 @@ so that w = sum_i a_i y_i f_i - B. Site s knows its b_s only, the coordinator an
 entry of b_s is normal, of r / sqrt(S - 1) times the root mean square of C_i |f_i| over the rows of site s. So any site
 faces noise of r times the largest part of a usual row, and k sites together sqrt((S - 1 - k) / (S - 1)) of that.
 
+At this optimum the margins of many training rows are exactly 1, which names them without the equation. So weights that
+leave the sites have a little noise more, drawn from the seed that the sites share: the coordinator does not know it,
+and another order for the same weights gives the same noise.
+
 The same question, to the last bit of terms, rows and features, has the same b_s, as noisy statistics do (`answers`):
 the noise does not average out over repetitions. Objective perturbation is due to Chaudhuri, Monteleoni and Sarwate
 (JMLR 12, 2011). Their proof needs a smooth loss, and the hinge loss is not: this is not differential privacy.
@@ -27,7 +31,7 @@ from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.row_blocks import RowBlocks
 from fedsvm.algorithms.optimization.interior_point import NoiseSize
 from fedsvm.algorithms.optimization.masking import Dither
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, Residues
 
 _VERSION = 1
 """Of the draws: raised when the same question gets another answer."""
@@ -36,12 +40,41 @@ _FURTHEST = 5.0
 """A draw is cut to the length that no normal one exceeds by more than so many deviations."""
 
 
+RELEASED_NOISE = 0.05
+"""The standard deviation of the margin of a usual row that noise on released weights causes; the margin is at 1."""
+
+
+def released_deviation(mean_square: float) -> float:
+    """Return the standard deviation of the noise on each released weight, for rows of this mean |f|^2."""
+    return RELEASED_NOISE / math.sqrt(mean_square)
+
+
+def with_released_noise(weights: FloatArray, mean_square: float, seed: Residues) -> FloatArray:
+    """Return weights and intercepts (K, m + 1) with noise on the weights, of each problem a function of its own.
+
+    mean_square: of the lengths of the features of the rows. The noise of a problem follows from the seed, its number,
+    its size and the weights alone: if those of others changed it, a coordinator that orders another as constant would
+    get a second draw. With another size it is another draw, since two sizes of one draw would give the weights away.
+    """
+    noisy, deviation = weights.copy(), released_deviation(mean_square)
+    for problem, exact in enumerate(weights):
+        if exact[:-1].any():  # a constant model has no noise
+            content = seed.tobytes() + f"release {problem} {deviation} ".encode() + exact.tobytes()
+            drawn_by = np.frombuffer(hashlib.shake_256(content).digest(seed.nbytes), dtype=np.uint64)
+            noisy[problem, :-1] += deviation * Dither(drawn_by.reshape(seed.shape)).draw(len(exact) - 1)
+    return noisy
+
+
 @dataclass(frozen=True)
 class SiteNoise:
-    """The noise of one site: its draws (P, m), one for each problem, and the deviation of each entry."""
+    """The noise of one site: its draws (P, m), one for each problem, and the deviation of each entry.
+
+    mean_square: of the lengths of its rows' features; 1 without rows, as it is with kernel features at most.
+    """
 
     draws: FloatArray
     deviation: float
+    mean_square: float = 1.0
 
     @property
     def sizes(self) -> FloatArray:
@@ -70,10 +103,12 @@ def draw_noise(
     prices : (n,) FloatArray
         C_i.
     """
-    digest, squares = hashlib.sha256(), 0.0
+    digest, squares, lengths = hashlib.sha256(), 0.0, 0.0
     for place, features in _blocks(stored):
         digest.update(np.ascontiguousarray(features).tobytes())
-        squares += float(prices[place] ** 2 @ (features**2).sum(axis=1))
+        each = (features**2).sum(axis=1)
+        squares += float(prices[place] ** 2 @ each)
+        lengths += float(each.sum())
     width = len(stored.columns) if isinstance(stored, RowBlocks) else stored.shape[1]
     others = max(1, len(site.channel.sites) - 1)
     deviation = size * math.sqrt(squares / max(1, len(stored)) / others)
@@ -90,9 +125,9 @@ def draw_noise(
     dither = Dither(site.channel.random((1, 4)))  # drawn each time: a step that is carried out again draws as often
     normal = site.answers.answer(question, site.partition, 0.0, lambda: dither.draw(len(labels) * width))
     draws = deviation * normal.reshape(len(labels), width)
-    lengths = np.linalg.norm(draws, axis=1, keepdims=True)
-    cut = np.minimum(1.0, _longest(deviation, width) / np.maximum(lengths, np.finfo(float).tiny))
-    return SiteNoise(draws * cut, deviation)
+    long = np.linalg.norm(draws, axis=1, keepdims=True)
+    cut = np.minimum(1.0, _longest(deviation, width) / np.maximum(long, np.finfo(float).tiny))
+    return SiteNoise(draws * cut, deviation, lengths / len(stored) if lengths else 1.0)
 
 
 def noise_size(sizes: FloatArray, dimensions: int) -> NoiseSize:

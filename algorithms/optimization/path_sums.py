@@ -23,7 +23,7 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, NoiseSize, Outcome, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size
+from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size, with_released_noise
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
     HOLDER_ARGUMENT,
@@ -235,14 +235,17 @@ class NewtonPath(SitePart):
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """Return the (K, m + 2) best weights and intercepts, and a 1, at `holder`; zeros at other sites.
 
-        The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
-        restarted has them no longer: training goes on, and comes here again.
+        Where the objective has noise, these weights have a little more. The last point is the best where `keep` says
+        so, and a constant is where there is one. A holder that was restarted has them no longer: training goes on, and
+        comes here again.
         """
         if self.paths is not None:
             self.paths.drop_masks()
-        if self._site.site != holder or self.paths is None:
+        if self._site.site != holder or self.paths is None or self.seed is None:
             return np.zeros((len(self.start.labels), self.start.layout.features + 2))
         best = self.best(keep, constants)
+        if self.noise is not None:
+            best = with_released_noise(best, self.noise.mean_square, self.seed)
         return np.hstack([best, np.ones((len(best), 1))])
 
     @step(told=BEST_ARGUMENTS)

@@ -73,7 +73,7 @@ from fedsvm.protocols.sums.neighbourhoods import (
     neighbourhood,
     neighbourhood_threshold,
     neighbourhoods,
-    threshold_of,
+    run_threshold,
 )
 from fedsvm.protocols.sums.plain import collect_chunks
 from fedsvm.protocols.sums.ring import chunk_count, chunks
@@ -290,7 +290,8 @@ def _confirm_list(
     """Collect the digests of the list of sites in the sum. Return those sealed for each site that is asked for shares.
 
     A site that should confirm and is late is in the sum, but is asked for nothing more in this round. Raises
-    PeerDropped if too few are left.
+    PeerDropped if the others are fewer than `min_sites`, or than the threshold in a neighborhood or of those that
+    confirm.
     """
     confirming, there = graph.confirming, np.isin(channel.sites, present)
     asked = [site for site in present if site in confirming]
@@ -467,7 +468,7 @@ def masked(threshold: Threshold = 0.66) -> SecureSum:
         min_sites=2,
         needs_pairwise_keys=True,
         options={"threshold": threshold},
-        min_remaining=functools.partial(threshold_of, threshold),
+        min_remaining=functools.partial(run_threshold, threshold),
         withstands=functools.partial(colluders_withstood, threshold),
         sends_to=lambda me, sites: (COORDINATOR,),
     )

@@ -161,6 +161,23 @@ def neighbourhood_threshold(fraction: float, run_sites: int) -> int:
     return threshold if run_sites <= _MAX_GROUP else max(threshold, 1 + (3 * _MAX_GROUP + 1) // 5)
 
 
+def run_threshold(fraction: float, run_sites: int) -> int:
+    """Return how many sites of a run must remain: the fraction of all, and as many as a neighborhood needs.
+
+    Parameters
+    ----------
+    fraction : float
+        Which part of the sites must remain.
+    run_sites : int
+        How many sites the run began with.
+
+    Returns
+    -------
+    int
+    """
+    return max(threshold_of(fraction, run_sites), neighbourhood_threshold(fraction, run_sites))
+
+
 def colluders_withstood(fraction: float, run_sites: int) -> int:
     """Return how many sites may work with a coordinator that lies, so that it opens the sum of one whole list only.
 

@@ -26,7 +26,7 @@ def readable_scenario(task: Task) -> Scenario | None:
 
 
 def reason_of(error: ScenarioError) -> str:
-    """Return the reason why a task ends whose stored scenario this version refuses."""
+    """Return the reason why a task cannot go on whose stored scenario this version refuses."""
     return f"This version of the hub refuses the scenario of the task; create a new one. {' '.join(error.problems)}"
 
 

@@ -36,8 +36,9 @@ from fedsvm.federation.transport.keys import KEY_BYTES, SIGNATURE_BYTES, KeyPair
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Participant, digest
-from fedsvm.scenarios.hub.offered import offered_terms, readable_scenario
+from fedsvm.scenarios.hub.offered import offered_terms, readable_scenario, reason_of
 from fedsvm.scenarios.hub.tasks import NO_INVITATION, Tasks
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 MAX_WORD_BYTES = 1 << 28
 MAX_STRANGERS_WORD_BYTES = 1 << 14
@@ -137,13 +138,17 @@ class ParticipantApi:
                     "creator of the task for your own invitation."
                 )
             task = who.task
+            try:
+                terms = offered_terms(task)
+            except ScenarioError as error:
+                raise RequestRefused(reason_of(error)) from error
             return {
                 "title": task.title,
                 "description": task.description,
                 "creator": task.creator,
                 "site": who.site,
                 "run": task.run,
-                "terms": asdict(offered_terms(task)),
+                "terms": asdict(terms),
                 "signing_key": self._signing_key,
             }
 

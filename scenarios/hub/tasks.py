@@ -114,7 +114,10 @@ class Tasks:
             trained = session.get(Task, number)
             if trained is None or trained.creator != creator:
                 raise RequestRefused("Only the creator of a task can ask for predictions by its model.")
-            sites = scenario_text(trained).federation.site_names
+            try:
+                sites = scenario_text(trained).federation.site_names
+            except ScenarioError as error:
+                raise RequestRefused(reason_of(error)) from error
             invited = [Invited(each.site, each.email) for each in trained.participants if each.site in sites]
             _require_few(session, creator, len(invited), now)
             task = Task(
