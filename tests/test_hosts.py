@@ -218,7 +218,7 @@ def test_site_of_another_protocol_is_turned_away_and_one_of_another_version_is_n
         listens = there.coordinator().said.partition("listens at ")[2].partition(" ")[0]
         coordinator = Party(COORDINATOR, listens, certificates.read_public(tmp_path / "coordinator.key"))
         answers = {}
-        for protocol in (PROTOCOL_VERSION + 1, PROTOCOL_VERSION):
+        for protocol in (1, PROTOCOL_VERSION):
             keys, deadline = certificates.read_secret(tmp_path / "north.key_secret").keys, Deadline(20)
             with OutboundEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
                 spoke.say(Join(protocol, "9.9.9", "north", "tcp://127.0.0.1:7101").to_message(), deadline)
@@ -226,7 +226,7 @@ def test_site_of_another_protocol_is_turned_away_and_one_of_another_version_is_n
                     spoke.wait(deadline)
                 answers[protocol] = received.message
         refused, offered = answers.values()
-        assert "it has fedsvm 9.9.9, which uses protocol 2, and the coordinator" in str(refused.fields)
+        assert "it has fedsvm 9.9.9, which uses protocol 1, and the coordinator" in str(refused.fields)
         assert offered.kind == "offer"
 
 
