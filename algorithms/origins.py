@@ -106,8 +106,10 @@ class Mechanisms:
         whose = "the training records" if self.scaling == "sites" else "all training rows"
         if self.noise:
             return whose, f"differential privacy: {self.noise}"
-        noise = f"with noise in the objective ({self.objective_noise:g})" if self.objective_noise else "without noise"
-        return whose, f"training, {noise}"
+        if not self.objective_noise:
+            return whose, "training, without noise"
+        noise = f"noise in the objective ({self.objective_noise:g}) and a little on the released weights"
+        return whose, f"training, with {noise}"
 
     def _of_statistics(self) -> tuple[str, str]:
         if self.scaling == "public-rows":

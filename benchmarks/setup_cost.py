@@ -2,7 +2,7 @@
 
 `python -m benchmarks.setup_cost [DATA ...]` prints a line for each algorithm, as Markdown: of quickstart's boards
 and of wdbc unless told. wdbc needs FEDSVM_DATA, and ranges of its columns are declared for noisy statistics. The run
-is that of `fedsvm run quickstart` with another algorithm, five sites and a ring.
+is that of `fedsvm run quickstart` with another algorithm, five sites and a ring, and without a committee.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ class SetupCost:
 def measure(data: str, algorithm: str, mu: float) -> SetupCost:
     """Return the cost of one run. Raises RuntimeError for a run that did not complete."""
     changes = [*DATA[data], f"algorithm.name={algorithm}", f"data.statistics_privacy={mu}", "compare.centralised=false"]
+    if algorithm == "pan-svm":
+        changes.append("algorithm.masking=congruence")
     scenario, base = spec.read("quickstart", overrides=changes)
     if mu and (ranges := ranges_of(dataset.prepare(scenario, base))) != "{}":
         scenario, base = spec.read("quickstart", overrides=[*changes, f"data.ranges={ranges}"])

@@ -72,11 +72,13 @@ def test_a_page_says_what_protects_and_who_undoes_it() -> None:
 
 def test_a_page_says_what_noise_of_statistics_protects() -> None:
     page = explained("quickstart", "data.statistics_privacy=0.5").to_markdown()
+    assert "Noise of size 0.2 in the objective hides which rows made the weights" in page
     assert "Noise of mu 0.5 protects single rows in the statistics of columns, and none in sums of training." in page
     assert "an AUC of 0.64 at most" in page
     assert "can name training rows" not in page, "the objective has noise"
     exact = explained("quickstart", "data.statistics_privacy=0.5", "algorithm.objective_noise=0").to_markdown()
     assert "can name training rows" in exact, "by its weights"
+    assert "in the objective hides" not in exact
     kept = explained("quickstart", "data.statistics_privacy=0.5", "algorithm.release=sites").to_markdown()
     assert "can name training rows" not in kept
 
@@ -92,13 +94,19 @@ def guide(folder: Path) -> None:
             (folder / block.title).write_text(block.text)
 
 
-@pytest.mark.parametrize(("scenario", "policy"), [("hospitals.toml", "north.toml"), ("private.toml", "east.toml")])
+@pytest.mark.parametrize(
+    ("scenario", "policy", "changes"),
+    [
+        ("hospitals.toml", "north.toml", ["--set", "data.statistics_privacy=0.5"]),  # its default outside of tests
+        ("private.toml", "east.toml", []),
+    ],
+)
 def test_the_policies_of_the_guide_allow_its_runs(
-    scenario: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scenario: str, policy: str, changes: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     guide(tmp_path)
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(application("policy"), ["policy", "check", scenario, "--policy", policy])
+    done = CliRunner().invoke(application("policy"), ["policy", "check", scenario, "--policy", policy, *changes])
     assert done.exit_code == 0, done.output
     assert f"{policy} allows" in done.output and "rows and columns were not checked" in done.output
 
@@ -122,6 +130,7 @@ def test_a_check_lists_all_that_a_policy_refuses(tmp_path: Path, monkeypatch: py
     said = json.loads(done.output)
     assert not said["allowed"] and said["rows_checked"]
     assert said["refused"] == [
+        "objective_noise must be 0.2 or more, got 0.0",
         "step_noise must be 0.1 or more, got 0.0",
         "the sum must be masked or k-secure, got ring (protocol.sum)",
         "it must have 20 rows or more, and has 2",

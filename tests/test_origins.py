@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from fedsvm import run
 from fedsvm.algorithms.origins import BASES, Mechanisms, origins
 from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.scenarios.report.sections.overview import SECTION
 from fedsvm.scenarios.report.summary import lines
 from tools.docstrings import items_of
 from tools.model_files import SHARED
@@ -40,6 +42,11 @@ def test_every_documented_array_has_a_declared_origin() -> None:
             "exact secure sums",
             "training, without noise",
         ),
+        (
+            Mechanisms("secure-sums", "standard", 0.5, objective_noise=0.2),
+            "mu 0.5",
+            "training, with noise in the objective (0.2) and a little on the released weights",
+        ),
         (Mechanisms("public-rows", "standard", 0.0, noise="Laplace"), "public", "differential privacy: Laplace"),
     ],
 )
@@ -63,4 +70,14 @@ def test_result_summary_and_report_have_the_table(tmp_path: Path) -> None:
     objective, gap = shown["objective"].split(", certified within ")
     assert len(objective.replace(".", "").lstrip("0")) <= 3
     assert len(gap.split("e")[0]) == 3
+    assert result.model is not None
+    noisy = replace(result, model=replace(result.model, figures={**result.model.figures, "objective_noise": 0.2}))
+    assert dict(lines(noisy))["objective"].startswith(
+        f"{objective} with the sites' noise (0.2), certified within {gap}"
+    )
+    notes = [[card.beside for card in SECTION.cards(each) if card.name == "certified gap"] for each in (result, noisy)]
+    assert notes == [
+        ["maximum distance from the optimum"],
+        ["distance of training from the optimum of its noisy objective"],
+    ]
     assert "What each array of model.npz is computed from" in (tmp_path / "run" / "report.html").read_text()

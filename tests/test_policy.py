@@ -66,8 +66,19 @@ def test_a_budget_of_noisy_statistics_refuses_exact_ones(tmp_path: Path) -> None
 
 def test_a_template_is_a_policy_that_allows_a_careful_run(tmp_path: Path) -> None:
     rules = read_policy(write(tmp_path, template("pan-svm", "north")))
-    settings = {"solver": "interior-point", "masking": "congruence", "step_noise": 0.1, "min_cluster_size": 3}
+    settings = {
+        "solver": "interior-point",
+        "masking": "congruence",
+        "objective_noise": 0.2,
+        "step_noise": 0.1,
+        "min_cluster_size": 3,
+    }
     rules.check_terms(Terms("pan-svm", settings, "masked", {"threshold": 0.67}, 3))
+
+
+def test_a_template_requires_noise_in_the_objective_of_algorithms_that_add_it_by_default() -> None:
+    assert "objective_noise = { min = 0.2 }" in template("pan-svm", "north")
+    assert "objective_noise" not in template("rfe", "north")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.receipt import IN_SUM, Receipt, verify_lines
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.scenarios.cli import application
@@ -40,11 +42,13 @@ def written(path: Path, *, lies: bool = False) -> Path:
     receipt = Receipt(str(path), "1")
     receipt.record_asked(RUN, path.stem, {"program": "sums", "sum_name": "ring", "min_sites": 3}, {"release": True})
     receipt.parties(Roster([Party(COORDINATOR, "", b"c" * 32)]))
-    receipt.record_joined(SITES, 20, ("age",), b"start")
+    chain = OrderChain(RUN, SITES, Terms("sums", {}, "ring", {}, 3))
+    receipt.record_joined(SITES, 20, ("age",), chain.start)
     for number in (1, 2, 3):
-        receipt.record_ordered(order(number, fold=float(lies and number == 2)), number)
-        receipt.begin_step(b"link")
-        receipt.left(order(number), number, IN_SUM)
+        given = order(number, fold=float(lies and number == 2))
+        receipt.record_ordered(given, number)
+        receipt.begin_step(chain.link_of(given, number).digest)
+        receipt.left(given, number, IN_SUM)
     receipt.record_ended("completed", {})
     receipt.release()
     return path

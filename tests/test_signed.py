@@ -20,7 +20,7 @@ from fedsvm.federation.site import receipt as lines_of
 from fedsvm.federation.site import signed
 from fedsvm.federation.site.chain import OrderChain
 from fedsvm.federation.site.order_facts import facts_text, next_link, order_digest, order_facts
-from fedsvm.federation.site.receipt import IN_SUM, Receipt, head_content
+from fedsvm.federation.site.receipt import IN_SUM, NO_VALUE, Receipt, head_content
 from fedsvm.federation.site.signed import OrderSigner, SignatureCheck, order_content
 from fedsvm.federation.site.site_journal import SiteJournal
 from fedsvm.federation.site.terms import Terms
@@ -30,7 +30,7 @@ from fedsvm.scenarios.cli import application
 from fedsvm.scenarios.oversight import receipts, signatures
 from tests.conftest import drill
 from tests.lying_coordinator import telling
-from tests.test_dropouts import total
+from tests.test_dropouts import fault, total
 
 SITES = ("east", "north", "south")
 RUN = b"run-1..."
@@ -159,6 +159,39 @@ def test_a_later_signature_stands_for_that_of_a_complete_round() -> None:
     orders.check.settle()
 
 
+def test_a_site_refuses_all_orders_after_a_signature_that_is_not_valid() -> None:
+    orders = begun()
+    orders.give(signed=False)
+    with pytest.raises(OrderRefused, match=r"it must have the coordinator's signature, .* and has another one"):
+        orders.give(signed=False, complete=False, at_once=True)
+    later: list[Callable[[], object]] = [
+        lambda: orders.give(complete=False),
+        lambda: orders.give(complete=False, at_once=True),
+        orders.check.settle,
+    ]
+    for act in later:
+        with pytest.raises(OrderRefused, match="the order of round 3 must have the coordinator's signature"):
+            act()
+
+
+def test_a_site_that_found_an_unsigned_order_of_an_aborted_round_never_forgets_it() -> None:
+    orders = begun()
+    orders.give(signed=False, complete=False)
+    for _ in range(2):
+        with pytest.raises(OrderRefused, match="the order of round 2 must have the coordinator's signature"):
+            orders.give()
+    with pytest.raises(OrderRefused, match="the order of round 2 must have the coordinator's signature"):
+        orders.check.settle()
+
+
+def test_a_site_that_verifies_each_signature_refuses_the_forged_order_alone() -> None:
+    orders = begun(each=True)
+    with pytest.raises(OrderRefused, match="it must have"):
+        orders.give(signed=False, complete=False)
+    orders.give()
+    orders.check.settle()
+
+
 # Receipts of a run.
 
 
@@ -170,11 +203,15 @@ def written(
     key: SigningKey = KEY,
     run: bytes = RUN,
     aborted: int = 0,
+    form: str = IN_SUM,
+    broken: int = 0,
+    disguised: int = 0,
 ) -> Path:
     """Write the receipt of a run of three rounds.
 
     lies: the coordinator gives another order in the second. signs: the rounds whose orders it signs. aborted: a round
-    that the next order does not build on.
+    that the next order does not build on. form: of what leaves. broken: a round that is broken off after a value left.
+    disguised: a round whose order has the number of a step that a site takes afterwards by itself.
     """
     site = path.stem
     receipt = Receipt(str(path), "1", key=SITE_KEYS[site], coordinator_key=key.public)
@@ -183,11 +220,16 @@ def written(
     receipt.record_joined(SITES, 20, ("age",), chain.start)
     for number in (1, 2, 3):
         after = number - 2 if aborted and number == aborted + 1 else number - 1
-        given = signer.sign_order(order(number, after, factor=2.0 if lies and number == 2 else 1.0), number)
+        plain = order(number, after, factor=2.0 if lies and number == 2 else 1.0)
+        given = signer.sign_order(replace(plain, phase_round=0) if number == disguised else plain, number)
         given = given if number in signs else replace(given, signature=b"")
         receipt.record_ordered(given, number)
-        receipt.begin_step(chain.begin(given, number).digest)
-        receipt.left(given, number, IN_SUM)
+        sent = receipt.begin_step(chain.begin(given, number).digest)
+        if number == broken:
+            sent.sending("east", np.zeros(6))
+            receipt.broken(number, "a site left")
+        else:
+            receipt.left(given, number, form)
     receipt.record_ended("completed", {})
     return path
 
@@ -256,9 +298,24 @@ def test_a_signature_covers_the_orders_that_its_order_builds_on(
 ) -> None:
     record = receipts.read(written(tmp_path / "east.receipt", signs=signs, aborted=aborted))
     assert record.signed.keys() == covered
-    first = min({"1", "2", "3"} - covered, default="")
-    assert record.is_whole is not bool(first)
-    assert not first or f"no signature of the coordinator covers the order of round {first}" in record.problems[0]
+    without = sorted({"1", "2", "3"} - covered)
+    assert record.is_whole is not bool(without)
+    named = f"the order{'s' if len(without) > 1 else ''} of round{'s' if len(without) > 1 else ''} {', '.join(without)}"
+    assert not without or record.problems[0].endswith(f"no signature of the coordinator covers {named}")
+
+
+@pytest.mark.parametrize(("form", "broken"), [(NO_VALUE, 0), (IN_SUM, 3)])
+def test_orders_without_a_signature_are_named_whether_or_not_a_sum_left(form: str, broken: int, tmp_path: Path) -> None:
+    record = receipts.read(written(tmp_path / "east.receipt", signs=(1,), form=form, broken=broken))
+    assert record.problems == ("line 6: no signature of the coordinator covers the orders of rounds 2, 3",)
+
+
+def test_a_sum_in_the_guise_of_a_missed_step_is_compared_and_proved(tmp_path: Path) -> None:
+    east = receipts.read(written(tmp_path / "east.receipt"))
+    north = receipts.read(written(tmp_path / "north.receipt", lies=True, disguised=2))
+    assert north.is_whole and north.signed.keys() == {"1", "2", "3"}
+    first, _ = receipts.compare(east, north).differences
+    assert first.startswith("the orders of round 2 differ") and first.endswith("which proves that it gave both")
 
 
 def test_one_signature_after_the_fork_proves_it(tmp_path: Path) -> None:
@@ -283,7 +340,10 @@ def test_an_order_that_a_site_made_up_proves_nothing(tmp_path: Path) -> None:
     relinked(north, forge)
     relinked(north, signed_again(SITE_KEYS["north"], "north"))
     record = receipts.read(north)
-    assert record.problems == ("line 6: no signature of the coordinator covers the order of round 2",)
+    assert record.problems == (
+        "line 6: no signature of the coordinator covers the orders of rounds 2, 3",
+        "line 6: its link is not that of the orders of round 2 and before",
+    )
     differences = receipts.compare(receipts.read(east), record).differences
     (about_orders,) = (each for each in differences if each.startswith("the orders of round 2 differ"))
     assert about_orders.endswith("line 5 of east has the coordinator's signature, which proves nothing")
@@ -299,7 +359,35 @@ def test_a_site_that_changes_a_fact_of_an_order_is_found(name: str, tmp_path: Pa
     relinked(path, forge)
     relinked(path, signed_again(SITE_KEYS["east"], "east"))
     lines, _ = lines_of.verify_lines(path.read_bytes())
-    assert "line 6: no signature of the coordinator covers the order of round 2" in list(signatures.wrong(lines))
+    assert "line 6: no signature of the coordinator covers the orders of rounds 2, 3" in list(signatures.wrong(lines))
+
+
+def test_a_site_that_changes_a_link_proves_nothing_and_is_found(tmp_path: Path) -> None:
+    east, north = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt")
+
+    def forge(lines: list[dict[str, object]]) -> None:
+        lines[5]["link"] = "00" * 32
+
+    relinked(north, forge)
+    relinked(north, signed_again(SITE_KEYS["north"], "north"))
+    assert receipts.compare(receipts.read(east), receipts.read(north)).differences == (
+        "the receipt of north: line 6: its link is not that of the orders of round 2 and before",
+    )
+
+
+def test_an_order_that_a_site_has_as_missed_is_noted_if_it_names_the_site(tmp_path: Path) -> None:
+    east, north = written(tmp_path / "east.receipt"), written(tmp_path / "north.receipt")
+
+    def hide(lines: list[dict[str, object]]) -> None:
+        facts: dict[str, object] = lines[4]["order"]  # type: ignore[assignment]
+        missed = {"2": [facts["after"], order_digest(facts_text(facts)).hex()]}
+        lines[4:6] = [{"at": lines[4]["at"], "what": "missed", "orders": missed}]
+
+    relinked(north, hide)
+    relinked(north, signed_again(SITE_KEYS["north"], "north"))
+    comparison = receipts.compare(receipts.read(east), receipts.read(north))
+    assert not comparison.differences
+    assert comparison.notes == ("round 2 was ordered of north too, and the receipt of north has it as missed",)
 
 
 def test_a_receipt_written_anew_by_another_than_the_site_is_found(tmp_path: Path) -> None:
@@ -453,5 +541,32 @@ def test_orders_at_the_end_that_the_coordinator_did_not_sign_are_in_the_receipt(
             "and has none"
         )
         (problem,) = record.problems
-        assert problem.endswith("no signature of the coordinator covers the order of round 2")
+        assert problem.endswith("no signature of the coordinator covers the orders of rounds 2, 3")
         assert record.signed.keys() == {"1"}
+
+
+def test_a_sum_that_hides_no_value_needs_its_signature_at_once(tmp_path: Path) -> None:
+    with drill(3, protocol="plain", receipts=tmp_path) as federation:
+        total(federation)
+        with (
+            telling(lambda site, order: replace(order, signature=b"")),
+            pytest.raises(SiteFailed, match=r"it must have the coordinator's signature, .* and has none"),
+        ):
+            total(federation)
+
+
+def test_receipts_of_a_run_whose_coordinator_is_honest_never_differ(tmp_path: Path) -> None:
+    kill = {"site-2": fault("kill", 3, 0)}
+    with drill(4, faults=kill, rejoin=True, receipts=tmp_path) as federation, federation.phase("train"):
+        federation.run("keep", remember=True, number=1.0)
+        for _ in range(4):
+            total(federation)
+    records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
+    assert all(record.is_whole for record in records.values())
+    back, *others = (records[site] for site in ("site-2", "site-1", "site-3"))
+    assert back.restarts == 1
+    assert back.unsettled == ("round 3 (total) was ordered; whether its value left is not known",)
+    for other in others:
+        comparison = receipts.compare(back, other)
+        assert comparison.differences == ()
+        assert comparison.rounds >= 5  # the round that was aborted may have ended before its order came to a site

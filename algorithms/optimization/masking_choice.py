@@ -22,6 +22,8 @@ from fedsvm.protocols.sums.secure_sum import Cost
 MOST = 2.0
 """The seconds of a run with a committee over those without, up to which `auto` takes it."""
 
+_PREDICTED = "on an idle machine a run would take about"
+
 _RUN_S = 1.5
 """A run without its rounds of training."""
 
@@ -145,5 +147,5 @@ def choice(without: str, rounds: MaskedRounds | None, unless: str | None) -> tup
         return False, f"{without}; {unless}"
     by_committee, otherwise = rounds.committee_s, rounds.open_s
     if by_committee <= MOST * otherwise:
-        return True, f"committee, predicted to take {by_committee:.2g} s; {without} {otherwise:.2g} s"
-    return False, f"{without}, predicted to take {otherwise:.2g} s; a committee {by_committee:.2g} s"
+        return True, f"committee; {_PREDICTED} {by_committee:.2g} s, without one {otherwise:.2g} s"
+    return False, f"{without}; {_PREDICTED} {otherwise:.2g} s, with a committee {by_committee:.2g} s"

@@ -7,7 +7,7 @@ can list the possible ones (`attacks.support_rows`). With noise the sites minimi
 
 so that w = sum_i a_i y_i f_i - B. Site s knows its b_s only, the coordinator and the holder of a model file none. Each
 entry of b_s is normal, of r / sqrt(S - 1) times the root mean square of C_i |f_i| over the rows of site s. So any site
-faces noise of r times the largest part of a usual row, and k sites together sqrt((S - 1 - k) / (S - 1)) of that.
+faces noise of r times the largest part of a usual row, and k sites together sqrt((S - k) / (S - 1)) of that.
 
 At this optimum the margins of many training rows are exactly 1, which names them without the equation. So weights that
 leave the sites have a little noise more. Each site adds a share to their sum, by a key of its own, and another order

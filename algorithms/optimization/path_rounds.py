@@ -53,7 +53,16 @@ BEST_ARGUMENTS = {
     "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
 }
 """Of a step that takes the best points; see `RowPaths.best`."""
-HOLDER_ARGUMENT = {"holder": free("a site of the run", "nothing; the named site adds the same model")}
+RELEASE_ARGUMENTS = {
+    **BEST_ARGUMENTS,
+    "keep": free(
+        "0 or 1 of each problem",
+        "the last point in place of the best one, which is nearly the same, with another draw of the noise on release",
+    ),
+    "holder": free("a site of the run", "nothing; the named site adds the same model"),
+}
+"""Of a step that opens the best points, where the objective may have noise."""
+HOLDER_ARGUMENT = {"holder": RELEASE_ARGUMENTS["holder"]}
 
 
 @dataclass(frozen=True)

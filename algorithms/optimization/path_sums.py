@@ -26,9 +26,9 @@ from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
-    HOLDER_ARGUMENT,
     MASKED_SHOWS,
     OPEN_SHOWS,
+    RELEASE_ARGUMENTS,
     ROUND_ARGUMENTS,
     Layout,
     RoundOrder,
@@ -230,7 +230,7 @@ class NewtonPath(SitePart):
     @step(
         bound=math.inf,
         public=True,
-        told=BEST_ARGUMENTS | HOLDER_ARGUMENT,
+        told=RELEASE_ARGUMENTS,
     )
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """Return the (K, m + 2) best weights and intercepts, and a 1, at `holder`; zeros at other sites.

@@ -184,13 +184,13 @@ class Receipt:
         sent = ", ".join([f"{json_text(peer)}: {count}" for peer, count in self._sent.items()])
         said = f'"what": "{LEFT}", "round": {number}, "step": {json_text(order.step)}, "form": "{form}"'
         self._write(f'{said}, "sent": {{{sent}}}, "link": "{self._link.hex()}"}}')
-        self._sent = Sent()
+        self._sent, self._link = Sent(), b""
 
     def broken(self, number: int, reason: str, *, refused: bool = False) -> None:
         """Record an order that was refused, or broken off; parts of its protocol may have left."""
         what, sent, link = REFUSED if refused else BROKEN, dict(self._sent), self._link.hex()
         self._note(what, round=number, reason=reason, sent=sent, link=link)
-        self._sent = Sent()
+        self._sent, self._link = Sent(), b""
 
     def record_logged(self, text: str) -> None:
         """Record a line that the site's code logged to the coordinator."""

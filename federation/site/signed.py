@@ -11,8 +11,9 @@ stores the orders, a site verifies each one.
 
 Of two signed orders of one round in one run, a coordinator that follows the protocol never signed both. A coordinator
 that lies gains one thing by the signatures that are not verified: it can give up to MAX_UNVERIFIED - 1 orders in a row
-that it may deny later, if the run then ends. The site refuses the next order, or says at the end of its receipt which
-order has no valid signature. Such orders pass all other checks, and unequal ones still open no sum.
+that it may deny later, if the run then ends. Once a signature was not valid, the site refuses all later orders of the
+run, and says at the end of its receipt which order it was. Such orders pass all other checks, and unequal ones still
+open no sum. A site that verifies each signature carries out no such order, so it refuses that one alone.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class SignatureCheck:
         self._most = 0 if each else MAX_UNVERIFIED - 1
         self._left = 0
         self._unverified: tuple[bytes, ChainRound] | None = None
+        self._failure = ""
 
     def take(self, order: Order, link: ChainRound, *, at_once: bool) -> None:
         """Take the next order.
@@ -93,14 +95,15 @@ class SignatureCheck:
         Raises
         ------
         OrderRefused
-            Its signature, or that of an order before it, is due and is not valid.
+            Its signature, or that of an order before it, is due and is not valid, or one was not valid before.
         """
+        self._refuse_after_failure()
         if self._unverified is not None and order.after != self._unverified[1].round:
             self.settle()  # its round was aborted, so no later signature covers it
-        self._unverified = None
         if at_once or not self._left:
             self.require(order, link)
             self._left = self._most
+            self._unverified = None
         else:
             self._left -= 1
             self._unverified = order.signature, link
@@ -110,23 +113,33 @@ class SignatureCheck:
         self._left = 0
 
     def settle(self) -> None:
-        """Verify the signature of the last order, if it was not. Raises OrderRefused."""
+        """Verify the signature of the last order, if it was not. Raises OrderRefused, also if one failed before."""
+        self._refuse_after_failure()
         if self._unverified is not None:
-            (signature, link), self._unverified = self._unverified, None
+            signature, link = self._unverified
             self._verify(signature, link, f"the order of round {link.round}")
+            self._unverified = None
 
     def require(self, order: Order, link: ChainRound) -> None:
         """Verify the signature of an order. Raises OrderRefused."""
+        self._refuse_after_failure()
         self._verify(order.signature, link, "it")
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure:
+            raise OrderRefused(self._failure)
 
     def _verify(self, signature: bytes, link: ChainRound, subject: str) -> None:
         if self._public is None:
             return
         if not is_signed(self._public, signature, ORDER, order_content(self._run, link.digest)):
-            raise OrderRefused(
-                f"{subject} must have the coordinator's signature, bound to the run and to all orders before it, and "
-                f"has {'another one' if signature else 'none'}"
+            said = (
+                "must have the coordinator's signature, bound to the run and to all orders before it, and has "
+                f"{'another one' if signature else 'none'}"
             )
+            if self._most:  # otherwise each is verified, and none that is not valid was carried out
+                self._failure = f"the order of round {link.round} {said}"
+            raise OrderRefused(f"{subject} {said}")
 
 
 def order_content(run: bytes, link: bytes) -> bytes:

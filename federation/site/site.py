@@ -442,16 +442,24 @@ class Site:
         """Return the link of an order. Raise OrderRefused without a signature that is due, or out of this chain.
 
         This check comes first: an order that fails it changes neither the script nor the chain, and is not written to
-        the journal, whose orders are carried out again without this check.
+        the journal, whose orders are carried out again without this check. A signature that is not due is verified
+        later, see `SignatureCheck`.
 
         Return None for an order that this site missed: it is part of the chain already.
         """
         if self._policy.is_missed(order, self._endpoint.name):
             return None
         link = self.chain.link_of(order, number)
-        at_once = isinstance(order.terms, GatherTerms) or bool(mark.shown) or mark.public or mark.noisy
+        at_once = self._leaves_in_clear(order) or bool(mark.shown) or mark.public or mark.noisy
         self._signatures.take(order, link, at_once=at_once)
         return link
+
+    def _leaves_in_clear(self, order: Order) -> bool:
+        """Return whether an order takes a value in the clear: by itself, or in a sum that hides none."""
+        agreed, terms = self._policy.terms, order.terms
+        if isinstance(terms, SumTerms) and (protocol := self._installation.sums.get(agreed.sum_name)) is not None:
+            return protocol(**agreed.sum_options).discloses != "sum"
+        return isinstance(terms, GatherTerms)
 
     def _run_round(self, order: Order, number: int) -> str:
         """Run the step, and process its value. Return the form in which it left, for the receipt."""

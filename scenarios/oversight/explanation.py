@@ -225,6 +225,11 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
         yield "No noise protects single rows (no differential privacy)."
     else:
         yield f"Noise protects single rows in what is released: epsilon {terms.epsilon:g} for the run."
+    if size := terms.settings.get("objective_noise"):
+        yield (
+            f"Noise of size {size:g} in the objective hides which rows made the weights from whoever has the released "
+            "model. It is no differential privacy."
+        )
 
 
 def _undoing(scenario: Scenario, terms: Terms) -> Iterator[str]:

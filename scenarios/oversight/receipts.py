@@ -98,9 +98,9 @@ class SiteReceipt:
     orders : mapping of str to str
         The digest of the order of each round.
     members : mapping of str to list of str
-        The sites of each round.
+        The sites of each round that was ordered of this site.
     links : mapping of str to str
-        The link of each round that began in the chain of orders.
+        The link of each round in the chain of orders, computed from the orders.
     signing : mapping of str to str
         The public keys for signatures of "site" and "coordinator"; "" for none.
     signed : mapping of str to int
@@ -312,7 +312,7 @@ def _to_receipt(path: Path, lines: Sequence[Line], problems: Sequence[str], comp
         restarts=len(by_kind[lines_of.RESTARTED]),
         orders={str(number): digest for number, digest in signatures.order_digests(lines).items()},
         members={str(number): line["order"]["sites"] for number, line in signatures.ordered_lines(lines).items()},
-        links=signatures.links_of(lines),
+        links={str(number): link.hex() for number, link in signatures.computed_links(lines).items() if number},
         signing=asked["signing"],
         signed={str(number): line["line"] for number, line in signatures.signed_orders(lines).items()},
         compared=compared,
@@ -347,7 +347,7 @@ def _left(lines: Sequence[Line]) -> Iterator[Left]:
 def _find_unsettled(lines: Sequence[Line]) -> Iterator[str]:
     """Yield orders without a known end, and those that were broken off."""
     open_orders: dict[int, Line] = {}
-    for line in lines:
+    for line in signatures.chained_lines(lines):
         if line["what"] == lines_of.ORDERED:
             open_orders[line["order"]["round"]] = line["order"]
         elif line["what"] in (lines_of.LEFT, lines_of.REFUSED):
@@ -394,7 +394,7 @@ class Comparison:
     rounds : int
         The number of rounds that both have.
     chain : str
-        The link of the last round that was complete at both, which is a digest of all orders before it.
+        The link of the last round that both have, which is a digest of its order and of all orders before it.
     differences : tuple of str
         What differs though it must not, in sentences.
     notes : tuple of str
@@ -464,11 +464,13 @@ def _proof(first: SiteReceipt, second: SiteReceipt, number: str) -> str:
 
 
 def _one_sided(record: SiteReceipt, other: SiteReceipt) -> Iterator[str]:
-    """Yield rounds that name both sites and that only one has, before the last one of the other."""
+    """Yield rounds that name both sites and that the other lacks, before its last one, or has as missed."""
     last = max(map(int, other.orders), default=0)
     for number in record.with_site(other.site):
         if number not in other.orders and int(number) < last:
             yield f"round {number} was ordered of {other.site} too, and only {record.site} has it"
+        elif number in other.orders and number not in other.members:
+            yield f"round {number} was ordered of {other.site} too, and the receipt of {other.site} has it as missed"
 
 
 def _notes(first: SiteReceipt, second: SiteReceipt) -> Iterator[str]:

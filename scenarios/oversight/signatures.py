@@ -11,11 +11,35 @@ from fedsvm.federation.site.signed import order_content
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.signing import ORDER, RECEIPT, is_signed
 
+_ENDS = (receipt.LEFT, receipt.BROKEN, receipt.REFUSED)
+
+
+def chained_lines(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines without those of steps that the site took afterwards by itself, which are not in the chain.
+
+    Such a step shows nobody a value, and its number may be that of a round that was aborted.
+    """
+    site = _last_asked(lines)["site"]
+    outside: int | None = None
+    for line in lines:
+        if line["what"] == receipt.ORDERED:
+            outside = line["order"]["round"] if _is_taken_afterwards(line["order"], site) else None
+            if outside is not None:
+                continue
+        elif line["what"] in _ENDS and line["round"] == outside:
+            outside = None
+            continue
+        yield line
+
+
+def _is_taken_afterwards(order: Line, site: str) -> bool:
+    """Return whether an order is outside the chain, by the rule of the site itself (`SitePolicy.is_missed`)."""
+    return order["verb"] == "run" and order["sites"] == [site] and not order["phase_round"]
+
 
 def ordered_lines(lines: Sequence[Line]) -> dict[int, Line]:
     """Return the lines of orders by round, without those of steps that the site took afterwards by itself."""
-    ordered = (line for line in lines if line["what"] == receipt.ORDERED)
-    return {line["order"]["round"]: line for line in ordered if line["order"]["phase_round"]}
+    return {line["order"]["round"]: line for line in chained_lines(lines) if line["what"] == receipt.ORDERED}
 
 
 def order_digests(lines: Sequence[Line]) -> dict[int, str]:
@@ -24,18 +48,13 @@ def order_digests(lines: Sequence[Line]) -> dict[int, str]:
     return missed | {number: _digest_of(line) for number, line in ordered_lines(lines).items()}
 
 
-def links_of(lines: Sequence[Line]) -> dict[str, str]:
-    """Return the links of rounds that began, complete or not."""
-    return {str(line["round"]): line["link"] for line in lines if line.get("link")}
-
-
 def signed_orders(lines: Sequence[Line]) -> dict[int, Line]:
     """Return the orders that a valid signature of the coordinator covers, by round.
 
     A signature covers its order, and all orders that this one builds on.
     """
     key, run = bytes.fromhex(_last_asked(lines)["signing"]["coordinator"]), bytes.fromhex(lines[0]["run"])
-    ordered, links = ordered_lines(lines), _computed_links(lines)
+    ordered, links = ordered_lines(lines), computed_links(lines)
     before = {number: after for number, (after, _) in _orders_missed(lines).items()}
     before |= {number: line["order"]["after"] for number, line in ordered.items()}
     covered: set[int] = set()
@@ -54,7 +73,7 @@ def _ancestors(number: int, before: Mapping[int, int]) -> Iterator[int]:
         number = min(before[number], number - 1)
 
 
-def _computed_links(lines: Sequence[Line]) -> dict[int, bytes]:
+def computed_links(lines: Sequence[Line]) -> dict[int, bytes]:
     """Return the links of rounds, computed from the first link and from the orders in the lines."""
     joined = [line for line in lines if line["what"] == receipt.JOINED]
     links = {0: bytes.fromhex(joined[-1]["chain"])} if joined else {}
@@ -79,16 +98,11 @@ def _digest_of(line: Line) -> str:
 def wrong(lines: Sequence[Line]) -> Iterator[str]:
     """Yield what is wrong with signatures, in clauses: of orders that were carried out, and of the receipt."""
     signing = _last_asked(lines)["signing"]
-    signed = signed_orders(lines) if signing["coordinator"] else {}
-    ordered: dict[int, Line] = {}
-    for line in lines if signing["coordinator"] else ():
-        if line["what"] == receipt.ORDERED:
-            ordered[line["order"]["round"]] = line
-        elif line["what"] == receipt.LEFT and line["form"] != receipt.NO_VALUE:
-            number = line["round"]
-            if number not in signed or signed[number] is not ordered.get(number):
-                yield f"line {line['line']}: no signature of the coordinator covers the order of round {number}"
-                break
+    if signing["coordinator"] and (uncovered := list(_find_uncovered(lines))):
+        numbers = list(dict.fromkeys(str(line["round"]) for line in uncovered))
+        orders = f"order of round {numbers[0]}" if len(numbers) == 1 else f"orders of rounds {', '.join(numbers)}"
+        yield f"line {uncovered[0]['line']}: no signature of the coordinator covers the {orders}"
+    yield from _find_other_links(lines)
     last = lines[-1]
     if last["what"] == receipt.SIGNED:
         content = receipt.head_content(lines[0]["run"], lines[0]["site"], lines[-2]["digest"])
@@ -96,6 +110,29 @@ def wrong(lines: Sequence[Line]) -> Iterator[str]:
             yield f"line {last['line']}: the signature is not that of the site"
     elif last["what"] in receipt.CLOSING and signing["site"]:
         yield "the signature of the site is missing"
+
+
+def _find_uncovered(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines of orders that were carried out, or begun, and that no signature covers."""
+    signed, ordered = signed_orders(lines), dict[int, Line]()
+    for line in chained_lines(lines):
+        if line["what"] == receipt.ORDERED:
+            ordered[line["order"]["round"]] = line
+        elif line["what"] == receipt.LEFT or (
+            line["what"] == receipt.BROKEN and (line["round"] in ordered or line["sent"])
+        ):
+            given = ordered.get(line["round"])
+            if given is None or signed.get(line["round"]) is not given:
+                yield line
+
+
+def _find_other_links(lines: Sequence[Line]) -> Iterator[str]:
+    """Yield the first line whose link is not that of its order and of all orders before, in a clause."""
+    links = {number: link.hex() for number, link in computed_links(lines).items()}
+    for line in chained_lines(lines):
+        if line["what"] in _ENDS and line["link"] and line["link"] != links.get(line["round"], line["link"]):
+            yield f"line {line['line']}: its link is not that of the orders of round {line['round']} and before"
+            return
 
 
 def of_other_keys(lines: Sequence[Line], known: Mapping[str, bytes]) -> Iterator[str]:

@@ -207,7 +207,13 @@ def _objective(model: ModelResult, what: str) -> str:
     if model.gap is not None:
         certified = f"certified within {model.gap:.1e}"
     after = f" after {model.iterations} iterations" if model.iterations is not None else ""
-    return f"{model.objective:.3g}, {certified}{after}, over the {what} of {len(model.sites)} sites"
+    noise = f" with the sites' noise ({size:g})" if (size := objective_noise(model)) else ""
+    return f"{model.objective:.3g}{noise}, {certified}{after}, over the {what} of {len(model.sites)} sites"
+
+
+def objective_noise(model: ModelResult) -> float:
+    """Return the size of the sites' noise in the objective; 0 without any."""
+    return float(model.figures.get("objective_noise", 0.0))
 
 
 def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
@@ -408,7 +414,8 @@ def _pooled_line(pooled: PooledMetrics, result: RunResult) -> str:
     found = f"{accuracy:.2f} % with all {together} in one place"
     if pooled.exact_kernel is not None:
         found = f"{accuracy:.2f} % in the same features, {percent(pooled.exact_kernel.accuracy)} with the exact kernel"
-    return f"{found}; decision values differ by at most {pooled.max_decision_difference:.1e}"
+    why = ", since LIBSVM's have no noise" if result.model is not None and objective_noise(result.model) else ""
+    return f"{found}; decision values differ by at most {pooled.max_decision_difference:.1e}{why}"
 
 
 def _wire(cost: CostReport) -> str:

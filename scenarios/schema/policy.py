@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.column_description import NAME as DESCRIBE
 from fedsvm.algorithms.column_prediction import NAME as PREDICT
 from fedsvm.algorithms.column_prediction import RULED
@@ -209,26 +210,37 @@ _WIDTH = 118
 
 _CAREFUL = {
     "solver": ('["interior-point"]', "Cutting planes let a coordinator rebuild rows."),
-    "masking": ('["congruence", "committee"]', "The coordinator solves without seeing the system."),
+    "masking": (
+        '["congruence", "committee"]',
+        "The coordinator sees no system unless one other site helps it, or two of a committee's three members.",
+    ),
+    "objective_noise": (
+        "{ min = 0.2 }",
+        "Without it, the model file names rows at the margin to whoever has a list.",
+    ),
     "topology": ('["star"]', "On a ring, neighbors get models in the clear."),
     "step_noise": ("{ min = 0.1 }", "Without noise on the steps a single site can recover every row that it can list."),
     "min_cluster_size": ("{ min = 3 }", "Each landmark is the mean of three rows or more."),
 }
 """Settings that decide what is given away, as a careful site has them, and why."""
 
+_USUAL = Premises(sites=3, statistics_privacy=0.5)
+"""A run with noisy statistics. The template limits settings that its algorithm then has a value of."""
+
 
 def template(algorithm: str, name: str) -> str:
     """Return a policy file to edit, for a site of this name that trains one algorithm."""
-    known = [setting.name for setting in settings(ALGORITHMS[algorithm].Settings)]
-    lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in _CAREFUL.items() if setting in known]
     found = ALGORITHMS[algorithm]
+    usual, _ = found.resolve_settings(found.Settings(), _USUAL)
+    known = [each for each in _CAREFUL if getattr(usual, each, None) is not None]
+    lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in _CAREFUL.items() if setting in known]
     return _TEMPLATE.format(
         name=name,
         gathers=json.dumps(open_steps(found.Site)),
         others=_PREDICT.format(name=name) if found.partition == "vertical" else _DESCRIBE,
         algorithm=algorithm,
         settings="".join(lines),
-        leakage=_leakage(algorithm),
+        leakage=_leakage(algorithm, getattr(usual, "objective_noise", None)),
         sums="\n\n".join("\n".join([f"[sums.{sum_name}]", *_least(least)]) for sum_name, least in CAREFUL_SUMS.items()),
     )
 
@@ -240,10 +252,13 @@ def _least(values: Mapping[str, float]) -> Iterator[str]:
     )
 
 
-def _leakage(algorithm: str) -> str:
-    """Return comments on what the sums of a run that the rules allow show together."""
+def _leakage(algorithm: str, noise: float | None) -> str:
+    """Return comments on what the sums of a run that the rules allow show together.
+
+    noise: in the objective, at least; None if the rules require none.
+    """
     made = ALGORITHMS[algorithm]
-    chosen = made.Settings()
+    chosen = made.Settings() if noise is None else made.Settings(objective_noise=noise)
     said = f"These rules limit what a run may ask for, and not what its sums show together: {whole_run(made, chosen)}."
     if made.is_private(chosen):
         said += " Differential privacy covers who gets the model; the result of a run lists who is also covered."

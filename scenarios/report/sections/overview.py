@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 from fedsvm.scenarios.report.run_plots import human_seconds
 from fedsvm.scenarios.report.section import Card, Section
-from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.report.summary import lines, objective_noise
 from fedsvm.scenarios.run.result import RunResult
 
 
 def _cards(result: RunResult) -> Iterator[Card]:
     if result.model is not None and result.model.gap is not None:
-        yield Card(40, "certified gap", f"{result.model.gap:.1e}", "maximum distance from the optimum")
+        noisy = "distance of training from the optimum of its noisy objective"
+        told = noisy if objective_noise(result.model) else "maximum distance from the optimum"
+        yield Card(40, "certified gap", f"{result.model.gap:.1e}", told)
     yield Card(60, "time", human_seconds(result.timing.total_s), f"{len(result.sites)} sites")
 
 
