@@ -51,8 +51,9 @@ def hospitals(folder: Path) -> Iterator[tuple[Hosts, Network]]:
                 )
             elif block.title is not None and block.title.endswith(".toml"):
                 host = block.title.removesuffix(".toml")
-                text = block.text.replace('["congruence", "committee"]', '["congruence", "none"]')
-                text = text.replace("step_noise = { min = 0.1 }", "step_noise = { min = 0 }")  # as EXACT sets them
+                text = block.text.replace('["congruence", "committee"]', '["congruence", "committee", "none"]')
+                for noise, least in (("step_noise", 0.1), ("objective_noise", 0.2)):  # as EXACT sets them
+                    text = text.replace(f"{noise} = {{ min = {least} }}", f"{noise} = {{ min = 0 }}")
                 (folder / (host if host in NAMES else "coordinator") / block.title).write_text(text)
         for name in NAMES:
             shutil.copy(folder / name / f"{name}.key", folder / "coordinator" / "sites")
@@ -124,9 +125,9 @@ def test_the_guide_gives_the_simulations_model_and_the_ledger_has_every_byte_on_
 @pytest.mark.parametrize("host", ["north", "coordinator"])
 def test_a_run_waits_for_a_link_that_is_down(host: str, tmp_path: Path) -> None:
     """No site loses its state meanwhile, and so none leaves the run."""
-    words = "--set federation.round_timeout_s=6 --set algorithm.tolerance=1e-9 --rejoin 60s"
+    words = "--set federation.round_timeout_s=6 --set algorithm.tolerance=1e-9 --set algorithm.masking=congruence"
     with hospitals(tmp_path) as (there, net):
-        coordinator = start(there, "coordinator", beside=words)
+        coordinator = start(there, "coordinator", beside=f"{words} --rejoin 60s")
         coordinator.says("listens at ")
         stalls = "--fault stall:phase=train,round=6,for_s=2"
         begun = [start(there, name, beside=stalls if name == "north" else "") for name in NAMES]
@@ -140,9 +141,8 @@ def test_a_run_waits_for_a_link_that_is_down(host: str, tmp_path: Path) -> None:
 
 def test_a_run_that_failed_by_a_link_that_is_down_is_resumed_with_the_sites_that_waited(tmp_path: Path) -> None:
     with hospitals(tmp_path) as (there, net):
-        coordinator = start(
-            there, "coordinator", beside="--set federation.round_timeout_s=4 --set algorithm.tolerance=1e-9"
-        )
+        words = "--set federation.round_timeout_s=4 --set algorithm.tolerance=1e-9 --set algorithm.masking=congruence"
+        coordinator = start(there, "coordinator", beside=words)
         coordinator.says("listens at ")
         stalls = "--fault stall:phase=train,round=6,for_s=2"
         begun = [start(there, name, beside=stalls if name == "north" else "") for name in NAMES]
