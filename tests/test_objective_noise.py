@@ -125,6 +125,11 @@ def test_a_share_of_the_released_noise_is_the_same_for_the_same_weights_alone() 
     np.testing.assert_array_equal(noise.released_share(constant, 5), [first[0], np.zeros(6)])
 
 
+def test_features_next_to_nothing_leave_the_released_noise_as_long_as_the_weights_at_most() -> None:
+    noise = draw_noise(drawing_site(), SIZE, 1e-200 * np.eye(4, 5), np.ones((1, 4)), np.full(4, 2.0))
+    assert np.abs(noise.released_share(np.ones((1, 6)), 5)).max() < 5
+
+
 @pytest.mark.parametrize(("sites", "present", "enough"), [(5, 5, True), (5, 3, True), (5, 2, False), (3, 2, True)])
 def test_nothing_is_released_if_more_than_half_of_the_noise_is_gone(sites: int, present: int, *, enough: bool) -> None:
     noise = SiteNoise(np.zeros((1, 2)), 1.0, 1.0, sites, np.zeros((1, 4), dtype=np.uint64))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -46,7 +47,7 @@ RELEASED_NOISE = 0.05
 
 def released_deviation(mean_square: float) -> float:
     """Return the standard deviation of the noise on each released weight, for rows of this mean |f|^2."""
-    return RELEASED_NOISE / math.sqrt(mean_square)
+    return RELEASED_NOISE / math.sqrt(max(mean_square, sys.float_info.min))
 
 
 @dataclass(frozen=True)
@@ -75,13 +76,15 @@ class SiteNoise:
     def released_share(self, weights: FloatArray, present: int) -> FloatArray:
         """Return (K, m + 1) this site's share, of `present` sites, of the noise on weights and intercepts (K, m + 1).
 
-        Intercepts and constant models have none. The share of a problem follows from the key, its number, the number of
-        sites and the weights alone: if those of others changed it, a coordinator that orders another as constant would
-        get a second draw.
+        Intercepts and constant models have none; no noise is longer than the weights. The share of a problem follows
+        from the key, its number, the number of sites and the weights alone: if those of others changed it, a
+        coordinator that orders another as constant would get a second draw.
         """
-        noise, deviation = np.zeros_like(weights), released_deviation(self.mean_square) / math.sqrt(present)
+        noise, usual = np.zeros_like(weights), released_deviation(self.mean_square)
         for problem, exact in enumerate(weights):
             if exact[:-1].any():
+                own = float(np.linalg.norm(exact[:-1])) / math.sqrt(len(exact) - 1)  # features next to 0 need no more
+                deviation = min(usual, own) / math.sqrt(present)
                 content = self.key.tobytes() + f"release {problem} {present} ".encode() + exact.tobytes()
                 drawn_by = np.frombuffer(hashlib.shake_256(content).digest(self.key.nbytes), dtype=np.uint64)
                 noise[problem, :-1] = deviation * Dither(drawn_by.reshape(self.key.shape)).draw(len(exact) - 1)
