@@ -254,7 +254,7 @@ def test_the_quickstart_gives_every_row_to_the_coordinator(tmp_path: Path) -> No
     assert recovered(alone)["finite domain"] == 766
     one, both = found["site-1",], found["site-1", "coordinator"]
     assert one.sums == 0
-    assert one.recovered == recovered(one)["landmarks"]
+    assert {name for name, count in recovered(one).items() if count} <= {"landmarks", "support rows"}
     assert both.recovered == both.rows == one.rows
     (told,) = [attack.auc for attack in one.attacks if attack.ranked is not None]
     assert told is not None
