@@ -206,7 +206,8 @@ class Premises:
     """The facts of a run by which settings with the value "auto" are resolved.
 
     sites, classes, models: how many there are. conditions: of the network. rows: that are trained on, None if no party
-    knows their number before the run. statistics_privacy: mu of noisy statistics; 0 of exact ones.
+    knows their number before the run. statistics_privacy: mu of noisy statistics; 0 of exact ones. min_sites: the
+    number with which the run may begin or go on, None if it is only for the sum to say.
     """
 
     sites: int
@@ -215,6 +216,7 @@ class Premises:
     conditions: Conditions = field(default_factory=Conditions)
     rows: int | None = None
     statistics_privacy: float = 0.0
+    min_sites: int | None = None
 
 
 S = TypeVar("S")

@@ -218,7 +218,7 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
             problems = problems_of(premises.classes, "ovr")
             system = BlindSystem(m + int(settings.intercept), problems, 1.0, 0.0, int(settings.intercept))
             rounds = MaskedRounds(premises.sites, (system,), system.own, 0.0, premises.models, premises.conditions)
-        is_taken, sentence = choice("none", rounds, obstacle(premises.sites, premises.conditions))
+        is_taken, sentence = choice("none", rounds, obstacle(premises.sites, premises.min_sites, premises.conditions))
         return replace(settings, masking="committee" if is_taken else "none"), (Remark("masking", sentence),)
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:

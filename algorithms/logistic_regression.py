@@ -433,7 +433,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
             numbers = problems * (systems[0].own + 1)
             count = _ROUNDS * premises.models
             rounds = MaskedRounds(premises.sites, tuple(systems), numbers, 0.0, count, premises.conditions)
-        is_taken, sentence = choice("none", rounds, obstacle(premises.sites, premises.conditions))
+        is_taken, sentence = choice("none", rounds, obstacle(premises.sites, premises.min_sites, premises.conditions))
         return replace(settings, masking="committee" if is_taken else "none"), (Remark("masking", sentence),)
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:

@@ -166,7 +166,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         settings = replace(settings, objective_noise=noise)
         if settings.masking != "auto":
             return settings, ()
-        unless = obstacle(premises.sites, premises.conditions)
+        unless = obstacle(premises.sites, premises.min_sites, premises.conditions)
         weighted = settings.class_weight is not None
         if resolve_solver(settings.solver, settings.release, weighted=weighted) != "interior-point":
             unless = "solver is or may become cutting planes, and cutting planes have no system to mask"

@@ -86,6 +86,7 @@ def test_a_committee_that_costs_more_than_twice_is_not_taken(premises: Premises,
     ("premises", "settings", "why"),
     [
         (Premises(2), {"landmarks": 50}, "a committee needs 3 to 1024 sites"),
+        (replace(FEW, min_sites=2), {"landmarks": 50}, "a committee needs 3 sites and the run may go on with 2"),
         (Premises(1025), {"landmarks": 50}, "a committee needs 3 to 1024 sites"),
         (Premises(5, conditions=Conditions(SUMS["plain"]())), {"landmarks": 50}, "shows the coordinator the sites'"),
         (FEW, {"landmarks": 50, "solver": "cutting-plane"}, "cutting planes have no system to mask"),

@@ -116,10 +116,12 @@ class MaskedRounds:
         return _RUN_S + rounds * (carried + waited + busy)
 
 
-def obstacle(sites: int, conditions: Conditions) -> str | None:
-    """Return why a run can have no committee; None if it can."""
+def obstacle(sites: int, min_sites: int | None, conditions: Conditions) -> str | None:
+    """Return why a run can have no committee; None if it can. min_sites: with which it may begin or go on."""
     if not MIN_SITES <= sites <= MAX_SITES:
         return f"a committee needs {MIN_SITES} to {MAX_SITES} sites"
+    if min_sites is not None and min_sites < MIN_SITES:
+        return f"a committee needs {MIN_SITES} sites and the run may go on with {min_sites}"
     if conditions.secure_sum.discloses == "value":
         return "a committee hides nothing with a sum that shows the coordinator the sites' inputs"
     return None

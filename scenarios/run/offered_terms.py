@@ -57,8 +57,15 @@ def resolve_settings(scenario: Scenario, *, latency_s: float = 0.0) -> tuple[Any
     rows = round(data.rows) if data.rows is not None and data.rows > 1 else None
     conditions = conditions_of(scenario)
     conditions = replace(conditions, latency_s=max(latency_s, conditions.latency_s))
+    federation = scenario.federation
     premises = Premises(
-        scenario.federation.sites, classes, data.models, conditions, rows, statistics_privacy=data.statistics_privacy
+        federation.sites,
+        classes,
+        data.models,
+        conditions,
+        rows,
+        statistics_privacy=data.statistics_privacy,
+        min_sites=federation.min_sites if federation.min_sites > 1 else None,
     )
     resolved: tuple[Any, tuple[Remark, ...]] = table.implementation.resolve_settings(table.settings, premises)
     return resolved
