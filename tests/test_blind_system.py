@@ -32,6 +32,7 @@ from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
 
 RING = SUMS["ring"]()
+MASKED = SUMS["masked"]()
 Committee = tuple[str, str, str]
 
 
@@ -182,7 +183,9 @@ class Told:
     found: dict[str, list[FloatArray]]
 
     @classmethod
-    def solved(cls, sites: int, count: int = 1, noise: float = 0.0, dither: float = 0.0) -> Told:
+    def solved(
+        cls, sites: int, count: int = 1, noise: float = 0.0, dither: float = 0.0, total: SecureSum = RING
+    ) -> Told:
         posed = [Posed.random(sites, 4, seed=3 + place) for place in range(count)]
         random = np.random.default_rng(7)
         beside = Beside((noise, 0.0), 2, 3, noise)
@@ -193,10 +196,10 @@ class Told:
         systems, network = [each.system for each in posed], InMemoryNetwork(site_names(sites))
 
         def part(channel: Channel) -> Any:
-            return contribute_to_systems(channel, RING, systems, [each.entries[channel.me] for each in posed])
+            return contribute_to_systems(channel, total, systems, [each.entries[channel.me] for each in posed])
 
         parties: dict[str, Callable[[Any], Any]] = dict.fromkeys(network.sites, part)
-        parties[COORDINATOR] = lambda channel: solve_blind_systems(channel, RING, systems)
+        parties[COORDINATOR] = lambda channel: solve_blind_systems(channel, total, systems)
         values = network.run(parties)
         return cls(posed, network, values[COORDINATOR], {site: values[site] for site in network.sites})
 
@@ -241,9 +244,11 @@ def test_noise_of_both_members_is_on_what_is_opened_and_on_right_hand_sides() ->
 
 @pytest.mark.parametrize("count", [1, 4])
 @pytest.mark.parametrize("pair", [(0, 1), (0, 2), (1, 2), (0, 1, 2)])
-@pytest.mark.parametrize("sites", [3, 5])
-def test_two_members_of_the_committee_learn_every_system(pair: tuple[int, ...], count: int, sites: int) -> None:
-    told = Told.solved(sites, count)
+@pytest.mark.parametrize(("sites", "total"), [(3, RING), (5, RING), (5, MASKED)])
+def test_two_members_of_the_committee_learn_every_system(
+    pair: tuple[int, ...], count: int, sites: int, total: SecureSum
+) -> None:
+    told = Told.solved(sites, count, total=total)
     members, systems = committee_of(told.network), [each.system for each in told.posed]
     found = systems_of_pair(entries_of(told.network, *(members[place] for place in pair)), systems)
     assert found is not None
