@@ -25,6 +25,7 @@ Reading order:
 - `newton_path`: the path of the interior point, for an attacker who knows its masks
 - `newton_systems`: rows from Newton's systems, for a coordinator who knows the masks
 - `newton_steps`: candidates in the data, by the noisy steps that every site receives
+- `opened_scalars`: candidates that the numbers opened behind a committee decide, by lattice reduction
 - `logistic_steps`: the same, by the noisy steps of logistic regression
 - `binary_counts`: which of some rows are in the data, by noisy sums over them
 - `support_rows`: candidates that are support vectors of the trained model
