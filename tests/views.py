@@ -164,7 +164,7 @@ def walked(
     written.add("receive_map", **feature_map.to_fields())
     features = feature_map(rows)
     deviation = objective_noise * C * float((features**2).sum(axis=1).mean() ** 0.5)
-    drawn = deviation * np.random.default_rng(seed).standard_normal(features.shape[1])
+    drawn = deviation * np.random.default_rng(seed).standard_normal(len(features.T))
     path = _BlindPath(Problem.of(features, data.labels, C, tilt=drawn if objective_noise else None), masking, written)
     (outcome,) = interior_point.solve(
         path,
