@@ -21,10 +21,12 @@ from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
+from tests.hosts import NAMES, hosts
 from tests.small_runs import run
 from tests.test_blind_path import BOARDS
 from tests.test_blind_system import Posed
 from tests.test_explanation import explained
+from tests.test_hosts import resumed
 from tests.test_interior_runs import kill
 
 NAMED = 'protocol.committee=["site-2","site-4","site-1"]'
@@ -123,3 +125,18 @@ def test_a_run_ends_where_a_named_member_is_killed_and_says_the_way_out(
     if not completes:
         assert f"site-{site} dropped in " in result["error"]
         assert "start again with another site in protocol.committee" in result["error"]
+
+
+@pytest.mark.long
+def test_across_hosts_a_run_without_a_named_member_is_resumed_when_it_is_back(tmp_path: Path) -> None:
+    named = ("--set", 'protocol.committee=["south","east","north"]', "--set", "algorithm.masking=committee")
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*named, "--set", "algorithm.tolerance=1e-4")
+        kill_north = ("--fault", "kill:phase=train,round=6")
+        sites = {name: there.site(name, coordinator, *(kill_north if name == "north" else ())) for name in NAMES}
+        assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
+        assert "resume the run when it is back, or start again with another site" in coordinator.said
+        assert "committee south, east, north" in sites["east"].said
+        again = resumed(there, coordinator)
+        sites["north"] = there.site("north", coordinator)
+        assert [each.ends() for each in (again, *sites.values())] == [0] * 4, [x.said for x in (again, *sites.values())]
