@@ -35,8 +35,8 @@ from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import BoolArray, FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
-MAX_CANDIDATES = 700
-"""Of more, reduction takes minutes for each coalition."""
+MAX_CANDIDATES = 1_000
+"""Of more, reduction takes minutes."""
 
 _RESOLUTION = 4
 """Units of the lattice in one deviation of the noise, and in half of an unknown."""
