@@ -13,6 +13,7 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.hybrid_svm.algorithm import HybridSvm
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.least_squares import LeastSquares, LeastSquaresSettings
+from fedsvm.algorithms.logistic_regression import LogisticRegression, LogisticSettings
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds
 from fedsvm.algorithms.pan_svm import PanSettings, PanSvm
 from fedsvm.algorithms.rfe import Rfe, RfeSettings
@@ -106,12 +107,19 @@ def test_another_masking_is_left_as_it_is() -> None:
 
 
 def test_one_round_of_least_squares_has_a_committee_unless_the_network_is_slow() -> None:
-    settings = LeastSquaresSettings(masking="auto")
+    settings = LeastSquaresSettings()
     found, (remark,) = LeastSquares().resolve_settings(settings, FEW)
     assert (found.masking, remark.sentence.partition(";")[0]) == ("committee", "committee")
     found, (remark,) = LeastSquares().resolve_settings(settings, replace(FEW, conditions=NARROW))
     assert (found.masking, remark.sentence.partition(";")[0]) == ("none", "none")
     assert LeastSquares().resolve_settings(settings, Premises(2))[0].masking == "none"
+
+
+def test_newton_s_method_has_a_committee_by_default_unless_it_costs_more_than_twice() -> None:
+    found, (remark,) = LogisticRegression().resolve_settings(LogisticSettings(), FEW)
+    assert (found.masking, remark.sentence.partition(";")[0]) == ("committee", "committee")
+    found, (remark,) = LogisticRegression().resolve_settings(LogisticSettings(), replace(FEW, models=10))
+    assert (found.masking, ", with a committee " in remark.sentence) == ("none", True)
 
 
 def test_the_prediction_counts_what_the_formulas_count() -> None:
