@@ -66,7 +66,7 @@ CASES: Mapping[str, Sequence[str]] = {
     "pan-svm, joint": ("digits", *_DIGITS, "algorithm.solver=cutting-plane", "algorithm.multiclass=joint"),
     "naive-bayes": ("naive-bayes",),
     "decision-tree": ("decision-tree",),
-    "logistic-regression": ("logistic-regression", "algorithm.masking=none"),
+    "logistic-regression": ("logistic-regression",),
     "least-squares": ("least-squares",),
     "binned-least-squares": ("binned-least-squares", "algorithm.bins=200"),
     "svm-admm": ("svm-admm",),

@@ -107,7 +107,7 @@ def test_another_masking_is_left_as_it_is() -> None:
 
 
 def test_one_round_of_least_squares_has_a_committee_unless_the_network_is_slow() -> None:
-    settings = LeastSquaresSettings()
+    settings = LeastSquaresSettings(masking="auto")
     found, (remark,) = LeastSquares().resolve_settings(settings, FEW)
     assert (found.masking, remark.sentence.partition(";")[0]) == ("committee", "committee")
     found, (remark,) = LeastSquares().resolve_settings(settings, replace(FEW, conditions=NARROW))
@@ -115,10 +115,11 @@ def test_one_round_of_least_squares_has_a_committee_unless_the_network_is_slow()
     assert LeastSquares().resolve_settings(settings, Premises(2))[0].masking == "none"
 
 
-def test_newton_s_method_has_a_committee_by_default_unless_it_costs_more_than_twice() -> None:
-    found, (remark,) = LogisticRegression().resolve_settings(LogisticSettings(), FEW)
+def test_newton_s_method_has_a_committee_unless_it_costs_more_than_twice() -> None:
+    settings = LogisticSettings(masking="auto")
+    found, (remark,) = LogisticRegression().resolve_settings(settings, FEW)
     assert (found.masking, remark.sentence.partition(";")[0]) == ("committee", "committee")
-    found, (remark,) = LogisticRegression().resolve_settings(LogisticSettings(), replace(FEW, models=10))
+    found, (remark,) = LogisticRegression().resolve_settings(settings, replace(FEW, models=10))
     assert (found.masking, ", with a committee " in remark.sentence) == ("none", True)
 
 

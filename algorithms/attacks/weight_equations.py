@@ -69,11 +69,7 @@ class WeightEquations(Attack):
 
 def members_by_weights(rows: FloatArray, weights: FloatArray, ridge: FloatArray, loss: Loss) -> Members:
     """Return the members among candidates with rows y f~ (n, d); weights (d,), ridge (d,): the penalties on them."""
-    margins = rows @ weights
-    pulls, slopes = 1 - margins, np.ones(len(rows))
-    if loss == "logistic":
-        pulls = 1 / (1 + np.exp(np.clip(margins, -500, 500)))
-        slopes = pulls * (1 - pulls)
+    pulls, slopes = pulls_of(rows @ weights, loss)
     metric = np.diag(ridge) + (rows.T * slopes) @ rows / 2
     metric[np.diag_indices(len(metric))] += 1e-12 * np.trace(metric) / len(metric)
     lower = np.linalg.cholesky(metric)
@@ -82,6 +78,14 @@ def members_by_weights(rows: FloatArray, weights: FloatArray, ridge: FloatArray,
     design, right = whitened[:, :-1] / unit, whitened[:, -1] / unit
     chances = posterior(design.T @ design, design.T @ right, _likeliest_share(design, right))
     return Members(chances, float(((design @ chances - right) ** 2).mean()))
+
+
+def pulls_of(margins: FloatArray, loss: Loss) -> tuple[FloatArray, FloatArray]:
+    """Return (n,) the negative first derivative of the loss at these margins, and the second one."""
+    if loss == "squared":
+        return 1 - margins, np.ones(len(margins))
+    chance = 1 / (1 + np.exp(np.clip(margins, -500, 500)))
+    return chance, chance * (1 - chance)
 
 
 def _likeliest_share(design: FloatArray, right: FloatArray) -> float:

@@ -48,7 +48,7 @@ class BlindSystemSettings:
             "it needs three sites or more. auto: committee if the run is predicted to take at most twice as long as "
             "with none, otherwise none."
         ),
-    ] = "auto"
+    ] = "none"
 
 
 def check_committee(federation: Federation) -> None:
