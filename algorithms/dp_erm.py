@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.algorithm import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.horizontal_task import count_rows
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features

@@ -48,7 +48,8 @@ from fedsvm.algorithms.data.classes import (
     problems_of,
 )
 from fedsvm.algorithms.data.conditions import Conditions
-from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
+from fedsvm.algorithms.data.horizontal import each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.inversion import NystromInverse

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from fedsvm.algorithms.algorithm import Model
 from fedsvm.algorithms.data.columns import Schema
-from fedsvm.algorithms.data.horizontal import HorizontalTask, count_rows
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask, count_rows
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts.registration import JoinedSite
