@@ -115,7 +115,9 @@ def _require_untold(settings: DataSpec, rows: int) -> None:
 def choose_calibrating(
     scenario: Scenario, labels: FloatArray, private: IntArray, tests: tuple[IntArray, ...]
 ) -> NDArray[np.bool_]:
-    """Return (n,) the rows that calibrate models: a share of each class of those available for training."""
+    """Return (n,) the rows that calibrate models: a share of each class of those available for training; or (0,)."""
+    if not scenario.data.calibration:
+        return np.zeros(0, dtype=np.bool_)
     random = np.random.default_rng([scenario.seed, 8])
     dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
     apart = np.zeros(len(labels), dtype=np.bool_)
