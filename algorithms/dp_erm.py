@@ -549,12 +549,6 @@ Total = Callable[[list[int], FloatArray], FloatArray]
 """(k, 1 + d + d^2): the sums over all rows of what `erm_sums` computes, of problems at points (k, d)."""
 
 
-def minimize_one(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
-    """Return the minimizer (d,) of one problem; total: its sums at a point (d,). See `minimised_together`."""
-    (found,) = minimised_together(lambda active, points: total(points[0])[None], [plan], rows)
-    return found
-
-
 def minimised_together(total: Total, plans: Sequence[Plan], rows: int) -> list[FloatArray]:
     """Return the minimizer (d,) of each problem. All share rounds, which each leaves when it is solved.
 

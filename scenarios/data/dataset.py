@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.columns import Schema
-from fedsvm.algorithms.data.partition import NO_FOLD, held_out, site_partition
+from fedsvm.algorithms.data.partition import held_out, site_partition
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.data import categories, file_join, label_classes, row_roles, sources, splits, text_form
@@ -190,32 +190,17 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     if scenario.data.public_source is not None:
         raise ScenarioError(["data.public_source: applies to runs across hosts; set rows apart by data.public."])
     public, private = row_roles.choose_public(scenario, data)
-    choosing = data.take(public) if row_roles.is_blind(scenario) else data
-    if settings.positive == ABOVE_MEDIAN:
-        data, choosing, classes = label_classes.halve(data, choosing, settings)
-        _check_columns(scenario, choosing)
-    else:
-        problems: list[str] = []
-        with collect_problems(problems):
-            classes = label_classes.classes_of(choosing, settings, are_all=not row_roles.is_blind(scenario))
-        with collect_problems(problems):
-            _check_columns(scenario, choosing)
-        if problems:
-            raise ScenarioError(problems)
-    table = scenario.algorithm
-    label_classes.require_able(scenario, data, classes)
-    if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
-        raise ScenarioError(problems)
-    labels, by_sites = labels_of(data, classes), settings.tested_by == "sites"
-    nothing = np.full(data.rows, NO_FOLD), (np.zeros(0, dtype=np.int64),)
-    folds, tests = nothing if by_sites else row_roles.choose_held_out(scenario, data, private)
+    data, choosing, classes = _choose_classes(scenario, data, public)
+    labels = labels_of(data, classes)
+    folds, tests = row_roles.choose_held_out(scenario, data, private)
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
     if settings.tested_at_sites:
         folds = row_roles.held_out_by_sites(scenario, labels, [shard.rows for shard in shards])
         tests = tuple(np.flatnonzero(held_out(folds, fold)) for fold in range(settings.models))
-    trained_on = len(private) - len(tests[0])
+    algorithm, width = scenario.algorithm, _width(choosing, settings.categories)
+    foreseen = algorithm.implementation.foreseen(algorithm.settings, len(private) - len(tests[0]), width, len(classes))
     return FederatedDataset(
         rows=rows_of(data.features, labels),
         numeric_columns=tuple(feature.name for feature in data.features if not feature.categorical),
@@ -235,13 +220,34 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
         weights=data.weights,
-        foreseen=tuple(
-            table.implementation.foreseen(
-                table.settings, trained_on, _width(choosing, settings.categories), len(classes)
-            )
-        ),
+        foreseen=tuple(foreseen),
         apart=row_roles.choose_calibrating(scenario, labels, private, tests),
     )
+
+
+def _choose_classes(scenario: Scenario, data: Dataset, public: IntArray) -> tuple[Dataset, Dataset, tuple[str, ...]]:
+    """Return the data with labels of these classes, the rows that may choose them, and the names of the classes.
+
+    Raises ScenarioError for columns or classes that the scenario does not allow.
+    """
+    is_blind = row_roles.is_blind(scenario)
+    choosing = data.take(public) if is_blind else data
+    if scenario.data.positive == ABOVE_MEDIAN:
+        data, choosing, classes = label_classes.halve(data, choosing, scenario.data)
+        _check_columns(scenario, choosing)
+    else:
+        problems: list[str] = []
+        with collect_problems(problems):
+            classes = label_classes.classes_of(choosing, scenario.data, are_all=not is_blind)
+        with collect_problems(problems):
+            _check_columns(scenario, choosing)
+        if problems:
+            raise ScenarioError(problems)
+    label_classes.require_able(scenario, data, classes)
+    table = scenario.algorithm
+    if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
+        raise ScenarioError(problems)
+    return data, choosing, classes
 
 
 def _warnings(

@@ -50,10 +50,13 @@ def choose_held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tup
     """Return (n,) or (n, repeats), the fold that holds a row out, -1 for none, and the test rows of each, all private.
 
     Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
+    If sites test the model, they hold out rows of their own instead: see `held_out_by_sites`.
     """
     settings, labels = scenario.data, data.labels[private]
     blind = is_blind(scenario) or not settings.stratify
     folds = np.full(data.rows, NO_FOLD)
+    if settings.tested_by == "sites":
+        return folds, (np.zeros(0, dtype=np.int64),)
     if len(data.tested):
         return folds, (np.flatnonzero(data.tested),)
     if (count := settings.folds) is not None:
