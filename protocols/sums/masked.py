@@ -31,8 +31,8 @@ a fraction of the neighbourhood that a site has when the run begins; it does not
 neighbours, `min_sites` of the run must be in the sum too, and on the list otherwise. Where sites are missing, or it
 does not see all, it opens shares only if a threshold of the confirming sites sealed the digest of the list that it was
 told: with unequal lists, each of which has a threshold of sites, pairwise masks opened by some sites and own masks by
-others would open the sum of few. So whatever a coordinator asks, with few enough colluders (5 of more than 51 sites at
-the default threshold; `DropoutThreshold.colluders_withstood`) it opens the sum of all on one list. With fewer colluders than the
+others would open the sum of few. So whatever a coordinator asks, with few enough colluders (see `DropoutThreshold`; 5
+of more than 51 sites at the default threshold) it opens the sum of all on one list. With fewer colluders than the
 threshold less one (u opens a share of b_u itself) at least one honest neighbour opened a share of b_u, and keeps its
 pairwise mask closed. To learn the vector
 of a site in the sum takes the coordinator and all its neighbours; of a site whose y_u came late, the coordinator and

@@ -4,7 +4,7 @@ Up to 51 sites all are neighbours of all. Beyond, each has 50: the nearest on a 
 the keys of all sites. Each site draws its own keys for a run, so nobody alone chooses who its neighbours are. A
 coordinator that works with sites can have these draw their keys last, and again and again: k trials gain log2(k) bits.
 It may say that sites dropped; the others keep their order on the circle. The first 51 on the circle confirm the list of
-sites in the sum to all. `DropoutThreshold.colluders_withstood` counts colluders as if all of them were where they do most harm.
+sites in the sum to all. `DropoutThreshold` counts colluders as if all of them were where they do most harm.
 """
 
 from __future__ import annotations
