@@ -119,7 +119,8 @@ def signed_features(problem: Problem) -> FloatArray:
 def newton_paths(epoch: Epoch, posed: BinaryTask = TWO_CLASSES) -> list[ViewedPath]:
     """Return every training of one problem in an epoch.
 
-    Masks that are not known are taken for none, which no sum then agrees with.
+    Masks that are not known are taken for none, which no sum then agrees with. The joint problem of all classes is not
+    binary, and left out.
     """
     found: list[ViewedPath] = []
     begun: Mapping[str, Any] | None = None
@@ -139,7 +140,7 @@ def newton_paths(epoch: Epoch, posed: BinaryTask = TWO_CLASSES) -> list[ViewedPa
 def _path(
     begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView], posed: BinaryTask
 ) -> list[ViewedPath]:
-    if begun is None or not rounds:
+    if begun is None or not rounds or begun.get("scheme") == "joint":
         return []
     if begun["masking"] == "committee":
         return blind_paths(begun, rounds, posed)
