@@ -30,6 +30,7 @@ from fedsvm.algorithms.attacks.joint_blocks import (
     JointSupportRows,
     joint_rows_told,
 )
+from fedsvm.algorithms.attacks.joint_systems import JointNewtonSystems
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
@@ -240,6 +241,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             FiniteDomain(),
             JointCounts(),
             NewtonSystems(is_noisy=bool(settings.objective_noise)),
+            JointNewtonSystems(is_noisy=bool(settings.objective_noise)),
             NewtonSteps(settings.step_noise, settings.objective_noise or 0.0),
             _support_rows(settings),
             JointSupportRows(settings.C, settings.tolerance),

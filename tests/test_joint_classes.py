@@ -93,7 +93,7 @@ def test_the_optimum_is_liblinears(C: float, intercept: bool) -> None:
 def test_the_interior_point_has_liblinears_optimum(C: float, intercept: bool) -> None:
     """Rows of unequal prices, and one of price 0, which is not there."""
     rows, classes = wine()
-    prices = C * (1.0 + np.arange(len(rows)) % 3)
+    prices: FloatArray = C * (1.0 + np.arange(len(rows), dtype=np.float64) % 3)
     prices[7] = 0.0
     problem = JointProblem.of_classes(rows, classes, prices, intercept=intercept)
     path = LocalPath([problem])
@@ -391,6 +391,21 @@ def test_cuts_of_every_problem_are_attacked(scheme: str, least: int, tmp_path: P
     found = audit("digits", tmp_path / "run", *WINE, *cuts, "compare.centralised=false")
     assert sum(each.false_claims for each in found.values()) == 0
     assert recovered(found["coordinator",])["differences of cuts"] >= least
+
+
+@pytest.mark.parametrize(("masking", "sites"), [("none", "[]"), ("congruence", '["site-1"]'), ("congruence", "[]")])
+def test_joint_systems_name_rows_to_who_knows_the_masks(masking: str, sites: str, tmp_path: Path) -> None:
+    """Every row of the other sites with a list, and none to a coordinator alone behind masks."""
+    listed = f'collusion={{sites={sites},coordinator=true,candidates="source"}}'
+    changes = [*NEWTON, f"algorithm.masking={masking}", "compare.centralised=false", listed]
+    (found,) = run("digits", tmp_path / "run", *changes).result["audit"]
+    by = {each["attack"]: each for each in found["attacks"]}
+    assert found["false_claims"] == 0
+    if masking == "congruence" and sites == "[]":
+        assert "Newton systems, jointly" not in by or not by["Newton systems, jointly"]["recovered"]
+    else:
+        assert by["Newton systems, jointly"]["recovered"] > 100
+    assert not {"Newton systems", "Newton steps"} & by.keys()
 
 
 @pytest.mark.parametrize(
