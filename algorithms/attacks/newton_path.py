@@ -127,7 +127,7 @@ def newton_paths(epoch: Epoch, posed: BinaryTask = TWO_CLASSES) -> list[ViewedPa
 
 @dataclass(frozen=True)
 class ViewedTraining:
-    """The view that a coalition has of a training: how it began, the seed of the masks if it knows it, and the rounds."""
+    """The view that a coalition has of a training: its beginning, the seed of the masks if it is known, and rounds."""
 
     begun: Mapping[str, Any]
     seed: Residues | None
