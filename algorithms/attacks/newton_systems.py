@@ -45,7 +45,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
 _EQUATIONS = 1.5
-"""Per candidate, of every two rounds."""
+"""Per candidate, of every two rounds, or of the only one."""
 
 _LAST_ROUNDS = 4
 """In which rows at the margin stand out; all pairs of them are tried."""
@@ -145,7 +145,8 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
     pairs = zip(path.rounds, path.standings(problem), strict=True)
     rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
     random = np.random.default_rng(0)
-    forms = random.standard_normal((int(_EQUATIONS * len(first) / 2) + 1, terms.shape[1])) / terms.shape[1] ** 0.5
+    of_each = int(_EQUATIONS * len(first) / min(len(rounds), 2)) + 1
+    forms = random.standard_normal((of_each, terms.shape[1])) / terms.shape[1] ** 0.5
     parts = [_equations(total, standing, terms, forms) for total, standing in rounds[:3]]
     design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
     found, determined = least_squares(design, seen)
