@@ -42,8 +42,15 @@ def walk(
 ) -> tuple[LabeledRows, LabeledRows, WrittenDown]:
     data, candidates = boards()
     written = WrittenDown()
-    noise = {"step_noise": step_noise, "objective_noise": objective_noise}
-    walked(written, data, landmarks=60, masking=masking, categories=SQUARES, **noise)
+    walked(
+        written,
+        data,
+        landmarks=60,
+        masking=masking,
+        step_noise=step_noise,
+        categories=SQUARES,
+        objective_noise=objective_noise,
+    )
     return data, candidates, written
 
 

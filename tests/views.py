@@ -164,8 +164,8 @@ def walked(
     written.add("receive_map", **feature_map.to_fields())
     features = feature_map(rows)
     deviation = objective_noise * C * float((features**2).sum(axis=1).mean() ** 0.5)
-    tilt = np.random.default_rng(seed).normal(scale=deviation, size=features.shape[1]) if objective_noise else None
-    path = _BlindPath(Problem.of(features, data.labels, C, tilt=tilt), masking, written)
+    drawn = deviation * np.random.default_rng(seed).standard_normal(len(features.T))
+    path = _BlindPath(Problem.of(features, data.labels, C, tilt=drawn if objective_noise else None), masking, written)
     (outcome,) = interior_point.solve(
         path,
         problems=1,
