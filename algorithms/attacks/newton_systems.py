@@ -44,8 +44,12 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
-_EQUATIONS = 1.5
-"""Per candidate, of every two rounds, or of the only one."""
+_FEW_EQUATIONS, _MANY_EQUATIONS = 0.75, 1.5
+"""Per candidate, of each round: of several together, and of one alone."""
+
+_SOLVED = 3
+"""The number of rounds that are solved, together and then one by one. A late one spoils the equations of an early one:
+rows beyond the margin have next to no part in it."""
 
 _LAST_ROUNDS = 4
 """In which rows at the margin stand out; all pairs of them are tried."""
@@ -144,13 +148,21 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
     first = distinct(terms)
     pairs = zip(path.rounds, path.standings(problem), strict=True)
     rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
-    random = np.random.default_rng(0)
-    of_each = int(_EQUATIONS * len(first) / min(len(rounds), 2)) + 1
-    forms = random.standard_normal((of_each, terms.shape[1])) / terms.shape[1] ** 0.5
-    parts = [_equations(total, standing, terms, forms) for total, standing in rounds[:3]]
-    design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
-    found, determined = least_squares(design, seen)
-    return verify_counts(design, seen, found, determined, first, len(terms))
+    best: Counts | None = None
+    for chosen, share in [
+        (rounds[:_SOLVED], _FEW_EQUATIONS),
+        *(([each], _MANY_EQUATIONS) for each in rounds[:_SOLVED]),
+    ]:
+        forms = np.random.default_rng(0).standard_normal((int(share * len(first)) + 1, terms.shape[1]))
+        parts = [_equations(total, standing, terms, forms / terms.shape[1] ** 0.5) for total, standing in chosen]
+        design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
+        found, determined = least_squares(design, seen)
+        solved = verify_counts(design, seen, found, determined, first, len(terms))
+        if solved is not None and (best is None or solved.counts.sum() > best.counts.sum()):
+            best = solved
+        if best is not None and determined.all():
+            break
+    return best
 
 
 def _equations(
