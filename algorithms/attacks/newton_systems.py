@@ -6,9 +6,9 @@ That is the coordinator together with any one site, or alone where masking = "no
 
 and of every row that it can think of d_i and alpha*_i, in every round. Two ways to rows:
 
-- *candidates*: both are linear in how often each occurs, and two rounds have more equations than there are candidates
-  of a finite domain. Counts are whole numbers though nothing asked for that, and the sums computed again are those that
-  were seen. Of M it takes random quadratic forms, which is as good and smaller.
+- *candidates*: both are linear in how often each occurs, and one round or two have more equations than there are
+  candidates of a finite domain. Counts are whole numbers though nothing asked for that, and the sums computed again are
+  those that were seen. Of M it takes random quadratic forms, which is as good and smaller.
 - *no candidates*: late in training M is that of the few rows at the margin, whose d is larger by orders of magnitude,
   and these are fewer than features. Two such matrices M = F diag(d) F^T and M' = F diag(d') F^T of the same rows have
   the columns of F as their generalised eigenvectors (Leurgans, Ross and Abel 1993; "Jennrich's algorithm"). The
@@ -50,6 +50,9 @@ _FEW_EQUATIONS, _MANY_EQUATIONS = 0.75, 1.5
 _SOLVED = 3
 """The number of rounds that are solved, together and then one by one. A late one spoils the equations of an early one:
 rows beyond the margin have next to no part in it."""
+
+_NEARLY_WHOLE = 0.1
+"""Counts that are all determined and come this close to whole numbers are these, if the sums agree."""
 
 _LAST_ROUNDS = 4
 """In which rows at the margin stand out; all pairs of them are tried."""
@@ -157,6 +160,8 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
         parts = [_equations(total, standing, terms, forms / terms.shape[1] ** 0.5) for total, standing in chosen]
         design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
         found, determined = least_squares(design, seen)
+        if determined.all() and np.abs(found - np.rint(found)).max() < _NEARLY_WHOLE:
+            found = np.rint(found)  # has to make up the sums, too
         solved = verify_counts(design, seen, found, determined, first, len(terms))
         if solved is not None and (best is None or solved.counts.sum() > best.counts.sum()):
             best = solved
