@@ -77,8 +77,8 @@ def test_one_system_in_the_middle_of_training_names_all_candidates(kept: int) ->
     data, candidates, written = walk("none", step_noise=0.1)
     whole = written.view()
     hidden = {each.number for place, each in enumerate(whole.of("newton")) if place != kept}
-    view = replace(whole, rounds=[replace(each, sums={}) if each.number in hidden else each for each in whole.rounds])
-    found = against(data, view, NewtonSystems(is_noisy=True), candidates=candidates)
+    rounds = tuple(replace(each, sums={}) if each.number in hidden else each for each in whole.rounds)
+    found = against(data, replace(whole, rounds=rounds), NewtonSystems(is_noisy=True), candidates=candidates)
     assert (found.recovered, found.false_claims) == (240, 0)
 
 

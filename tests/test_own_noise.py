@@ -111,7 +111,7 @@ def test_a_site_that_takes_its_noise_off_ranks_rows_better_by_the_steps() -> Non
     seed, deviation, areas = uniform_residues((1, 4)), 20.0, list[float]()
 
     def draw(width: int) -> FloatArray:
-        return repeat_draws(seed, deviation, 1, width)[0]
+        return np.asarray(repeat_draws(seed, deviation, 1, width)[0])
 
     written = WrittenDown()
     walked(written, data, landmarks=60, step_noise=0.1, categories=[["b", "o", "x"]] * 9, tilt=draw)

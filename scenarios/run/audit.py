@@ -297,7 +297,8 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
     """Limit linear algebra to one thread: on busy cores more of them mostly wait for each other."""
     import scipy.linalg  # noqa: F401 - it has a library of its own, and only what is loaded is limited
 
-    return threadpool_limits(1, "blas")
+    limited: AbstractContextManager[Any] = threadpool_limits(1, "blas")
+    return limited
 
 
 def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: GroundTruth) -> list[PartyAudit]:
