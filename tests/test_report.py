@@ -302,6 +302,9 @@ def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
     page = Page((tmp_path / "both.html").read_text())
     assert {"a", "b"} <= set(page.cells["td"])
     assert page.cells["h2"] == ["Results", "Plots"]  # and nothing that differs
+    noisy, exact = "Objectives with noise do not compare", {**FAST, "algorithm.objective_noise": 0.0}
+    run("quickstart", changes=exact, out=tmp_path / "c")
+    assert noisy in (tmp_path / "both.html").read_text() and noisy not in comparison.render([tmp_path / "c"])
     assert fedsvm("report", tmp_path / "a", folder=tmp_path).stdout.strip() == str(tmp_path / "a" / "report.html")
 
 
