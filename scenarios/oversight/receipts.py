@@ -218,6 +218,8 @@ def find(path: Path) -> list[Path]:
     """Return the receipts in a folder or in the folder of a run, or the one file. Raises ScenarioError."""
     if path.is_file():
         return [path]
+    if not path.exists():
+        raise ScenarioError([f"{path}: there is no such file or folder."])
     found = sorted(path.glob(f"*{RECEIPT}")) or sorted((path / RECEIPTS).glob(f"*{RECEIPT}"))
     if not found:
         raise ScenarioError([f"{path}: has no receipt; name a file that ends in {RECEIPT}, or a folder with some."])
