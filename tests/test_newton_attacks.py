@@ -37,10 +37,20 @@ def against(data: LabeledRows, view: RunView, *attacks: Attack, candidates: Labe
     return audit_view(view, attacks, GroundTruth({"site-1": data}, {}, candidates), None)
 
 
-def walk(masking: Masking = "congruence", step_noise: float = 0.0) -> tuple[LabeledRows, LabeledRows, WrittenDown]:
+def walk(
+    masking: Masking = "congruence", step_noise: float = 0.0, objective_noise: float = 0.0
+) -> tuple[LabeledRows, LabeledRows, WrittenDown]:
     data, candidates = boards()
     written = WrittenDown()
-    walked(written, data, landmarks=60, masking=masking, step_noise=step_noise, categories=SQUARES)
+    walked(
+        written,
+        data,
+        landmarks=60,
+        masking=masking,
+        step_noise=step_noise,
+        categories=SQUARES,
+        objective_noise=objective_noise,
+    )
     return data, candidates, written
 
 
@@ -93,6 +103,14 @@ def test_a_site_tells_all_rows_from_exact_steps_and_most_through_the_noise() -> 
     assert found[0.1].recovered < 240
     assert found[0.1].false_claims <= 3
     assert ranked(found[0.1]) > 0.7, "the noise hides less than one would wish"
+
+
+@pytest.mark.long
+def test_noise_in_the_objective_takes_certainty_from_a_site_that_knows_the_path_and_leaves_a_ranking() -> None:
+    data, candidates, written = walk(step_noise=0.1, objective_noise=0.2)
+    found = against(data, written.view(coordinator=False), NewtonSteps(0.1, 0.2), candidates=candidates)
+    assert (found.recovered, found.false_claims) == (0, 0)
+    assert ranked(found) > 0.8
 
 
 def test_what_a_site_knows_of_its_own_is_not_claimed() -> None:

@@ -156,12 +156,16 @@ def walked(
     tolerance: float = 1e-4,
     categories: list[list[str]] | None = None,
     seed: int = 0,
+    objective_noise: float = 0.0,
 ) -> Solution:
     """Write down a training by the interior point of rows that are not scaled; its solution."""
     rows, kernel = scaled(written, data.rows, categories or []), Kernel("rbf", gamma)
     feature_map = NystromMap.span(kernel, local_centres(rows, landmarks, 1, np.random.default_rng(seed))[0], 1e-10)
     written.add("receive_map", **feature_map.to_fields())
-    path = _BlindPath(Problem.of(feature_map(rows), data.labels, C), masking, written)
+    features = feature_map(rows)
+    deviation = objective_noise * C * float((features**2).sum(axis=1).mean() ** 0.5)
+    drawn = deviation * np.random.default_rng(seed).standard_normal(len(features.T))
+    path = _BlindPath(Problem.of(features, data.labels, C, tilt=drawn if objective_noise else None), masking, written)
     (outcome,) = interior_point.solve(
         path,
         problems=1,

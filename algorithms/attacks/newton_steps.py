@@ -41,10 +41,11 @@ MAX_CANDIDATES = 2_000
 SURE = 0.999
 """Candidates with a posterior above are claimed."""
 
-_STAGES, _STAGES_WITH_TILT = 12, 4
+_STAGES, _STAGES_WITH_TILT = 12, 2
 _SETTLED = 0.02
-"""D + M is estimated anew so often, or until no posterior changes by more. With noise in the objective chances stay
-vague, and more stages change them little."""
+"""D + M is estimated anew so often, or until no posterior changes by more. With noise in the objective chances are too
+vague to estimate it from: over six trainings the area under the curve is 0.90 after 2 stages, 0.85 after 4 and 0.74
+after 12."""
 
 _SPARE = 1.2
 """The factor by which variance may exceed the dither's."""

@@ -53,7 +53,7 @@ CUTS_THAT_DIFFER = (
 
 
 OBJECTIVE_NOISE = 0.2
-"""Of which no attack names a row by weights; half of it hides all but one row of two data sets from a site."""
+"""At this size the audit's attacks name no row by the released weights of five data sets."""
 
 _MOST_NOISE = 0.75
 """The share of the objective that the noise in it may make up without a remark."""

@@ -18,7 +18,7 @@ from annotated_types import Ge, Le
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.cutting_plane import RIDGE, Bundle, Penalty, improve, start
 from fedsvm.algorithms.optimization.line_search import grid_search
-from fedsvm.algorithms.optimization.masking import MaskingSetting
+from fedsvm.algorithms.optimization.masking import MaskingWithoutCommittee
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.selection.filters import ClassMoments
@@ -45,13 +45,7 @@ class TrainingSettings(PanSettings):
     """The settings of the SVMs that select columns, in addition to those of PAN-SVM on the selected ones."""
 
     _: KW_ONLY
-    masking: Annotated[
-        MaskingSetting,
-        doc(
-            "How Newton's system is masked. congruence hides its eigenvalues up to a factor; orthogonal reveals them; "
-            "none reveals the system. There is no committee here, so auto is congruence."
-        ),
-    ] = "congruence"
+    masking: MaskingWithoutCommittee = "congruence"
     select_solver: Annotated[
         Literal["interior-point", "cutting-plane"],
         doc(

@@ -227,8 +227,8 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
         yield f"Noise protects single rows in what is released: epsilon {terms.epsilon:g} for the run."
     if size := terms.settings.get("objective_noise"):
         yield (
-            f"Noise of size {size:g} in the objective hides which rows made the weights from whoever has the released "
-            "model. It is no differential privacy."
+            f"Noise of size {size:g} in the objective, and a little on released weights, keeps the audit's attacks "
+            "from naming the rows that made these. It promises nothing, as differential privacy would."
         )
 
 
