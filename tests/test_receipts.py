@@ -116,13 +116,6 @@ def test_only_its_owner_may_read_it_and_another_process_goes_on(tmp_path: Path) 
         Receipt(str(path), "1").record_ended("completed", {})
 
 
-def test_a_missing_receipt_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=r"none\.receipt: there is no such file or folder\.$"):
-        receipts.read(*receipts.find(tmp_path / "none.receipt"))
-    with pytest.raises(ScenarioError, match="has no receipt; name a file"):
-        receipts.find(tmp_path)
-
-
 def test_a_receipt_that_cannot_be_written_stops_the_site(tmp_path: Path) -> None:
     with pytest.raises(StepRefused, match="cannot be written: No such file or directory; name another folder"):
         Receipt(str(tmp_path / "none" / "north.receipt"), "1").record_ended("completed", {})
@@ -223,7 +216,13 @@ def test_a_damaged_receipt_never_equals_another(tmp_path: Path) -> None:
 
 def test_what_is_no_receipt_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "none.receipt").write_text("{}\n")
-    for path, sentence in ((tmp_path / "none.receipt", "is no receipt"), (tmp_path / "nowhere", "has no receipt")):
+    (tmp_path / "empty").mkdir()
+    for name, sentence in (
+        ("none.receipt", "is no receipt"),
+        ("empty", "has no receipt; name a file"),
+        ("nowhere", "there is no such file or folder."),
+    ):
+        path = tmp_path / name
         with pytest.raises(ScenarioError) as refused:
             receipts.select_receipts(path, None)
         assert sentence in refused.value.problems[0]
