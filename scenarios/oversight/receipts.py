@@ -168,7 +168,7 @@ class SiteReceipt:
             ("asked for", f"{self.terms.get('program', '')}, {sum_name} sums over {least} sites or more"),
             ("model", "the coordinator gets it" if self.terms.get("releases") else "the sites alone keep its weights"),
             ("rows", "none were used" if self.rows is None else f"{self.rows}, none of which is in this file"),
-            ("policy", "; ".join(_dotted(asked)) or allowed),
+            ("policy", "; ".join(_list_keys(asked)) or allowed),
             ("budget spent", "; ".join(spent) or "none: no noise protects single rows"),
             ("software", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
             ("receipt", "whole and closed" if self.is_whole else "; ".join(self.problems)),
@@ -333,11 +333,11 @@ def _in_round(line: Line, reason: str) -> str:
     return f"round {line['round']}: {reason}" if "round" in line else reason
 
 
-def _dotted(table: Mapping[str, Any], before: str = "") -> Iterator[str]:
+def _list_keys(table: Mapping[str, Any], before: str = "") -> Iterator[str]:
     """Yield the keys of a policy with their values, as TOML writes them in one line each."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _dotted(value, f"{before}{key}.")
+            yield from _list_keys(value, f"{before}{key}.")
         else:
             yield f"{before}{key} = {json.dumps(value)}"
 
