@@ -259,7 +259,13 @@ def _support_rows(settings: PanSettings) -> SupportRows:
 def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -> MaskedRounds:
     problems = problems_of(premises.classes, settings.multiclass)
     return MaskedRounds.of_path(
-        premises.sites, features, problems, premises.models, premises.conditions, intercept=settings.intercept
+        premises.sites,
+        features,
+        problems,
+        premises.models,
+        premises.conditions,
+        intercept=settings.intercept,
+        rows=premises.rows,
     )
 
 
