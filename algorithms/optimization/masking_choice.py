@@ -32,17 +32,17 @@ _FEWER_ROUNDS = 0.85
 
 _PROCESSORS = 2
 _HOP_S = 3e-4
-_BYTE_S = 5.3e-9
+_BYTE_S = 3.7e-9
 """Processor time of all parties for a byte of payload, and for what becomes of it."""
 
-_ENTRY_S = 3.5e-8
+_ENTRY_S = 6e-8
 """Processor time of a site to draw its masks of a problem, for an entry of the matrix."""
 
-_PROBLEM_S = 2.8e-3
+_PROBLEM_S = 5e-4
 """Processor time of a site for a problem in a round, masked or not."""
 
-_PRODUCT_FLOPS = 6e10
-_MASK_FLOPS = 3e10
+_PRODUCT_FLOPS = 4.6e10
+_MASK_FLOPS = 5e10
 _PRODUCTS = 16
 """Of matrices modulo each prime, by all members."""
 
