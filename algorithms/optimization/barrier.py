@@ -236,7 +236,7 @@ class RowSums:
             mask.conjugate(found)
             return found
         found = mask.around_one() if ridge.any() else np.zeros((d, d))
-        for roots in self.problem.roots(self.slopes, max(_LEAST_ROWS, _BLOCK_VALUES // d) // 2):
+        for roots in self.problem.roots(self.slopes, max(_LEAST_ROWS, _BLOCK_VALUES // d)):
             _add_products(found, mask.times(roots))
         if ridge.any():
             free = mask.times(1 - ridge)

@@ -69,7 +69,7 @@ class Rotation:
 
     def times(self, columns: FloatArray) -> FloatArray:
         """Return O X for X (d,) or (d, n)."""
-        found = (self.signs * columns.T).T
+        found = np.ascontiguousarray((self.signs * columns.T).T)  # as products of matrices are
         for first, vectors, inner in _in_double(reversed(self.groups)):
             found[first:] -= vectors @ (inner @ (vectors.T @ found[first:]))
         return found
@@ -87,16 +87,17 @@ class Rotation:
         matrix *= self.signs[:, None]
         for first, vectors, inner in _in_double(reversed(self.groups)):
             rest, beside = matrix[first:, first:], matrix[first:, :first]
-            across = rest @ (vectors @ inner.T)
-            across -= vectors @ (inner @ (vectors.T @ across) / 2)
-            around = inner @ (vectors.T @ beside)
-            for start in range(0, len(rest), 2 * _GROUP):
-                some = slice(start, start + 2 * _GROUP)
-                rest[some] -= vectors[some] @ across.T
-                rest[some] -= across[some] @ vectors.T
-                beside[some] -= vectors[some] @ around
+            turned = inner @ (vectors.T @ matrix[first:])
+            across = turned[:, first:]
+            across -= (across @ vectors) @ inner.T / 2 @ vectors.T
+            for start in range(0, len(rest), _GROUP):
+                some, later = slice(start, start + _GROUP), slice(start + _GROUP, None)
+                right = rest[some, start:]
+                right -= vectors[some] @ across[:, start:]
+                right -= across[:, some].T @ vectors[start:].T
+                rest[later, some] = right[:, _GROUP:].T
+                beside[some] -= vectors[some] @ turned[:, :first]
             matrix[:first, first:] = beside.T
-            del across, around
 
 
 @dataclass(frozen=True)
