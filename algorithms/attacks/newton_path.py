@@ -119,52 +119,85 @@ def signed_features(problem: Problem) -> FloatArray:
 def newton_paths(epoch: Epoch, posed: BinaryTask = TWO_CLASSES) -> list[ViewedPath]:
     """Return every training of one problem in an epoch.
 
-    Masks that are not known are taken for none, which no sum then agrees with.
+    Masks that are not known are taken for none, which no sum then agrees with. The joint problem of all classes is not
+    binary, and left out.
     """
-    found: list[ViewedPath] = []
+    return [path for each in trainings(epoch) if not each.is_joint for path in _path(each, posed)]
+
+
+@dataclass(frozen=True)
+class ViewedTraining:
+    """The view that a coalition has of a training: its beginning, the seed of the masks if it is known, and rounds."""
+
+    begun: Mapping[str, Any]
+    seed: Residues | None
+    rounds: Sequence[RoundView]
+
+    @property
+    def is_joint(self) -> bool:
+        """True if all classes are one problem."""
+        return self.begun.get("scheme") == "joint"
+
+    @property
+    def is_known(self) -> bool:
+        """True if the masks are known, or there are none."""
+        return self.seed is not None or self.begun["masking"] == "none"
+
+
+def trainings(epoch: Epoch) -> list[ViewedTraining]:
+    """Return the trainings by the interior point in an epoch that have rounds."""
+    found: list[ViewedTraining] = []
     begun: Mapping[str, Any] | None = None
     seed: Residues | None = None
     rounds: list[RoundView] = []
     for each in epoch.rounds:
         if each.step == "begin_path":
-            found += _path(begun, seed, rounds, posed)
+            found += _training(begun, seed, rounds)
             begun, seed, rounds = each.parameters, None, []
         elif each.step == "share_path" and seed is None:
             seed = next((array[:, : common_seed.SHAPE[1]] for array in each.heard), None)
         elif each.step in ("newton", "blind_newton"):
             rounds.append(each)
-    return [*found, *_path(begun, seed, rounds, posed)]
+    return [*found, *_training(begun, seed, rounds)]
 
 
-def _path(
-    begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView], posed: BinaryTask
-) -> list[ViewedPath]:
-    if begun is None or not rounds:
-        return []
+def _training(
+    begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView]
+) -> list[ViewedTraining]:
+    return [] if begun is None or not rounds else [ViewedTraining(begun, seed, rounds)]
+
+
+def _path(training: ViewedTraining, posed: BinaryTask) -> list[ViewedPath]:
+    begun, rounds = training.begun, training.rounds
     if begun["masking"] == "committee":
         return blind_paths(begun, rounds, posed)
     priors, lever = np.atleast_2d(begun["prior"]), begun["lever"]
     prior = priors[posed.number if len(priors) > 1 else 0]
     layout = Layout(len(prior) + int(lever > 0), len(prior))
-    found: list[PathRound] = []
+    found = path_rounds(training, posed.number, layout)
+    return _view(begun, prior, rounds, posed, found, known=training.is_known)
+
+
+def path_rounds(training: ViewedTraining, problem: int, layout: Layout) -> list[PathRound]:
+    """Return the rounds of a problem of a training without a committee, with sums behind no mask that is known."""
+    begun, seed, found = training.begun, training.seed, list[PathRound]()
     mask: Mask | None = None
     v: FloatArray = np.zeros(layout.dimensions)
-    for each in rounds:
+    for each in training.rounds:
         told = each.parameters
-        place = _place(told["problems"], posed.number)
+        place = _place(told["problems"], problem)
         if place is None:
             continue
         step = told["steps"][place] if mask is None else mask.transposed_times(told["steps"][place])
         v += step
         if seed is not None:
-            purpose = f"{posed.number} {told['iteration']}"
+            purpose = f"{problem} {told['iteration']}"
             mask = _draw_mask_of_round(seed, purpose, layout, begun["masking"])
         sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
         whole = {sites: total for sites, total in sums.items() if total is not None}
         keep, still = bool(told["keep"][place]), bool(told["still"][place])
         found.append(PathRound(step, float(told["mus"][place]), keep, still, sums=whole))
-    known = seed is not None or begun["masking"] == "none"
-    return _view(begun, prior, rounds, posed, found, known=known)
+    return found
 
 
 def _view(
