@@ -34,6 +34,7 @@ from fedsvm.algorithms.attacks.joint_systems import JointNewtonSystems
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
+from fedsvm.algorithms.attacks.opened_scalars import OpenedScalars
 from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.calibration import (
@@ -48,7 +49,8 @@ from fedsvm.algorithms.data.classes import (
     one_against_rest,
 )
 from fedsvm.algorithms.data.conditions import Conditions
-from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
+from fedsvm.algorithms.data.horizontal import each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.inversion import NystromInverse
@@ -245,6 +247,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             NewtonSteps(settings.step_noise, settings.objective_noise or 0.0),
             _support_rows(settings),
             JointSupportRows(settings.C, settings.tolerance),
+            OpenedScalars(is_noisy=bool(settings.objective_noise)),
         ]
 
     def file_attacks(self, settings: PanSettings) -> list[Attack]:

@@ -28,7 +28,7 @@ from fedsvm.algorithms.optimization.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
-from fedsvm.protocols.analysis.blind_views import systems_of_pair, told_solutions
+from fedsvm.protocols.analysis.blind_views import opened_sums, systems_of_pair, told_solutions
 from fedsvm.protocols.analysis.views import RoundView
 
 EVERYONE = ("every site",)
@@ -43,7 +43,8 @@ class PathRound:
     """One round: the step (d,) that led to its point, mu, what sites were told of it, and what was summed.
 
     sums: by the sites whose rows are in it, as `RoundView.sums`, without masks. dither (d,): the deviation of noise on
-    the right-hand side of the equation that leads to the step after this round, if it is there.
+    the right-hand side of the equation that leads to the step after this round, if it is there. opened: by the
+    coordinator behind a committee.
     """
 
     step: FloatArray
@@ -52,6 +53,21 @@ class PathRound:
     still: bool
     sums: Mapping[tuple[str, ...], RowTotals]
     dither: FloatArray | None = None
+    opened: OpenedNumbers | None = None
+
+
+@dataclass(frozen=True)
+class OpenedNumbers:
+    """The numbers beside a round's system: the objective, and of each class the sum of alphas and the number of rows.
+
+    objective_noise, alpha_noise: the largest of both members together, on the objective and on each sum of alphas.
+    """
+
+    objective: float
+    alphas: FloatArray
+    rows: FloatArray
+    objective_noise: float
+    alpha_noise: float
 
 
 @dataclass(frozen=True)
@@ -236,12 +252,26 @@ def blind_paths(begun: Mapping[str, Any], rounds: Sequence[RoundView], posed: Bi
         sums |= {} if systems is None else {EVERYONE: _of_system(layout, order, place, systems[place])}
         dither = np.repeat(order.dithers[place], [layout.features, layout.dimensions - layout.features])
         mu, keep, still = float(order.mus[place]), bool(order.keep[place]), bool(order.still[place])
-        found.append(PathRound(taken, mu, keep, still, sums=sums, dither=dither))
+        opened = _opened(layout, order, place, each) if COORDINATOR in each.entries else None
+        found.append(PathRound(taken, mu, keep, still, sums=sums, dither=dither, opened=opened))
         if sites:
             known = True
             told = told_solutions(next(iter(sites.values())))
             step = told[place][:, 0] * order.solution_unit(place)
     return _view(begun, prior, rounds, posed, found, known=known)
+
+
+def _opened(layout: Layout, order: BlindOrder, place: int, round_: RoundView) -> OpenedNumbers:
+    numbers, _ = opened_sums(round_.entries[COORDINATOR], order.systems(layout))[place]
+    objective, alphas, rows, _ = np.split(numbers, np.cumsum([1, layout.classes, layout.classes]))
+    of_objective, of_alphas, _ = 2 * order.noises[place]
+    return OpenedNumbers(
+        objective=float(objective[0] * order.scales[place, 2]),
+        alphas=alphas * order.scales[place, 3],
+        rows=np.rint(rows * order.rows),
+        objective_noise=float(of_objective),
+        alpha_noise=float(of_alphas),
+    )
 
 
 def _of_system(layout: Layout, order: BlindOrder, place: int, system: FloatArray) -> RowTotals:
