@@ -252,12 +252,18 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
 
     def file_attacks(self, settings: PanSettings) -> list[Attack]:
         """Return the attacks on landmarks and digits of the scale, and on the weights."""
-        return [*super().file_attacks(settings), _support_rows(settings)]
+        jointly = [JointSupportRows(settings.C, settings.tolerance)] if settings.multiclass == "joint" else []
+        return [*super().file_attacks(settings), _support_rows(settings), *jointly]
 
 
 def _support_rows(settings: PanSettings) -> SupportRows:
-    weighted = settings.class_weight is not None
-    return SupportRows(settings.C, settings.tolerance, settings.objective_noise or 0.0, weighted=weighted)
+    return SupportRows(
+        settings.C,
+        settings.tolerance,
+        settings.objective_noise or 0.0,
+        weighted=settings.class_weight is not None,
+        is_joint=settings.multiclass == "joint",
+    )
 
 
 def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -> MaskedRounds:

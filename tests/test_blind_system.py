@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -184,7 +184,13 @@ class Told:
 
     @classmethod
     def solved(
-        cls, sites: int, count: int = 1, noise: float = 0.0, dither: float = 0.0, total: SecureSum = RING
+        cls,
+        sites: int,
+        count: int = 1,
+        noise: float = 0.0,
+        dither: float = 0.0,
+        total: SecureSum = RING,
+        members: Sequence[str] = (),
     ) -> Told:
         posed = [Posed.random(sites, 4, seed=3 + place) for place in range(count)]
         random = np.random.default_rng(7)
@@ -196,10 +202,10 @@ class Told:
         systems, network = [each.system for each in posed], InMemoryNetwork(site_names(sites))
 
         def part(channel: Channel) -> Any:
-            return contribute_to_systems(channel, total, systems, [each.entries[channel.me] for each in posed])
+            return contribute_to_systems(channel, total, systems, [each.entries[channel.me] for each in posed], members)
 
         parties: dict[str, Callable[[Any], Any]] = dict.fromkeys(network.sites, part)
-        parties[COORDINATOR] = lambda channel: solve_blind_systems(channel, total, systems)
+        parties[COORDINATOR] = lambda channel: solve_blind_systems(channel, total, systems, members)
         values = network.run(parties)
         return cls(posed, network, values[COORDINATOR], {site: values[site] for site in network.sites})
 
@@ -255,6 +261,20 @@ def test_two_members_of_the_committee_learn_every_system(
     for each, posed in zip(found, told.posed, strict=True):
         np.testing.assert_allclose(each[:4, :4], posed.whole, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(each[4, :4], posed.right[0], rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("pair", [(0, 1), (0, 2), (1, 2)])
+@pytest.mark.parametrize("total", [RING, MASKED])
+def test_two_named_members_learn_every_system(pair: tuple[int, int], count: int, total: SecureSum) -> None:
+    """Also if a masked sum draws an array of the shape of the seeds: of five sites four must remain."""
+    members = ("site-2", "site-5", "site-3")
+    told = Told.solved(5, count, total=total, members=members)
+    entries = entries_of(told.network, *(members[place] for place in pair))
+    found = systems_of_pair(entries, [each.system for each in told.posed])
+    assert found is not None
+    for each, posed in zip(found, told.posed, strict=True):
+        np.testing.assert_allclose(each[:4, :4], posed.whole, rtol=1e-8, atol=1e-8)
 
 
 def test_no_other_coalition_has_two_members() -> None:

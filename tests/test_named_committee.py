@@ -11,7 +11,7 @@ import pytest
 
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.channel.memory import InMemoryNetwork
-from fedsvm.federation.errors import SitesDropped, StepRefused
+from fedsvm.federation.errors import Malformed, SitesDropped, StepRefused
 from fedsvm.federation.membership import DropoutPolicy, Membership
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -99,6 +99,17 @@ def test_the_terms_and_the_explanation_name_the_members() -> None:
         "The committee is site-2, site-4 and, as its dealer, site-1," in each
         for each in explained("committee", NAMED).asks
     )
+
+
+@pytest.mark.parametrize(
+    "members",
+    [["site-2", "site-2", "site-1"], ["site-2", "site-4", "site-2"], ["site-2", "site-4"], ["site-2", "site-4", 1]],
+)
+def test_a_site_refuses_terms_that_give_a_member_two_roles(members: list[Any]) -> None:
+    """A coordinator that lies would have one site know what two members know together."""
+    fields = terms_of(spec.read("committee", overrides=[NAMED])[0]).to_fields() | {"committee": members}
+    with pytest.raises(Malformed, match="committee of the terms must be 3 different sites or none"):
+        Terms.from_fields(fields)
 
 
 @pytest.mark.parametrize(

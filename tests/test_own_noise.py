@@ -11,13 +11,15 @@ import pytest
 
 from fedsvm.algorithms.attacks.attack import TWO_CLASSES, Attack
 from fedsvm.algorithms.attacks.epochs import epochs
-from fedsvm.algorithms.attacks.newton_path import newton_paths
+from fedsvm.algorithms.attacks.joint_blocks import JointSupportRows, last_joint_point
+from fedsvm.algorithms.attacks.newton_path import joint_rounds, newton_paths, trainings
 from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.own_noise import OwnNoise, own_noise
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.joint_barrier import JointProblem
 from fedsvm.algorithms.optimization.local_path import solve_pooled
 from fedsvm.algorithms.optimization.masking import Masking
 from fedsvm.algorithms.optimization.objective_noise import repeat_draws
@@ -31,13 +33,14 @@ from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, audit_view
 from fedsvm.scenarios.schema import spec
 from tests.tasks import NAMES, table
+from tests.test_joint_classes import NEWTON
 from tests.test_newton_attacks import boards
 from tests.views import WrittenDown, scaled, walked
 
 SITES = ("site-1", "site-2", "site-3")
 
 
-def audited_views(folder: Path, *changes: str) -> tuple[list[RunView], GroundTruth]:
+def audited_views(folder: Path, *changes: str, source: str = "quickstart") -> tuple[list[RunView], GroundTruth]:
     """Return the views of each site alone on a short run of real processes, and its rows."""
     views, truths = list[RunView](), list[GroundTruth]()
 
@@ -47,7 +50,7 @@ def audited_views(folder: Path, *changes: str) -> tuple[list[RunView], GroundTru
         return audit_view(view, [], truth, known)
 
     changes = ("compare.centralised=false", "algorithm.landmarks=40", "algorithm.objective_noise=0.2", *changes)
-    scenario, base = spec.read("quickstart", sites=len(SITES), overrides=changes)
+    scenario, base = spec.read(source, sites=len(SITES), overrides=changes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "audit_view", keep)
         patch.setattr(runner, "everybody", lambda sites: [Coalition((site,), coordinator=False) for site in sites])
@@ -71,6 +74,34 @@ def test_the_draws_of_all_sites_are_what_the_weights_lack_of_a_sum_over_rows(mas
     drawn = np.sum([each.draw for each in found], axis=0)
     assert np.linalg.norm(lacks) > 1
     assert np.linalg.norm(lacks - drawn) < 0.05 * np.linalg.norm(lacks)
+
+
+@pytest.mark.parametrize("masking", ["congruence", "committee"])
+def test_the_draws_of_all_sites_are_what_joint_weights_lack(masking: Masking, tmp_path: Path) -> None:
+    """The same of all classes in one problem, whose draws are of another shape, and whose path a site knows."""
+    views, truth = audited_views(tmp_path, *NEWTON, f"algorithm.masking={masking}", source="digits")
+    parts = [epochs(view)[-1] for view in views]
+    training, features = trainings(parts[0])[-1], parts[0].features
+    point = last_joint_point(parts[0], 3)
+    assert features is not None and point is not None and point.shape == (3, features.dimensions + 1)
+    rows, labels = (np.concatenate([each[part] for each in truth.rows.values()]) for part in (0, 1))
+    of_class, C = np.eye(3)[labels.astype(np.int64)].T, np.full(len(labels), float(training.begun["price"]))
+    problem = JointProblem.of_classes(features(parts[0].scale(rows)), of_class, C, intercept=True)
+    nothing = np.zeros(problem.dimensions)
+    state = problem.stand_at(0, nothing, nothing)
+    for number, each in enumerate(joint_rounds(training, 3), start=1):
+        state = problem.move(state, number, each.step, each.mu, keep=each.keep, still=each.still)
+    lacks = problem.weigh_classes(state.alpha) - point.ravel()
+    drawn = np.sum([own_noise(each, TWO_CLASSES, point.size).draw for each in parts], axis=0)
+    assert np.linalg.norm(lacks) > 1
+    assert np.linalg.norm(lacks - drawn) < 0.05 * np.linalg.norm(lacks)
+    (alone,) = audit_view(
+        views[0],
+        [SupportRows(1.0, 1e-6, 0.2, is_joint=True), JointSupportRows(1.0, 1e-6)],
+        replace(truth, candidates=LabeledRows(rows, labels)),
+        None,
+    ).attacks
+    assert alone.attack == "support rows, jointly"
 
 
 def with_own_noise(view: RunView, seed: Any, deviation: float) -> RunView:

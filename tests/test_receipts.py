@@ -255,7 +255,7 @@ def test_a_receipt_lists_what_a_protocol_of_its_own_shows_the_coordinator(tmp_pa
     record = receipts.only(tmp_path / "run", "site-1")
     (hidden,) = (each for each in record.left if each.step == "blind_newton")
     assert hidden.row[3:] == (
-        "encrypted, masked or with noise",
+        "in a protocol of its own",
         "site-1, site-2, site-3, site-4, site-5",
         "coordinator",
     )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fedsvm.algorithms.attacks.joint_blocks import JointSupportRows
 from fedsvm.algorithms.attacks.support_posterior import SupportEquation
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.optimization import interior_point
 from fedsvm.algorithms.optimization.barrier import Problem
-from fedsvm.algorithms.optimization.local_path import solve_pooled
+from fedsvm.algorithms.optimization.joint_barrier import JointProblem
+from fedsvm.algorithms.optimization.local_path import LocalPath, solve_pooled
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, audit_view
 from tests.tasks import NAMES, table
@@ -70,3 +73,35 @@ def test_the_posterior_is_that_of_all_cases() -> None:
     weights = np.exp(-0.5 * (((C * cases @ terms - total) / noise) ** 2).sum(axis=1))
     exact = weights @ cases / weights.sum()
     assert np.abs(equation.posterior(np.full(3, 0.5), C).chances - exact).max() < 0.1
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_file_of_a_joint_problem_ranks_rows_by_all_weights(intercept: bool) -> None:
+    """A file without an intercept has zeros in its place, which are no equation."""
+    written, feature_map, classes = WrittenDown(), FourierMap.draw(0.3, 80, len(NAMES), seed=1), 3
+    kinds = (np.arange(300) % 3).astype(np.float64)
+    rows = CANDIDATES.rows + 0.5 * np.eye(3, CANDIDATES.rows.shape[1])[kinds.astype(np.int64)] * CANDIDATES.rows.std(
+        axis=0
+    )
+    there = LabeledRows(rows[:200], kinds[:200])
+    features = feature_map(scaled(written, there.rows, []))
+    of_class = np.eye(classes)[there.labels.astype(np.int64)].T
+    problem = JointProblem.of_classes(features, of_class, np.full(200, C), intercept=intercept)
+    path = LocalPath([problem])
+    (found,) = interior_point.solve(
+        path,
+        problems=1,
+        dimensions=problem.dimensions,
+        intercept=False,
+        stopping=StoppingRule(TOLERANCE, 100),
+        barriers=classes,
+    )
+    weights = problem.weights(path.standings[0].v if found.keep else path.standings[0].best)
+    written.add("receive_map", **feature_map.to_fields(), w=weights[:, :-1], b=weights[:, -1])
+    truth = GroundTruth({"site-1": there}, {}, LabeledRows(rows, kinds), classes=classes)
+    view = written.view()
+    (ranking,) = audit_view(
+        view, [SupportRows(C, TOLERANCE, is_joint=True), JointSupportRows(C, TOLERANCE)], truth, None
+    ).attacks
+    assert ranking.attack == "support rows, jointly"
+    assert ranking.auc is not None and ranking.auc > 0.98

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import TWO_CLASSES, Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
-from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, combinations, least_squares, verify_counts
 from fedsvm.algorithms.attacks.finite_domain import distinct as distinct_terms
+from fedsvm.algorithms.attacks.newton_path import joint_end
+from fedsvm.algorithms.attacks.own_noise import own_noise
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.attacks.support_rows import MAX_SUPPORT, SupportRows, split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
@@ -268,27 +270,25 @@ class JointSupportRows(SupportRows):
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last trained model. The coalition's own rows may contribute, and are not ranked."""
-        if prior.candidates is None or not (parts := epochs(view)):
+        if prior.candidates is None or prior.classes == 2 or not (parts := epochs(view)):
             return
         epoch = parts[-1]
-        points = [each.parameters["w"] for each in epoch.of("joint_cuts") + epoch.of("joint_line")]
-        if any(each.parameters.get("scheme") == "joint" for each in epoch.of("begin_path")):
-            points = [total[:, :-1] for each in epoch.of("released") for total in each.sums.values() if total.any()]
-        if not points or epoch.features is None:
+        if epoch.features is None or (point := last_joint_point(epoch, prior.classes)) is None:
             return
         others, own = split_candidates(prior.candidates, prior.own, epoch)
         rows = np.vstack([others.rows, own.rows])
         shares = self._shares(
-            points[-1].reshape(prior.classes, -1),
+            point,
+            own_noise(epoch, TWO_CLASSES, point.size).draw.reshape(point.shape),
             epoch.features(epoch.scale(rows)),
             np.concatenate([others.labels, own.labels]).astype(np.int64),
         )[: len(others.rows)]
         if len(near := np.flatnonzero(~np.isnan(shares))):
             yield CandidateScores(LabeledRows(others.rows[near], others.labels[near]), shares[near])
 
-    def _shares(self, point: FloatArray, features: FloatArray, labels: IntArray) -> FloatArray:
+    def _shares(self, point: FloatArray, draw: FloatArray, features: FloatArray, labels: IntArray) -> FloatArray:
         """Return (n,) the share of each row with features (n, m) and classes (n,) in a point (K, m'); NaN beyond the
-        margin."""
+        margin. draw (K, m'): known noise in the objective."""
         from scipy.optimize import lsq_linear
 
         own = features if point.shape[1] == features.shape[1] else np.column_stack([features, np.ones(len(features))])
@@ -305,7 +305,24 @@ class JointSupportRows(SupportRows):
             moved = np.zeros(point.shape)
             moved[labels[row]], moved[block] = own[row], -own[row]
             design[:, place] = moved.ravel()
-        found = lsq_linear(design, point.ravel(), bounds=(0.0, self._C), method="bvls").x
+        found = lsq_linear(design, (point + draw).ravel(), bounds=(0.0, self._C), method="bvls").x
         shares[of] = 0.0
         np.add.at(shares, of, found)
         return shares
+
+
+def last_joint_point(epoch: Epoch, classes: int) -> FloatArray | None:
+    """Return (K, m') the last weights: sent (cutting planes), where the path ended if it is known, released, or filed.
+
+    None if there are none.
+    """
+    if (end := joint_end(epoch, classes)) is not None:
+        return end
+    if sent := epoch.of("joint_cuts") + epoch.of("joint_line"):
+        return np.asarray(sent[-1].parameters["w"].reshape(classes, -1))
+    opened = [total[:, :-1] for each in epoch.of("released") for total in each.sums.values() if total.any()]
+    filed = [each.parameters for each in epoch.of("receive_map") if {"w", "b"} <= each.parameters.keys()]
+    opened += [np.column_stack([told["w"], told["b"]]) for told in filed]
+    if not opened:
+        return None
+    return opened[-1] if opened[-1][:, -1].any() else opened[-1][:, :-1]  # without an intercept

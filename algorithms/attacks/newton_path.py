@@ -24,6 +24,7 @@ from fedsvm.algorithms.optimization.blind_path import BlindOrder
 from fedsvm.algorithms.optimization.interior_point import Opened
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimization.path_rounds import Layout
+from fedsvm.algorithms.optimization.path_sums import layout_of
 from fedsvm.algorithms.optimization.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -237,11 +238,35 @@ def blind_paths(begun: Mapping[str, Any], rounds: Sequence[RoundView], posed: Bi
     members are."""
     priors, lever = np.atleast_2d(begun["prior"]), begun["lever"]
     prior = priors[posed.number if len(priors) > 1 else 0]
-    layout, found = Layout(len(prior) + int(lever > 0), len(prior)), list[PathRound]()
+    found, known = _blind_rounds(rounds, posed.number, Layout(len(prior) + int(lever > 0), len(prior)))
+    return _view(begun, prior, rounds, posed, found, known=known)
+
+
+def joint_end(epoch: Epoch, classes: int) -> FloatArray | None:
+    """Return (K, m') the last point of the joint problem's interior point; None if there is none, or its path is
+    unknown."""
+    jointly = [each for each in trainings(epoch) if each.is_joint]
+    rounds = joint_rounds(jointly[-1], classes) if jointly else []
+    return np.sum([each.step for each in rounds], axis=0).reshape(classes, -1) if rounds else None
+
+
+def joint_rounds(training: ViewedTraining, classes: int) -> list[PathRound]:
+    """Return the rounds of a training of the joint problem; none if the path is unknown."""
+    begun = training.begun
+    layout = layout_of(begun["prior"].shape[-1], classes, intercept=begun["lever"] > 0)
+    if begun["masking"] == "committee":
+        found, known = _blind_rounds(training.rounds, 0, layout)
+    else:
+        found, known = path_rounds(training, 0, layout), training.is_known
+    return found if known else []
+
+
+def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> tuple[list[PathRound], bool]:
+    """Return the rounds of a problem of a training behind a committee, and whether a site is among those who see it."""
     step: FloatArray = np.zeros(layout.dimensions)
-    known = False
+    found, known = list[PathRound](), False
     for each in rounds:
-        place = _place(each.parameters["problems"], posed.number)
+        place = _place(each.parameters["problems"], problem)
         if place is None:
             continue
         order = BlindOrder(**each.parameters)
@@ -258,7 +283,7 @@ def blind_paths(begun: Mapping[str, Any], rounds: Sequence[RoundView], posed: Bi
             known = True
             told = told_solutions(next(iter(sites.values())))
             step = told[place][:, 0] * order.solution_unit(place)
-    return _view(begun, prior, rounds, posed, found, known=known)
+    return found, known
 
 
 def _opened(layout: Layout, order: BlindOrder, place: int, round_: RoundView) -> OpenedNumbers:

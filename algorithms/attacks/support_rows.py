@@ -85,6 +85,8 @@ class SupportRows(Attack):
         True if the intercept is regularized as the weights are: then it is sum_i a_i y_i, which is 0 otherwise.
     weighted : bool, default False
         True if classes have weights. Then nothing is claimed, since the prices of rows are unknown.
+    is_joint : bool, default False
+        True if more than two classes are one problem, which has no binary problems to attack.
     """
 
     name = "support rows"
@@ -98,13 +100,14 @@ class SupportRows(Attack):
         *,
         regularised: bool = False,
         weighted: bool = False,
+        is_joint: bool = False,
     ) -> None:
         self._C, self._tolerance, self._noise = C, tolerance, objective_noise
-        self._regularised, self._weighted = regularised, weighted
+        self._regularised, self._weighted, self._is_joint = regularised, weighted, is_joint
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last trained model. The coalition's own rows may contribute, and are not ranked."""
-        if prior.candidates is None or not (parts := epochs(view)):
+        if prior.candidates is None or not (parts := epochs(view)) or (self._is_joint and prior.classes > 2):
             return
         if prior.candidates.rows.shape[1] != parts[-1].columns:  # a model of chosen columns
             return

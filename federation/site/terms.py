@@ -13,6 +13,9 @@ from fedsvm.federation.errors import Malformed
 
 Routing = Literal["direct", "via-coordinator"]
 
+_COMMITTEE = 3
+"""Members. Who had two roles would alone know what two members know together."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -94,4 +97,11 @@ class Terms:
                 raise Malformed(f"{name} of the terms must be {type(known[name]).__name__}, got {value!r:.80}")
         if values["epsilon"] is not None and not 0 < values["epsilon"] < math.inf:  # NaN is above no budget
             raise Malformed(f"epsilon of the terms must be a finite number above 0, got {values['epsilon']!r}")
+        if (members := values["committee"]) and not _are_committee(members):
+            raise Malformed(f"committee of the terms must be {_COMMITTEE} different sites or none, got {members!r:.80}")
         return cls(**values)
+
+
+def _are_committee(members: tuple[Any, ...]) -> bool:
+    """Return whether these are as many different names as a committee has."""
+    return len(members) == _COMMITTEE == len({name for name in members if isinstance(name, str)})

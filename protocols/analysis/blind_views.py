@@ -147,7 +147,7 @@ class _Pair:
         """Return R, with the penalty."""
         system, first = self.systems[place], self.members.first
         shape = (len(self.systems), SHAPE[1])
-        own = next(each for each in self._draw(first)[1::-1] if each.shape == shape)  # after the committee, if drawn
+        own = next(each for each in self._draw(first) if each.shape == shape and not self._is_shown(first, each))
         after = {self.members.second: 5, self.members.dealer: 5}
         senders = dict.fromkeys(each.peer for each in self.entries[first] if each.what == RECEIVED)
         seeds = [own]
@@ -156,6 +156,11 @@ class _Pair:
                 seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(self.systems)])
         uniform = [system.numbers.uniform(keystreams, each[place], (1, system.entries)) for each in seeds]
         return system.matrix(system.numbers.reduce(np.sum(uniform, axis=0))) + system.diagonal()
+
+    def _is_shown(self, site: str, drawn: Residues) -> bool:
+        """Return whether a site sent what it drew in a table of all sites, as it does to draw the committee."""
+        tables = [each.array for each in self.entries[site] if each.what == SENT and each.array.shape[1:] == SHAPE[1:]]
+        return any((table == drawn[0]).all(axis=1).any() for table in tables)
 
     def _symmetric(self, sender: str, receiver: str, place: int, number: int) -> FloatArray:
         system, count = self.systems[place], 5 if receiver == self.members.first else 6

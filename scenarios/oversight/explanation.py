@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedsvm.algorithms.optimization.linear_svm import OBJECTIVE_NOISE
 from fedsvm.federation.site.program import mark_of, script_of, step_methods
 from fedsvm.federation.site.script import Count
 from fedsvm.federation.site.terms import Terms
@@ -233,8 +234,9 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
         yield f"Noise protects single rows in what is released: epsilon {terms.epsilon:g} for the run."
     if size := terms.settings.get("objective_noise"):
         yield (
-            f"Noise of size {size:g} in the objective, and a little on released weights, keeps the audit's attacks "
-            "from naming the rows that made these. It promises nothing, as differential privacy would."
+            f"Noise of size {size:g} in the objective, and a little on released weights, hides which rows made these "
+            f"from whoever has the model, less so below {OBJECTIVE_NOISE:g}. It promises nothing, as differential "
+            "privacy would."
         )
 
 

@@ -20,7 +20,7 @@ from fedsvm.scenarios.run.starter import RECEIPT, RECEIPTS
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 HEAD = ("step", "times", "numbers each time", "form", "over", "opened by")
-_HIDDEN = "encrypted, masked or with noise"
+_OWN_PROTOCOL = "in a protocol of its own"
 _NOT_CLOSED = "it is not closed: its end was cut off, or the site was killed, or the run is not over"
 
 
@@ -37,7 +37,8 @@ class Left:
     numbers : tuple of int
         The smallest and the largest number of numbers in a round.
     form : str
-        "in a sum", "in the clear", or how a step of another protocol hides what it sends to the coordinator.
+        "in a sum", "in the clear", or "in a protocol of its own", which may show the coordinator some numbers and hide
+        others.
     over : str
         The sites of the sum.
     opened_by : str
@@ -183,7 +184,7 @@ class SiteReceipt:
     @property
     def lists(self) -> list[tuple[str, Sequence[str]]]:
         """Titles of what else happened, with sentences."""
-        peers = [f"{peer}: {count:,}, masked unless the table says otherwise" for peer, count in self.to_peers.items()]
+        peers = [f"{peer}: {count:,}" for peer, count in self.to_peers.items()]
         return [
             ("Refused", self.refused or ("Nothing.",)),
             ("Broken off, or not known to be carried out", self.unsettled or ("Nothing.",)),
@@ -355,7 +356,7 @@ def _left(lines: Sequence[Line]) -> Iterator[Left]:
             found[line["step"], line["form"], over, order["opened_by"]].append(order["numbers"])
         elif line["what"] == lines_of.LEFT and (numbers := line["sent"].get(COORDINATOR)):
             over = ", ".join(ordered[line["round"]]["sites"])
-            found[line["step"], _HIDDEN, over, COORDINATOR].append(numbers)
+            found[line["step"], _OWN_PROTOCOL, over, COORDINATOR].append(numbers)
     for (step, form, over, opened_by), numbers in found.items():
         yield Left(step, len(numbers), (min(numbers), max(numbers)), form, over, opened_by)
 
