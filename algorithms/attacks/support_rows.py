@@ -14,7 +14,8 @@ it needs no shadow models. Of candidates beyond the margin the point says nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,8 @@ from fedsvm.algorithms.attacks.newton_path import newton_paths
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
 from fedsvm.algorithms.attacks.support_posterior import Posterior, SupportEquation, chances_by_margin
 from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.optimization.objective_noise import released_deviation
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -93,8 +96,16 @@ class SupportRows(Attack):
             return
         others, own = split_candidates(prior.candidates, prior.own, parts[-1])
         points = self._points(parts[-1], prior.posed)
-        found = [self._chances(point, released, parts[-1], others, own) for point, released in points]
-        if not (ranked := [each for each in found if each is not None]):
+        features, scale = parts[-1].features, parts[-1].scale
+        if features is None:
+            return
+        mapped = functools.partial(_mapped_rows, features, scale)
+        found = [self._chances(point, released, mapped, others, own) for point, released in points]
+        yield from self._outcomes([each for each in found if each is not None], others)
+
+    def _outcomes(self, ranked: Sequence[Posterior], others: LabeledRows) -> Iterator[RowClaim | CandidateScores]:
+        """Yield the best rank of each candidate in several points, and those as good as certain in one."""
+        if not ranked:
             return
         chances = np.fmax.reduce([each.chances for each in ranked])
         near = np.flatnonzero(~np.isnan(chances))
@@ -115,17 +126,20 @@ class SupportRows(Attack):
         return [] if point is None else [(point, self._noise > 0)]
 
     def _chances(
-        self, point: FloatArray, is_released: bool, epoch: Epoch, others: LabeledRows, own: LabeledRows
+        self,
+        point: FloatArray,
+        is_released: bool,
+        features_of: Callable[[FloatArray], FloatArray],
+        others: LabeledRows,
+        own: LabeledRows,
     ) -> Posterior | None:
         """Return the posterior of each candidate, given a point (m + 1,), to which own rows may contribute too.
 
         nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
         """
-        if epoch.features is None:
-            return None
         w, b = point[:-1], float(point[-1])
         rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
-        features = epoch.features(epoch.scale(rows))
+        features = features_of(rows)
         margins, lengths = labels * (features @ w + b), np.linalg.norm(features, axis=1)
         objective = (w @ w) / 2 + self._C * np.maximum(1 - margins, 0).sum()  # or less, if not all candidates are there
         error = float((2 * self._tolerance * objective / len(w)) ** 0.5)
@@ -165,6 +179,11 @@ class SiteSupportRows(SupportRows):
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
         own = slice(posed.number * length, (posed.number + 1) * length)
         return [(row[own], False) for table in tables[-1:] for row in table if row[-1]]
+
+
+def _mapped_rows(features: FeatureMap, scale: Scale, rows: FloatArray) -> FloatArray:
+    """Return (n, m) features of unscaled rows."""
+    return features(scale(rows))
 
 
 def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:
