@@ -89,7 +89,7 @@ class WholeRunLeakage:
     rows_named : bool
         Whether the model file names listed rows, by exact landmarks and the scale.
     support_named : bool
-        Whether the model file names listed rows at the margin or within, by exact weights.
+        Whether the model file names listed rows by exact weights.
     with_members : Recovery, optional
         By the coordinator and two of the three members of a committee, of algorithms that have one.
     """

@@ -16,7 +16,8 @@ each is one sum, and both are much. Where the possible records are few, they say
 are linear in it (`attacks.second_moments`). Between few rows and many features they determine the rows' span.
 
 With `masking = "committee"` the coordinator solves a system that it sees only behind the masks of two sites, which no
-party has both of (`protocols.blind_system`). The weights are the same, and all that it opens.
+party has both of (`protocols.blind_system`). The weights are the same, and all that it opens. They are an equation in
+the rows for each feature; with hundreds of features and a list of the possible records they name rows, too.
 
 References
 ----------
@@ -37,6 +38,7 @@ from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
+from fedsvm.algorithms.attacks.weight_equations import WeightEquations
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.data.classes import one_against_rest, problems_of
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
@@ -85,14 +87,13 @@ class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettin
 def moments_leakage(settings: FeatureSettings) -> WholeRunLeakage:
     """Return what second moments of the features of all rows give away to whoever opens them."""
     with_site, alone = (Recovery("every row", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False))
-    return WholeRunLeakage(with_site, alone)
+    return WholeRunLeakage(with_site, alone, support_named=True)
 
 
 def committee_leakage(settings: FeatureSettings) -> WholeRunLeakage:
-    """Return what follows if only two members of a committee have the second moments together."""
-    found = [settings.landmark_rows(with_site=site) for site in (True, False)]
-    with_site, alone = (None if extent is None else Recovery(extent) for extent in found)
-    return WholeRunLeakage(with_site, alone, with_members=moments_leakage(settings).with_site)
+    """Return what follows if two members of a committee alone have the second moments, and others the weights."""
+    found = moments_leakage(settings)
+    return replace(found, one_site=found.alone, with_members=found.with_site)
 
 
 def with_ones(features: FloatArray, *, intercept: bool) -> FloatArray:
@@ -272,3 +273,10 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
     def attacks(self, settings: LeastSquaresSettings) -> list[Attack]:
         """Return the attacks on landmarks, and on the moments."""
         return [LandmarkCopies(), ClusterRounds(), SecondMoments()]
+
+    def file_attacks(self, settings: LeastSquaresSettings) -> Sequence[Attack]:
+        """Return the attacks on landmarks and digits of the scale, and on the weights of equal classes."""
+        attacks = list(super().file_attacks(settings))
+        if settings.class_weight is None:
+            attacks.append(WeightEquations("squared", settings.regularisation))
+        return attacks

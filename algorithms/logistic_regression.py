@@ -39,13 +39,14 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.logistic_steps import LogisticSteps
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
+from fedsvm.algorithms.attacks.weight_equations import WeightEquations
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.data.classes import problems_of
 from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
-from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
-from fedsvm.algorithms.least_squares import moments_leakage, with_ones
+from fedsvm.algorithms.leakage import WholeRunLeakage
+from fedsvm.algorithms.least_squares import committee_leakage, moments_leakage, with_ones
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
 from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimization import libsvm
@@ -484,15 +485,16 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
 
     def whole_run(self, settings: LogisticSettings) -> WholeRunLeakage:
         """Return what the first round's second moments give away; behind a committee, what the points may."""
-        opened = moments_leakage(settings)
-        if settings.masking != "committee":
-            return opened
-        with_site, alone = (
-            Recovery("every row", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False)
-        )
-        return WholeRunLeakage(with_site, alone, alone, with_members=opened.with_site)
+        return committee_leakage(settings) if settings.masking == "committee" else moments_leakage(settings)
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the first round's moments, and on the points."""
         steps = LogisticSteps(settings.step_noise, settings.regularisation)
         return [LandmarkCopies(), ClusterRounds(), SecondMoments(), steps]
+
+    def file_attacks(self, settings: LogisticSettings) -> Sequence[Attack]:
+        """Return the attacks on landmarks and digits of the scale, and on the weights of equal classes."""
+        attacks = list(super().file_attacks(settings))
+        if settings.class_weight is None:
+            attacks.append(WeightEquations("logistic", settings.regularisation))
+        return attacks

@@ -62,12 +62,12 @@ _ORDER: dict[str, tuple[type, ...]] = {
     "step": (str,),
     "protocol": (str,),
     "phase": (str,),
-    "phase_round": (int,),
+    "turn": (int,),
     "sites": (list, type(None)),
-    "parameters": (dict,),
-    "timeout_s": (float,),
+    "args": (dict,),
+    "wait_s": (float,),
     "after": (int,),
-    "signature": (bytes,),
+    "sig": (bytes,),
 }
 _GATHER = _ORDER | {"shape": (list,)}
 _SUM = _GATHER | {"bound": (float,), "options": (dict,), "opened_by": (str,)}
@@ -255,8 +255,8 @@ class Order:
         )
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Encode with fields verb, step, protocol, phase, phase_round, sites, parameters, timeout_s, after,
-        signature.
+        """Encode with fields verb, step, protocol, phase, turn (`phase_round`), sites, args (`parameters`), wait_s
+        (`timeout_s`), after and sig (`signature`). Long names would be most of what an order adds to a round.
 
         With a sum also shape, bound, options, opened_by; with a gather, shape.
         """
@@ -265,12 +265,12 @@ class Order:
             "step": self.step,
             "protocol": self.protocol,
             "phase": self.phase,
-            "phase_round": self.phase_round,
+            "turn": self.phase_round,
             "sites": None if self.everyone else list(self.sites),
-            "parameters": dict(self.parameters),
-            "timeout_s": float(self.timeout_s),
+            "args": dict(self.parameters),
+            "wait_s": float(self.timeout_s),
             "after": self.after,
-            "signature": self.signature,
+            "sig": self.signature,
         }
         return Message(self.kind, run, round_number, fields=fields, arrays=dict(self.arrays))
 
@@ -288,15 +288,15 @@ class Order:
             fields["step"],
             fields["protocol"],
             _terms_from_fields(verb, fields),
-            fields["parameters"],
+            fields["args"],
             message.arrays,
             fields["phase"],
-            fields["phase_round"],
+            fields["turn"],
             all_sites if everyone else tuple(fields["sites"]),
-            fields["timeout_s"],
+            fields["wait_s"],
             fields["after"],
             everyone,
-            fields["signature"],
+            fields["sig"],
         )
         if order.verb != verb:
             raise Malformed(f"an order to {verb} must not be opened by {fields['opened_by']}")

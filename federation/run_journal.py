@@ -39,7 +39,7 @@ _KIND = "what"
 """The first key of every record but the header."""
 _FIRST_KEY = re.compile(re.escape(msgpack.packb(_KIND)))
 READING_SHOWN_EVERY_S = 1.0
-VERSION = 4
+VERSION = 5
 """Of this file and of the sites' journals."""
 
 SKIPPED_ROUNDS = 100

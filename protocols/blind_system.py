@@ -22,7 +22,7 @@ and no site can choose them. Everything is an integer modulo several primes (`ar
 Several systems have masks of their own, and share the committee and the sum. Normal noise of a and b may be added to q,
 and sums may be opened beside a system (`blind_sums`).
 
-Cost: see `blind_systems_cost`. For each prime six products of matrices at a and at b, and four at the dealer.
+Cost: see `blind_systems_cost`. For each prime five products of matrices at a and at b, and four at the dealer.
 
 Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator, also
 together with any one site, sees M and the solution beside what that site has: H stays behind a mask of the other
@@ -246,14 +246,14 @@ def _serve_as_second(channel: Channel, system: BlindSystem, committee: _Committe
 
 def _dither(channel: Channel, system: BlindSystem) -> FloatArray:
     """Draw this member's noise on the right-hand sides, as extended matrices of residues."""
-    values = np.zeros((system.extended, system.extended))
+    numbers, d = system.numbers, system.size
+    noise = np.zeros((len(numbers.primes), system.extended, system.extended))
     if system.dither:
-        d, count = system.size, system.size * system.problems
-        drawn = normal(channel, count).reshape(system.problems, d)
+        drawn = normal(channel, d * system.problems).reshape(system.problems, d)
         size = np.append(np.full(d - system.free, system.dither), np.full(system.free, system.free_dither))
-        values[d:, :d] = size / 2**0.5 / system.scale * drawn
-        values[:d, d:] = values[d:, :d].T
-    return system.numbers.encode(values, FRACTION_BITS)
+        noise[:, d:, :d] = numbers.encode(size / 2**0.5 / system.scale * drawn, FRACTION_BITS)
+        noise[:, :d, d:] = transpose(noise[:, d:, :d])
+    return noise
 
 
 def _mask_own(
@@ -267,9 +267,11 @@ def _mask_own(
     hidden = numbers.reduce(secret - around)
     channel.send(other, numbers.pack(hidden))
     theirs = _received_symmetric(channel, system, other)
-    turned = numbers.product(numbers.product(secret, numbers.reduce(share + theirs)), transpose(secret))
+    found = numbers.symmetric_product(numbers.product(secret, numbers.reduce(share + theirs)), transpose(secret))
     cross = numbers.product(product, transpose(hidden))
-    return numbers.reduce(turned + twice + cross + transpose(cross))
+    for each in (twice, cross, transpose(cross)):
+        found += each
+    return numbers.reduce(found)
 
 
 def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, share: FloatArray) -> FloatArray:
@@ -281,9 +283,9 @@ def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, 
     twice = _received_symmetric(channel, system, dealer)
     product = numbers.unpack(channel.receive(dealer, shape), square)
     hidden = numbers.unpack(channel.receive(owner, shape), square)
-    cross = numbers.product(product, transpose(hidden))
-    turned = numbers.product(numbers.product(hidden, around), transpose(hidden))
-    return numbers.reduce(twice + cross + transpose(cross) + turned)
+    # D V D^T + Q D^T + D Q^T = (C + C^T) / 2 with C = (D V + 2 Q) D^T, one product of matrices fewer
+    cross = numbers.product(numbers.reduce(np.matmul(hidden, around) + 2 * product), transpose(hidden))
+    return numbers.reduce(numbers.half(cross + transpose(cross)) + twice)
 
 
 def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None:
@@ -295,7 +297,7 @@ def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None
     around, product = (numbers.uniform(channel.expand, seed, square) for seed in seeds[:2])
     twice, between = (numbers.uniform_symmetric(channel.expand, seed, system.extended) for seed in seeds[2:])
     turned = numbers.product(around, between)
-    both = numbers.product(turned, transpose(around))
+    both = numbers.symmetric_product(turned, transpose(around))
     channel.send(other, numbers.pack(upper(numbers.reduce(both - twice))))
     channel.send(other, numbers.pack(numbers.reduce(turned - product)))
 
@@ -411,8 +413,9 @@ def _solve(channel: Channel, system: BlindSystem, committee: _Committee) -> Blin
     shape = (1, system.opened)
     shares = [numbers.unpack(channel.receive(site, (1, numbers.words(shape))), shape) for site in members]
     opened = numbers.reduce(shares[0] + shares[1])
-    whole = symmetric(opened[:, :, : system.triangle], system.extended)
-    masked = np.ldexp(numbers.decode(whole), -FRACTION_BITS - 4 * MASK_BITS) * system.scale
+    decoded = numbers.decode(opened[:, :, : system.triangle])
+    masked = symmetric(decoded[None], system.extended)[0]
+    masked = np.ldexp(masked, -FRACTION_BITS - 4 * MASK_BITS) * system.scale
     try:
         solution = np.linalg.solve(masked[:d, :d], masked[:d, d:])
     except np.linalg.LinAlgError:

@@ -30,7 +30,7 @@ from fedsvm.federation.site_messages import (
     StepFailure,
     read_answer,
 )
-from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.keys import COORDINATOR, SIGNATURE_BYTES, Party, Roster
 from fedsvm.federation.transport.wire import Message, decode, encode
 
 RUN = bytes(8)
@@ -98,6 +98,14 @@ def test_an_order_to_everyone_names_nobody() -> None:
     assert (received.sites, received.everyone) == (ORDER.sites, True)
     with pytest.raises(Malformed, match="sites of order must be list or missing"):
         read_order(with_fields(message, {**message.fields, "sites": "everyone"}))
+
+
+def test_chain_and_signature_add_at_most_64_bytes_to_an_order() -> None:
+    """An order of a ring round took 206 bytes before it named the round that it follows, and was signed."""
+    terms = SumTerms((300,), 1.0, {}, COORDINATOR)
+    order = Order("numbers", "ring", terms, {"length": 300}, phase="train", phase_round=3, timeout_s=120.0)
+    signed = replace(order, after=60_000, everyone=True, signature=bytes(SIGNATURE_BYTES))
+    assert len(signed.to_message(RUN, 60_001).frame) <= 206 + 64
 
 
 @given(st.lists(st.binary(min_size=32, max_size=32).filter(any), min_size=1, max_size=6))
@@ -240,7 +248,7 @@ def test_nothing_else_is_raised_whatever_the_fields_are(message: Message, data: 
     ("kind", "changes", "says"),
     [
         ("order", {"verb": "exec"}, "the verb of an order must be run, gather, sum or sum-at, got 'exec'"),
-        ("order", {"phase_round": True}, "phase_round of order must be int, got True"),
+        ("order", {"turn": True}, "turn of order must be int, got True"),
         ("order", {"sites": ["site-1", 2]}, "each of sites of order must be str, got 2"),
         ("done", {"ledger": [ROW[:7]]}, "a row of a ledger must have 8 values"),
         ("done", {"ledger": [[*ROW[:7], 0.5]]}, "a value of a ledger must be int or missing, got 0.5"),

@@ -11,8 +11,10 @@ from benchmarks import file_audit
 from fedsvm.algorithms.attacks.attack import Attack, Prior, RowClaim
 from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
 from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
+from fedsvm.algorithms.attacks.newton_steps import MOST_LEFT, SURE
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits, one_solution
 from fedsvm.algorithms.attacks.subset_sums import SubsetsOfMean
+from fedsvm.algorithms.attacks.weight_equations import Loss, members_by_weights, pulls_of
 from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.columns import Columns, LabeledRows
 from fedsvm.algorithms.data.encoding import Vocabulary
@@ -87,6 +89,26 @@ def test_exact_means_of_classes_name_every_row_of_a_list_and_noisy_ones_none(
     arrays = {**model.to_arrays(), **columns.to_arrays()}
     _, listed = file_audits(arrays, attacks, GroundTruth({"site-1": training}, {}, source=source))
     assert (listed.recovered, listed.false_claims) == (named, 0)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_exact_weights_in_many_features_name_training_rows_of_a_list_and_noisy_ones_none(loss: Loss) -> None:
+    random = np.random.default_rng(2)
+    points = random.standard_normal((200, 4))
+    angles = points @ random.standard_normal((4, 75)) / 2
+    signs = np.sign(points[:, 0] * points[:, 1])
+    rows = signs[:, None] * np.hstack([np.cos(angles), np.sin(angles)]) / 3
+    is_training, ridge, weights = random.random(200) < 0.7, np.ones(150), np.zeros(150)
+    for _ in range(30):  # of Newton's method
+        pulls, slopes = pulls_of(rows @ weights, loss)
+        pull = (is_training * pulls) @ rows - ridge * weights
+        weights = weights + np.linalg.solve((rows.T * (is_training * slopes)) @ rows + np.diag(ridge), pull)
+    found = members_by_weights(rows, weights, ridge, loss)
+    named = found.chances > SURE
+    assert np.count_nonzero(named & is_training) > 60
+    assert not (named & ~is_training).any()
+    noisy = members_by_weights(rows, weights + random.normal(0.0, 0.3, 150), ridge, loss)
+    assert found.left < MOST_LEFT < noisy.left
 
 
 @pytest.mark.parametrize("noise", [1e-5, 0.1])

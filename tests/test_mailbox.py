@@ -193,11 +193,10 @@ def test_mailbox_has_room_again_for_what_was_taken_or_dropped(
 
 def test_mailbox_takes_agreement_keys_from_the_roster_that_holds_now() -> None:
     mailbox, _ = mailbox_of("north")
-    assert mailbox.agreement_key(COORDINATOR) is None
-    assert mailbox.agreement_key("south") == AGREEMENTS["south"].public
+    assert mailbox.agreement_keys([COORDINATOR, "south"]) == [None, AGREEMENTS["south"].public]
     for key in (AGREEMENTS["west"].public, AGREEMENTS["south"].public):
         mailbox.endpoint.admit(Roster([Party("south", "", b"south".ljust(32), key)]))
-        assert [mailbox.agreement_key("south") for _ in range(2)] == [key, key]
+        assert [mailbox.agreement_keys(["south"]) for _ in range(2)] == [[key], [key]]
 
 
 def test_mailbox_refuses_arrays_with_fields() -> None:

@@ -13,6 +13,7 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.hybrid_svm.algorithm import HybridSvm
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.least_squares import LeastSquares, LeastSquaresSettings
+from fedsvm.algorithms.logistic_regression import LogisticRegression, LogisticSettings
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds
 from fedsvm.algorithms.pan_svm import PanSettings, PanSvm
 from fedsvm.algorithms.rfe import Rfe, RfeSettings
@@ -112,6 +113,14 @@ def test_one_round_of_least_squares_has_a_committee_unless_the_network_is_slow()
     found, (remark,) = LeastSquares().resolve_settings(settings, replace(FEW, conditions=NARROW))
     assert (found.masking, remark.sentence.partition(";")[0]) == ("none", "none")
     assert LeastSquares().resolve_settings(settings, Premises(2))[0].masking == "none"
+
+
+def test_newton_s_method_has_a_committee_unless_it_costs_more_than_twice() -> None:
+    settings = LogisticSettings(masking="auto")
+    found, (remark,) = LogisticRegression().resolve_settings(settings, FEW)
+    assert (found.masking, remark.sentence.partition(";")[0]) == ("committee", "committee")
+    found, (remark,) = LogisticRegression().resolve_settings(settings, replace(FEW, models=10))
+    assert (found.masking, ", with a committee " in remark.sentence) == ("none", True)
 
 
 def test_the_prediction_counts_what_the_formulas_count() -> None:

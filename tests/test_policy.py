@@ -76,6 +76,12 @@ def test_a_template_is_a_policy_that_allows_a_careful_run(tmp_path: Path) -> Non
     rules.check_terms(Terms("pan-svm", settings, "masked", {"threshold": 0.67}, 3))
 
 
+def test_a_template_requires_a_committee_of_algorithms_without_other_masks() -> None:
+    for name in ("least-squares", "logistic-regression"):
+        assert 'masking = ["committee"]' in template(name, "north")
+    assert 'masking = ["congruence", "committee"]' in template("pan-svm", "north")
+
+
 def test_a_template_requires_noise_in_the_objective_of_algorithms_that_add_it_by_default() -> None:
     assert "objective_noise = { min = 0.2 }" in template("pan-svm", "north")
     assert "objective_noise" not in template("rfe", "north")

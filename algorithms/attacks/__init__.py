@@ -26,6 +26,7 @@ Reading order:
 - `newton_systems`: rows from Newton's systems, for a coordinator who knows the masks
 - `newton_steps`: candidates in the data, by the noisy steps that every site receives
 - `logistic_steps`: the same, by the noisy steps of logistic regression
+- `weight_equations`: the same, by exact weights of least squares or logistic regression
 - `binary_counts`: which of some rows are in the data, by noisy sums over them
 - `support_rows`: candidates that are support vectors of the trained model
 - `wrapper_models`: the same of the PAN-SVMs that wrappers train on the way to the columns that are kept

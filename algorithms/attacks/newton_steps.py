@@ -53,7 +53,7 @@ _SPARE = 1.2
 _HASTES = (0.3, 1.0)
 """The share of larger residuals that is allowed for while D + M is unknown."""
 
-_CONSISTENT = 2.0
+MOST_LEFT = 2.0
 """Counts that leave more than so much of the dither's variance are not right, and nothing is claimed."""
 
 _MOST_HALVINGS = 8
@@ -108,7 +108,7 @@ class Members:
 def claims_of(others: LabeledRows, found: Members) -> Iterator[RowClaim | CandidateScores]:
     """Yield the scores of candidates, and those that are as good as certain."""
     yield CandidateScores(others, found.chances)
-    sure = (found.chances > SURE) & (found.left < _CONSISTENT)
+    sure = (found.chances > SURE) & (found.left < MOST_LEFT)
     yield RowClaim(others.rows[sure], others.labels[sure], float((1 - found.chances[sure]).max(initial=0.0)))
 
 
@@ -148,7 +148,7 @@ def members_of(
     the same in all equations.
     """
     found = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[0], tilt)
-    if found.left < _CONSISTENT or tilt:
+    if found.left < MOST_LEFT or tilt:
         return found
     slower = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[1], tilt)
     return min(found, slower, key=lambda each: each.left)

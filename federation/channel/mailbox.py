@@ -7,6 +7,7 @@ one by one and in the order in which they came.
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
+from collections.abc import Sequence
 
 from fedsvm.federation.channel.envelope import Sealer, ends_of
 from fedsvm.federation.errors import Malformed, PeerDropped
@@ -86,12 +87,14 @@ class Mailbox:
             del of_round[peer]
         return message
 
-    def agreement_key(self, peer: str) -> bytes | None:
-        """Return the roster's key to agree on secrets with `peer`, or None."""
+    def agreement_keys(self, peers: Sequence[str]) -> list[bytes | None]:
+        """Return the roster's key to agree on secrets with each of some peers, or None."""
         self._note_roster()
-        if peer not in self._agreement_keys:
-            self._agreement_keys[peer] = self._roster[peer].agreement_key
-        return self._agreement_keys[peer]
+        known = self._agreement_keys
+        for peer in peers:
+            if peer not in known:
+                known[peer] = self._roster[peer].agreement_key
+        return [known[peer] for peer in peers]
 
     def joint_seed(self) -> bytes:
         """Return a digest of all parties of the roster and their keys to agree on secrets with."""

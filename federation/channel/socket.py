@@ -178,16 +178,14 @@ class SocketChannel(KeyedChannel):
     def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
         """Return the keys shared with each of these peers in this round. Raises StepRefused for a peer without keys."""
         known = self._round_keys.setdefault(purpose, {})
-        for peer in peers:
-            if peer not in known:
-                public = self._mailbox.agreement_key(peer)
-                if self._agreement is None or public is None:
-                    raise StepRefused(
-                        f"{self.me} and {peer} have no keys to agree on a secret with; "
-                        "a sum that needs them must say so"
-                    )
-                pair_key = self._agreement.pair_key(self.me, peer, public, purpose)
-                known[peer] = round_keys(pair_key, self._round, self._link)
+        new = [peer for peer in peers if peer not in known]
+        for peer, public in zip(new, self._mailbox.agreement_keys(new), strict=True):
+            if self._agreement is None or public is None:
+                raise StepRefused(
+                    f"{self.me} and {peer} have no keys to agree on a secret with; a sum that needs them must say so"
+                )
+            pair_key = self._agreement.pair_key(self.me, peer, public, purpose)
+            known[peer] = round_keys(pair_key, self._round, self._link)
         return [known[peer] for peer in peers]
 
     def _check_reachable(self) -> None:

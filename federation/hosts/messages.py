@@ -24,7 +24,7 @@ from fedsvm.federation.control_fields import read_fields
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """Version of a run's messages. It changes when parties with different versions of the package cannot work together."""
 
 _BEFORE_ANY_RUN = bytes(RUN_ID_BYTES)

@@ -49,7 +49,7 @@ from fedsvm.federation.site.chain import ChainRound, OrderChain
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
-from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, mark_of, script_of
+from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, SumProtocol, mark_of, script_of
 from fedsvm.federation.site.receipt import IN_CLEAR, IN_SUM, NO_VALUE, Receipt
 from fedsvm.federation.site.resources import free_unused_memory, resources
 from fedsvm.federation.site.script import END, Script, ScriptPosition
@@ -142,6 +142,7 @@ class Site:
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
         self._last_step = ""
+        self._sum: SumProtocol | None = None
         self._program: SiteProgram | None = None
         self._script: Script = END
         self._place = ScriptPosition(END)
@@ -456,10 +457,16 @@ class Site:
 
     def _leaves_in_clear(self, order: Order) -> bool:
         """Return whether an order takes a value in the clear: by itself, or in a sum that hides none."""
-        agreed, terms = self._policy.terms, order.terms
-        if isinstance(terms, SumTerms) and (protocol := self._installation.sums.get(agreed.sum_name)) is not None:
-            return protocol(**agreed.sum_options).discloses != "sum"
-        return isinstance(terms, GatherTerms)
+        if isinstance(order.terms, SumTerms):
+            return self._agreed_sum().discloses != "sum"
+        return isinstance(order.terms, GatherTerms)
+
+    def _agreed_sum(self) -> SumProtocol:
+        """Return the sum of the agreed terms, the only one that an order may name."""
+        if self._sum is None:
+            agreed = self._policy.terms
+            self._sum = self._installation.sums[agreed.sum_name](**agreed.sum_options)
+        return self._sum
 
     def _run_round(self, order: Order, number: int) -> str:
         """Run the step, and process its value. Return the form in which it left, for the receipt."""
@@ -486,7 +493,7 @@ class Site:
             channel.send(COORDINATOR, _shape(value, terms.shape, order.step))
             return IN_CLEAR
         if isinstance(terms, SumTerms):
-            protocol = self._installation.sums[order.protocol](**terms.options)
+            protocol = self._agreed_sum()
             sites = len(channel.sites)
             for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
                 self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round

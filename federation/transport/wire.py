@@ -109,6 +109,7 @@ class Message:
     fields: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
     _frame: bytes | None = field(default=None, init=False, repr=False, compare=False)
+    _payload_bytes: int = field(default=-1, init=False, repr=False, compare=False)
 
     @property
     def frame(self) -> bytes:
@@ -120,10 +121,11 @@ class Message:
     @property
     def payload_bytes(self) -> int:
         """Bytes of the array buffers."""
-        payload_bytes = 0
-        for array in self.arrays.values():
-            payload_bytes += array.nbytes
-        return payload_bytes
+        if self._payload_bytes < 0:
+            self._payload_bytes = 0
+            for array in self.arrays.values():
+                self._payload_bytes += array.nbytes
+        return self._payload_bytes
 
 
 def encode(message: Message) -> bytes:
@@ -141,19 +143,19 @@ def parts(message: Message) -> list[bytes | memoryview]:
 
     Raises ValueError as `encode` does, but for arrays that are too long.
     """
-    specs: list[tuple[str, str, tuple[int, ...]]] = []
+    specs: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     buffers: list[bytes | memoryview] = []
     for name, given in message.arrays.items():
         array = np.asarray(given, order="C")
         code = array.dtype.str
         if code not in _DTYPES or array.ndim > MAX_DIMENSIONS:
             raise ValueError(f"array {name!r} ({array.dtype}, {array.ndim} dimensions) has no wire form")
-        specs.append((name, code, array.shape))
+        specs += ((name, code, array.shape),)
         buffers.append(array.reshape(-1).view(np.uint8).data if array.size else b"")
     if len(specs) > MAX_ARRAYS:
         raise ValueError(f"{len(specs)} arrays in one message; at most {MAX_ARRAYS} go")
     of_fields = msgpack.packb(message.fields) if message.fields else b""
-    of_specs = msgpack.packb(specs) if specs else b""
+    of_specs = _pack_specs(specs) if specs else b""
     for name, packed, most in (("fields", of_fields, MAX_FIELDS_BYTES), ("specs", of_specs, MAX_SPECS_BYTES)):
         if len(packed) > most:
             raise ValueError(f"the {name} of a {message.kind} message have {len(packed)} bytes; at most {most} go")
@@ -204,6 +206,12 @@ def decode(frame: bytes | memoryview) -> Message:
     if end != len(frame):
         raise Malformed("array list does not match the frame")
     return Message(KINDS[place], run, round_number, sequence, hop, fields, arrays)
+
+
+@functools.lru_cache(maxsize=32)
+def _pack_specs(specs: tuple[tuple[str, str, tuple[int, ...]], ...]) -> bytes:
+    """Return packed specs. Remembered, since round after round a party sends the same."""
+    return bytes(msgpack.packb(specs))
 
 
 @functools.lru_cache(maxsize=32)

@@ -26,6 +26,9 @@ _MAX_BITS = 22
 _LANE_BITS = 32
 """A word of 64 bits carries two residues, or two sums of residues below 2^32."""
 
+_ROWS = 96
+"""Rows of a block of a symmetric product: fewer save more of it, and take more calls of BLAS."""
+
 _LANE, _WORD = np.dtype("<u4"), np.dtype("<u8")
 
 
@@ -75,22 +78,32 @@ class ResidueNumbers:
     def reduce(self, values: FloatArray) -> FloatArray:
         """Return the remainders of whole numbers between -2^53 and 2^53, written over them.
 
-        By the reciprocal, which `fmod` is slower than, and prime by prime, so that they stay in the cache.
+        Prime by prime, so that they stay in the cache.
         """
         multiples = np.empty(values.shape[1:])
         for place, prime in enumerate(self.primes):
-            np.multiply(values[place], 1 / prime, out=multiples)
-            np.rint(multiples, out=multiples)
-            multiples *= prime
-            values[place] -= multiples
-            np.less(values[place], 0, out=multiples)
-            multiples *= prime
-            values[place] += multiples
+            _center(values[place], prime, multiples)
+            _lift(values[place], prime, multiples)
         return values
 
     def product(self, left: FloatArray, right: FloatArray) -> FloatArray:
         """Return the product of two matrices of residues."""
         return self.reduce(np.matmul(left, right))
+
+    def symmetric_product(self, left: FloatArray, right: FloatArray) -> FloatArray:
+        """Return the product of two matrices of residues that is known to be symmetric: its lower half is copied."""
+        size = left.shape[1]
+        found = np.empty((len(left), size, size))
+        for start in range(0, size, _ROWS):
+            rows = slice(start, start + _ROWS)
+            np.matmul(left[:, rows], right[:, :, start:], out=found[:, rows, start:])
+            found[:, start + _ROWS :, rows] = transpose(found[:, rows, start + _ROWS :])
+        return self.reduce(found)
+
+    def half(self, values: FloatArray) -> FloatArray:
+        """Return numbers that are half of residues, or of sums of them below 2^30: not reduced, and below 2^52."""
+        halves = np.array([(prime + 1) // 2 for prime in self.primes], dtype=np.float64)
+        return np.asarray(values * halves[:, None, None])
 
     def of_integers(self, integers: IntArray) -> FloatArray:
         """Return the residues (primes, rows, columns) of a matrix of int64."""
@@ -113,11 +126,14 @@ class ResidueNumbers:
         shifts = exponents.astype(np.int64) - _EXACT_BITS + fraction_bits
         whole = np.rint(np.ldexp(mantissas, _EXACT_BITS + np.minimum(shifts, 0))).astype(np.int64)
         powers = np.maximum(shifts, 0)
-        table = np.arange(int(powers.max(initial=0)) + 1).tolist()
+        largest = int(powers.max(initial=0))
         residues = np.empty((len(self.primes), *values.shape))
         for place, prime in enumerate(self.primes):
-            factors = np.array([pow(2, power, prime) for power in table], dtype=np.int64)[powers]
-            residues[place] = _modulo(_modulo(whole, prime) * factors, prime)
+            found = _modulo(whole, prime)
+            if largest:
+                factors = np.array([pow(2, power, prime) for power in range(largest + 1)], dtype=np.int64)
+                found = _modulo(found * factors[powers], prime)
+            residues[place] = found
         return residues
 
     def decode(self, residues: FloatArray) -> FloatArray:
@@ -125,11 +141,15 @@ class ResidueNumbers:
 
         By Garner's mixed radix, whose digits are exact: a number is the sum of digits times products of primes.
         """
-        digits: list[IntArray] = []
+        digits: list[FloatArray] = []
+        multiples = np.empty(residues.shape[1:])
         for place, prime in enumerate(self.primes):
-            value = residues[place].astype(np.int64)
+            value = residues[place].copy()
             for digit, other in zip(digits, self.primes, strict=False):
-                value = _modulo(_modulo(value - digit, prime) * pow(other, -1, prime), prime)
+                value -= digit
+                value *= pow(other, -1, prime)  # below 2^46
+                _center(value, prime, multiples)
+            _lift(value, prime, multiples)
             digits.append(value)
         negative = _exceed(digits, _digits_of(self.modulus // 2, self.primes))
         total, base = np.zeros(digits[0].shape), 1
@@ -201,6 +221,24 @@ MAX_SUMMANDS = 1 << (_LANE_BITS - _MAX_BITS)
 """Packed residues of so many parties add up without a carry from one to the next."""
 
 
+def _center(values: FloatArray, prime: int, multiples: FloatArray) -> None:
+    """Write over whole numbers between -2^53 and 2^53 their remainders modulo a prime, the smallest in size.
+
+    By the reciprocal, which `fmod` is slower than. multiples: an array of the same shape to work in.
+    """
+    np.multiply(values, 1 / prime, out=multiples)
+    np.rint(multiples, out=multiples)
+    multiples *= prime
+    values -= multiples
+
+
+def _lift(values: FloatArray, prime: int, multiples: FloatArray) -> None:
+    """Add a prime to the numbers that are negative, in their place."""
+    np.less(values, 0, out=multiples)
+    multiples *= prime
+    values += multiples
+
+
 def _modulo(integers: IntArray, prime: int) -> IntArray:
     """Return the remainders of int64, by a division that numpy computes several of at a time, other than `np.mod`."""
     return integers - integers // prime * prime
@@ -264,7 +302,7 @@ def _digits_of(value: int, primes: Sequence[int]) -> list[int]:
     return digits
 
 
-def _exceed(digits: Sequence[IntArray], others: Sequence[int]) -> NDArray[np.bool_]:
+def _exceed(digits: Sequence[FloatArray], others: Sequence[int]) -> NDArray[np.bool_]:
     """Return which numbers are larger than another, digit by digit from the last."""
     larger, equal = np.zeros(digits[0].shape, dtype=bool), np.ones(digits[0].shape, dtype=bool)
     for digit, other in zip(reversed(digits), reversed(others), strict=True):

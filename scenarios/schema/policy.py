@@ -14,6 +14,7 @@ from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.column_description import NAME as DESCRIBE
 from fedsvm.algorithms.column_prediction import NAME as PREDICT
 from fedsvm.algorithms.column_prediction import RULED
+from fedsvm.algorithms.optimization.committee import BlindSystemSettings
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT, settings
 from fedsvm.federation.site.program import open_steps
@@ -224,6 +225,14 @@ _CAREFUL = {
 }
 """Settings that decide what is given away, as a careful site has them, and why."""
 
+_CAREFUL_WITHOUT_PATH = {
+    "masking": (
+        '["committee"]',
+        'With "none" the coordinator sees the system of all rows, and recovers every row that it can list.',
+    )
+}
+"""The same for algorithms whose systems have no masks that all sites know."""
+
 _USUAL = Premises(sites=3, statistics_privacy=0.5)
 """A run with noisy statistics. The template limits settings that its algorithm then has a value of."""
 
@@ -232,8 +241,9 @@ def template(algorithm: str, name: str) -> str:
     """Return a policy file to edit, for a site of this name that trains one algorithm."""
     found = ALGORITHMS[algorithm]
     usual, _ = found.resolve_settings(found.Settings(), _USUAL)
-    known = [each for each in _CAREFUL if getattr(usual, each, None) is not None]
-    lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in _CAREFUL.items() if setting in known]
+    careful = _CAREFUL | (_CAREFUL_WITHOUT_PATH if issubclass(found.Settings, BlindSystemSettings) else {})
+    known = [each for each in careful if getattr(usual, each, None) is not None]
+    lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in careful.items() if setting in known]
     return _TEMPLATE.format(
         name=name,
         gathers=json.dumps(open_steps(found.Site)),
