@@ -26,7 +26,8 @@ from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.scale_digits import ScaleDigits
 from fedsvm.algorithms.calibration import Calibration, ClassCalibration
 from fedsvm.algorithms.data.conditions import Conditions
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask

@@ -31,7 +31,8 @@ from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Outl
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.bin_sums import BinSums
 from fedsvm.algorithms.data.classes import one_against_rest
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
+from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.features.random_bins import RandomBins, added_up, to_matrix, values
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled

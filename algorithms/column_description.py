@@ -24,8 +24,9 @@ import numpy as np
 from fedsvm.algorithms.data import bins, encoding, statistics
 from fedsvm.algorithms.data.bins import Window, bin_window
 from fedsvm.algorithms.data.classes import members
+from fedsvm.algorithms.data.column_sums import MIN_KNOWN, ColumnSums
 from fedsvm.algorithms.data.columns import Schema
-from fedsvm.algorithms.data.horizontal import MIN_KNOWN, ColumnSums, HorizontalSite
+from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.data.statistics_rounds import CHUNK, StatisticsPlan, StatisticsSums
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clip_rows
 from fedsvm.federation.arrays import FloatArray

@@ -40,7 +40,8 @@ from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Trai
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, PreparedRows, each_model, preparation
+from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask, PreparedRows
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage

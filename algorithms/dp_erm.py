@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.algorithm import Arrays, Model, Outline, PublicAlgorithm, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.horizontal_task import count_rows
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
@@ -547,12 +547,6 @@ def _objective_terms(settings: ErmSettings, rows: int, problems: int) -> tuple[f
 
 Total = Callable[[list[int], FloatArray], FloatArray]
 """(k, 1 + d + d^2): the sums over all rows of what `erm_sums` computes, of problems at points (k, d)."""
-
-
-def minimize_one(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
-    """Return the minimizer (d,) of one problem; total: its sums at a point (d,). See `minimised_together`."""
-    (found,) = minimised_together(lambda active, points: total(points[0])[None], [plan], rows)
-    return found
 
 
 def minimised_together(total: Total, plans: Sequence[Plan], rows: int) -> list[FloatArray]:

@@ -41,7 +41,8 @@ from fedsvm.algorithms.attacks.second_moments import SecondMoments
 from fedsvm.algorithms.attacks.weight_equations import WeightEquations
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.data.classes import one_against_rest, problems_of
-from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
+from fedsvm.algorithms.data.horizontal import each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage

@@ -23,7 +23,7 @@ from fedsvm.algorithms.data.classes import (
     pairs,
     ranked_by_votes,
 )
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.choice import read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap

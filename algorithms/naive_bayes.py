@@ -36,7 +36,8 @@ from fedsvm.algorithms.attacks.class_means import ClassMeans
 from fedsvm.algorithms.data.class_statistics import ClassStatistics
 from fedsvm.algorithms.data.classes import log_odds, members
 from fedsvm.algorithms.data.columns import Columns
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, each_model, preparation
+from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled

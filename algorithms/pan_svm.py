@@ -30,9 +30,11 @@ from fedsvm.algorithms.attacks.joint_blocks import (
     JointSupportRows,
     joint_rows_told,
 )
+from fedsvm.algorithms.attacks.joint_systems import JointNewtonSystems
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
+from fedsvm.algorithms.attacks.opened_scalars import OpenedScalars
 from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.calibration import (
@@ -45,10 +47,10 @@ from fedsvm.algorithms.data.classes import (
     numbers,
     one_against_one,
     one_against_rest,
-    problems_of,
 )
 from fedsvm.algorithms.data.conditions import Conditions
-from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
+from fedsvm.algorithms.data.horizontal import each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.inversion import NystromInverse
@@ -205,7 +207,7 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
         train_features, test_features = model.features(rows.train.rows), model.features(rows.test.rows)
         prices = pooled_prices(settings, rows.train.labels, rows.weights, rows.classes)
         if len(rows.classes) > 2 and settings.multiclass == "joint":
-            return _pooled_jointly(settings, rows, (train_features, test_features))
+            return _pooled_jointly(settings, rows, (train_features, test_features), prices)
         if len(rows.classes) > 2:
             return _pooled_classes(model, settings, rows, (train_features, test_features), prices)
         w, b, objective = pooled_solution(settings, train_features, rows.train.labels, prices)
@@ -241,9 +243,11 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
             FiniteDomain(),
             JointCounts(),
             NewtonSystems(is_noisy=bool(settings.objective_noise)),
+            JointNewtonSystems(is_noisy=bool(settings.objective_noise)),
             NewtonSteps(settings.step_noise, settings.objective_noise or 0.0),
             _support_rows(settings),
             JointSupportRows(settings.C, settings.tolerance),
+            OpenedScalars(is_noisy=bool(settings.objective_noise)),
         ]
 
     def file_attacks(self, settings: PanSettings) -> list[Attack]:
@@ -257,9 +261,10 @@ def _support_rows(settings: PanSettings) -> SupportRows:
 
 
 def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -> MaskedRounds:
-    problems = problems_of(premises.classes, settings.multiclass)
+    problems, weights = settings.problem_shape(features, premises.classes)
+    intercept = settings.intercept and weights == features
     return MaskedRounds.of_path(
-        premises.sites, features, problems, premises.models, premises.conditions, intercept=settings.intercept
+        premises.sites, weights, problems, premises.models, premises.conditions, intercept=intercept
     )
 
 
@@ -332,14 +337,14 @@ def _pooled_classes(
 
 
 def _pooled_jointly(
-    settings: PanSettings, rows: EvaluationRows, features: tuple[FloatArray, FloatArray]
+    settings: PanSettings, rows: EvaluationRows, features: tuple[FloatArray, FloatArray], prices: libsvm.Prices
 ) -> Pooled | None:
     """Train LIBLINEAR on the joint problem; LIBSVM has none with the exact kernel. None if a class has no rows."""
     classes = len(rows.classes)
     of_rows = numbers(one_against_rest(rows.train.labels, classes))
     if len(np.unique(of_rows)) < classes:
         return None
-    scores, objective = joint_hinge.train_pooled(*features, of_rows, settings.C, intercept=settings.intercept)
+    scores, objective = joint_hinge.train_pooled(*features, of_rows, prices, intercept=settings.intercept)
     return Pooled(above_others(scores), objective)
 
 

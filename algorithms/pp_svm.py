@@ -35,7 +35,8 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
 from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, PreparedRows, each_model, preparation
+from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask, PreparedRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings, check_kernel
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm

@@ -40,7 +40,8 @@ from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
-from fedsvm.algorithms.data.horizontal import HorizontalTask, each_model, preparation
+from fedsvm.algorithms.data.horizontal import each_model, preparation
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.mapped_rows import map_rows, mapping

@@ -21,7 +21,7 @@ from typing import Any, cast
 import numpy as np
 from sklearn.svm import SVC
 
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows

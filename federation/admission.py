@@ -117,7 +117,7 @@ class Admission:
         """Wait for the sites that dropped in a round, as far as the policy does.
 
         A site whose process ended is restarted. A late one is waited for where the policy says so; where it does not
-        and none can be spared, for as long as for a round.
+        and it cannot be spared, for as long as for a round.
         """
         how_ended, policy = self._membership.how_ended, self._membership.policy
         late = [site for site in dropped if not how_ended(site)]
@@ -126,8 +126,8 @@ class Admission:
         if late and policy.on_dropout == "continue" and policy.silence_s:
             policy.on_silence(late)
             stayed = self._wait_for(late, round_, policy.silence_s)
-        elif late and policy.on_dropout == "continue" and self._membership.why_needed:
-            answered = self._wait_for(late, round_, self._round_timeout_s)
+        elif policy.on_dropout == "continue" and (needed := self._membership.find_needed(late)):
+            answered = self._wait_for(needed, round_, self._round_timeout_s)
             joined = tuple(site for site in answered if self.catch_up(site))
         for site in dropped:
             if site in stayed or not how_ended(site):

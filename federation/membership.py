@@ -13,6 +13,11 @@ from typing import Literal
 
 from fedsvm.federation.errors import SitesDropped
 
+MEMBER_NEEDED = (
+    "The terms name it as a member of the committee, and no other site may take its place: resume the run when it is "
+    "back, or start again with another site in protocol.committee."
+)
+
 
 @dataclass(frozen=True)
 class DropoutPolicy:
@@ -32,6 +37,8 @@ class DropoutPolicy:
         How long a run waits for a site that is silent and whose process may live; 0: it goes on without.
     on_silence : callable, optional
         Called with the sites that are waited for.
+    committee : tuple of str, default ()
+        Sites that the terms name as the members of every committee. Without one of them the run ends.
     """
 
     min_sites: int = 1
@@ -40,6 +47,7 @@ class DropoutPolicy:
     restart: Callable[[str], bool] = lambda site: True
     silence_s: float = 0.0
     on_silence: Callable[[Sequence[str]], None] = lambda sites: None
+    committee: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,10 @@ class Membership:
         if not self._status[site].takes_part:
             self._status[site].answered = True
 
+    def find_needed(self, sites: Sequence[str]) -> list[str]:
+        """Return those of some sites that the others cannot do without."""
+        return [site for site in sites if self.why_needed or site in self.policy.committee]
+
     def change(
         self, round_number: int, phase: str, left: Mapping[str, str], joined: tuple[str, ...], label: str
     ) -> None:
@@ -149,6 +161,8 @@ class Membership:
         self.changes.append(MembershipChange(round_number, phase, dict(left), joined, self.sites))
         if left and self.policy.on_dropout == "abort":
             raise SitesDropped(left, label, 'federation.on_dropout is "abort".')
+        if members := {site: why for site, why in left.items() if site in self.policy.committee and site not in joined}:
+            raise SitesDropped(members, label, MEMBER_NEEDED)
         if self.why_needed and (missed := {site: why for site, why in left.items() if site not in joined}):
             raise SitesDropped(missed, label, self.why_needed)
         if len(self.sites) < self.policy.min_sites:

@@ -2,7 +2,8 @@
 
 H is the sum of all sites' symmetric matrices and a public diagonal, q the sum of their right-hand sides. Three sites
 are the committee: the first a, the second b and the dealer c. All sites draw them together, afresh in every attempt,
-and no site can choose them. Everything is an integer modulo several primes (`arithmetic.residue_numbers`).
+and no site can choose them; or all have agreed on them before the run. Everything is an integer modulo several primes
+(`arithmetic.residue_numbers`).
 
     share   each site sends a seed of R_i to a, and puts H_i - R_i into the run's secure sum, which b opens.
             So a holds R = sum R_i, and b holds T = H - R.
@@ -81,7 +82,11 @@ class _Committee:
 
 
 def contribute_to_systems(
-    channel: Channel, total: SecureSum, systems: Sequence[BlindSystem], entries: Sequence[FloatArray]
+    channel: Channel,
+    total: SecureSum,
+    systems: Sequence[BlindSystem],
+    entries: Sequence[FloatArray],
+    members: Sequence[str] = (),
 ) -> list[FloatArray] | None:
     """Run a site's part.
 
@@ -95,6 +100,8 @@ def contribute_to_systems(
     entries : sequence of float64 arrays of shape (entries,)
         The site's own of each system: the upper triangle of its matrix, its right-hand sides, and the numbers and
         vectors beside them.
+    members : sequence of str, default ()
+        The committee that all sites agreed on: first, second and dealer. Without it they draw one.
 
     Returns
     -------
@@ -104,7 +111,7 @@ def contribute_to_systems(
     Raises
     ------
     StepRefused
-        Before anything is sent, for too few or too many sites.
+        Before anything is sent, for too few or too many sites, and for a member that does not take part.
     BoundExceeded
         Before anything is sent, for entries beyond the scale.
     PeerDropped
@@ -116,7 +123,7 @@ def contribute_to_systems(
             "sites, or with another masking"
         )
     encoded = [system.encode(own) for system, own in zip(systems, entries, strict=True)]
-    committee = _drawn_committee(channel)
+    committee = _agreed_committee(members, channel.sites) if members else _drawn_committee(channel)
     seeds = channel.random((len(systems), SHAPE[1]))
     words = [np.ones((1, 1), dtype=np.uint64)]
     for system, own, seed in zip(systems, encoded, seeds, strict=True):
@@ -169,6 +176,16 @@ def _shares_of_second(channel: Channel, systems: Sequence[BlindSystem], opened: 
     ends = np.cumsum([system.numbers.words((1, system.entries)) for system in systems])
     words = np.split(opened[:, :-1], ends[:-1], axis=1)
     return [system.numbers.unpack(part, (1, system.entries)) for system, part in zip(systems, words, strict=True)]
+
+
+def _agreed_committee(members: Sequence[str], sites: Sequence[str]) -> _Committee:
+    """Return the committee of three named sites. Raises StepRefused where one does not take part."""
+    if missing := [site for site in members if site not in sites]:
+        raise StepRefused(
+            f"{', '.join(missing)} of the committee that the terms name does not take part; run again with all of "
+            f"{', '.join(members)}, or with others in protocol.committee"
+        )
+    return _Committee(*members)
 
 
 def _drawn_committee(channel: Channel) -> _Committee:
@@ -380,7 +397,9 @@ class BlindSolution:
     products: FloatArray
 
 
-def solve_blind_systems(channel: Channel, total: SecureSum, systems: Sequence[BlindSystem]) -> list[BlindSolution]:
+def solve_blind_systems(
+    channel: Channel, total: SecureSum, systems: Sequence[BlindSystem], members: Sequence[str] = ()
+) -> list[BlindSolution]:
     """Run the coordinator's part: solve the systems behind the masks.
 
     Parameters
@@ -389,6 +408,8 @@ def solve_blind_systems(channel: Channel, total: SecureSum, systems: Sequence[Bl
     total : SecureSum
         The run's.
     systems : sequence of BlindSystem
+    members : sequence of str, default ()
+        The committee that all sites agreed on. Without it the first site sends the one that they drew.
 
     Returns
     -------
@@ -399,13 +420,17 @@ def solve_blind_systems(channel: Channel, total: SecureSum, systems: Sequence[Bl
     FederationError
         For a singular system, and for members that open different solutions.
     """
+    committee = _agreed_committee(members, channel.sites) if members else _received_committee(channel)
+    total.forward(channel, (1, _summed_words(systems)), committee.second)
+    return [_solve(channel, system, committee) for system in systems]
+
+
+def _received_committee(channel: Channel) -> _Committee:
     sites = channel.sites
     places = [int(place) for place in channel.receive(sites[0], (1, MIN_SITES))[0]]
     if len(set(places)) < MIN_SITES or max(places) >= len(sites):
         raise FederationError(f"A committee must be {MIN_SITES} of {len(sites)} sites, got places {places}; run again.")
-    committee = _Committee(*(sites[place] for place in places))
-    total.forward(channel, (1, _summed_words(systems)), committee.second)
-    return [_solve(channel, system, committee) for system in systems]
+    return _Committee(*(sites[place] for place in places))
 
 
 def _solve(channel: Channel, system: BlindSystem, committee: _Committee) -> BlindSolution:
@@ -435,7 +460,7 @@ def _summed_words(systems: Sequence[BlindSystem]) -> int:
     return sum(system.numbers.words((1, system.entries)) for system in systems) + 1
 
 
-def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSystem]) -> Cost:
+def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSystem], *, is_drawn: bool = True) -> Cost:
     """Return the cost of systems: the draw of the committee, seeds, one sum, two masks, and what is opened.
 
     Hops are an upper bound, since they depend on who is drawn.
@@ -446,15 +471,22 @@ def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSyst
         The run's.
     sites : int
     systems : sequence of BlindSystem
+    is_drawn : bool, default True
+        False if all sites agreed on the committee before.
 
     Returns
     -------
     Cost
     """
     summed = total.cost_of(sites, (1, _summed_words(systems)))
-    drawn = 4 * (sites - 1) * sites * SHAPE[1] + MIN_SITES
-    messages, hops = 5 * (sites - 1) + 1 + summed.messages + 2, 4 * (sites - 1) + summed.hops + 1
-    words = drawn + len(systems) * (sites - 1) * SHAPE[1] + _summed_words(systems)
+    drawing = 4 * (sites - 1) if is_drawn else 0
+    messages, hops = drawing + is_drawn + (sites - 1) + summed.messages + 2, drawing + summed.hops + 1
+    words = (
+        drawing * sites * SHAPE[1]
+        + MIN_SITES * is_drawn
+        + len(systems) * (sites - 1) * SHAPE[1]
+        + _summed_words(systems)
+    )
     for system in systems:
         numbers, beside, e = system.numbers, system.beside, system.extended
         square, triangle = numbers.words((e, e)), numbers.words((1, system.triangle))

@@ -15,9 +15,9 @@ import numpy as np
 from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
 from fedsvm.federation.text import quote_names, visible
 from fedsvm.scenarios.data import categories, file_join, sources
-from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.file_join import require_sites, site_names, without_summary_rows
 from fedsvm.scenarios.data.harmonization import HarmonizedTables, harmonize, notes
+from fedsvm.scenarios.data.label_classes import obvious_positive
 from fedsvm.scenarios.data.rough_ranges import rough_ranges
 from fedsvm.scenarios.data.sources import gaps
 from fedsvm.scenarios.data.tables import Dataset, Table

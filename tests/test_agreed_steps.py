@@ -19,7 +19,7 @@ import pytest
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.columns import Schema
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap

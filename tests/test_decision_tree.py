@@ -12,7 +12,7 @@ from fedsvm import classifier
 from fedsvm.algorithms.attacks.attack import Prior, RowClaim
 from fedsvm.algorithms.attacks.cross_tables import CrossTables
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.data.horizontal import PreparedRows
+from fedsvm.algorithms.data.horizontal_task import PreparedRows
 from fedsvm.algorithms.data.scaling import ScaleName
 from fedsvm.algorithms.data.statistics import statistics_of
 from fedsvm.algorithms.decision_tree import (

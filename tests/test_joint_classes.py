@@ -21,9 +21,13 @@ from fedsvm.algorithms.data.classes import above_others, log_odds
 from fedsvm.algorithms.dp_erm import joint_erm_sums
 from fedsvm.algorithms.hybrid_svm.minimizer import minimize_jointly
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
-from fedsvm.algorithms.optimization import cutting_plane
-from fedsvm.algorithms.optimization.joint_hinge import JointSums, as_cuts
+from fedsvm.algorithms.optimization import cutting_plane, interior_point
+from fedsvm.algorithms.optimization.barrier import Problem
+from fedsvm.algorithms.optimization.joint_barrier import JointProblem, on_the_curve
+from fedsvm.algorithms.optimization.joint_hinge import JointSums, as_cuts, train_pooled
 from fedsvm.algorithms.optimization.line_search import grid_search
+from fedsvm.algorithms.optimization.local_path import LocalPath
+from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
@@ -37,6 +41,7 @@ from tests.test_runs import run
 from tests.test_several_classes import NAMES, NO_NOISE, WINE, by_round, private, single_rows
 
 JOINT = [*WINE, "algorithm.multiclass=joint", "algorithm.solver=cutting-plane"]
+NEWTON = [*WINE, "algorithm.multiclass=joint", "algorithm.solver=interior-point"]
 
 
 def wine() -> tuple[FloatArray, FloatArray]:
@@ -81,6 +86,80 @@ def test_the_optimum_is_liblinears(C: float, intercept: bool) -> None:
     assert found.objective == pytest.approx(theirs, rel=1e-4)
     assert found.lower_bound <= theirs * (1 + 1e-9)
     np.testing.assert_allclose(found.w.reshape(w.shape), w, atol=5e-3)
+
+
+@pytest.mark.parametrize("C", [0.03, 1.0, 10.0])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_interior_point_has_liblinears_optimum(C: float, intercept: bool) -> None:
+    """Rows of unequal prices, and one of price 0, which is not there."""
+    rows, classes = wine()
+    prices: FloatArray = C * (1.0 + np.arange(len(rows), dtype=np.float64) % 3)
+    prices[7] = 0.0
+    problem = JointProblem.of_classes(rows, classes, prices, intercept=intercept)
+    path = LocalPath([problem])
+    (found,) = interior_point.solve(
+        path,
+        problems=1,
+        dimensions=problem.dimensions,
+        intercept=False,
+        stopping=StoppingRule(1e-8, 100),
+        barriers=3,
+    )
+    at = path.standings[0]
+    point = at.v if found.keep else at.best
+    weights = problem.weights(point)
+    test, objective = train_pooled(rows, rows, classes.argmax(axis=0), prices, intercept=intercept)
+    certificate = found.certificate
+    assert certificate.converged and certificate.iterations <= 30
+    assert certificate.objective == pytest.approx(objective, rel=1e-6)
+    assert certificate.lower_bound <= objective * (1 + 1e-9)
+    of_point = 0.5 * point @ point + problem.prices @ problem.brackets(point).max(axis=1)
+    assert certificate.objective == pytest.approx(of_point, rel=1e-12)
+    np.testing.assert_allclose(rows @ weights[:, :-1].T + weights[:, -1], test, atol=5e-3)
+
+
+def test_with_two_classes_it_is_the_binary_interior_point() -> None:
+    """The same dual variables, and a matrix of which each block is the binary one or minus it."""
+    random = np.random.default_rng(2)
+    features, labels = random.normal(size=(30, 4)), np.where(np.arange(30) % 3 == 0, 1.0, -1.0)
+    prices, mu = random.uniform(0.5, 2.0, size=30), 0.03
+    binary = Problem.of(features, labels, prices, lever=0.0)
+    joint = JointProblem.of_classes(features, np.stack([labels < 0, labels > 0]).astype(float), prices, intercept=False)
+    nothing, step = np.zeros(4), random.normal(size=4)
+    twice = np.concatenate([-step, step]) / 2  # w_2 - w_1 is the step
+    one, other = binary.stand_at(0, nothing, nothing), joint.stand_at(0, np.zeros(8), np.zeros(8))
+    for number, mu_of_round in enumerate((1.0, mu, mu / 20), start=1):
+        sums, one = binary.advance(one, number, step / number, mu_of_round, keep=False, still=number == 1)
+        jointly, other = joint.advance(other, number, twice / number, mu_of_round, keep=False, still=number == 1)
+        others_class = 1 - joint.of_class
+        np.testing.assert_allclose((other.alpha * others_class).sum(axis=1), one.alpha, rtol=1e-9)
+        np.testing.assert_allclose(jointly.matrix, np.kron([[1, -1], [-1, 1]], sums.matrix), rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(jointly.gradient, np.concatenate([-sums.gradient, sums.gradient]), rtol=1e-9)
+        assert jointly.loss == pytest.approx(sums.loss)
+        np.testing.assert_allclose(jointly.alphas, sums.alphas)
+
+
+def test_dual_variables_on_the_curve_add_up_to_the_price() -> None:
+    random = np.random.default_rng(3)
+    for mu in (1.0, 1e-4, 1e-9):
+        brackets, prices = random.normal(size=(50, 5)), random.uniform(0.1, 10.0, size=50)
+        brackets[0] = 0.0  # all equal
+        star = on_the_curve(brackets, prices, mu)
+        np.testing.assert_allclose(star.sum(axis=1), prices, rtol=1e-12)
+        slacks = mu / star
+        np.testing.assert_allclose(slacks + brackets, (slacks + brackets)[:, :1] + np.zeros(5), rtol=1e-6, atol=1e-9)
+
+
+def test_the_matrix_is_that_of_each_rows_own() -> None:
+    """Added up row by row, as the sum of H (x) f f^T."""
+    random = np.random.default_rng(4)
+    features, classes = random.normal(size=(12, 3)), np.eye(4)[random.integers(4, size=12)].T
+    problem = JointProblem.of_classes(features, classes, np.ones(12), intercept=True)
+    slopes = random.uniform(0.1, 1.0, size=(12, 4))
+    expected = np.zeros((16, 16))
+    for q, f in zip(slopes, problem.features, strict=True):
+        expected += np.kron(np.diag(q) - np.outer(q, q) / q.sum(), np.outer(f, f))
+    np.testing.assert_allclose(problem.curvature_of(slopes), expected, atol=1e-12)
 
 
 def test_cuts_are_below_the_loss_and_the_line_is_its() -> None:
@@ -146,6 +225,59 @@ def test_all_classes_in_one_problem(tmp_path: Path) -> None:
     assert ((decisions > 0).sum(axis=1) == 1).all()
 
 
+@pytest.mark.parametrize("masking", ["none", "congruence", "committee"])
+def test_the_interior_point_trains_all_classes_in_one_problem(masking: str, tmp_path: Path) -> None:
+    """One secure sum a round, of a system of K (m + 1) weights; no cut is shown, and no row alone."""
+    finished = run("digits", tmp_path / "run", *NEWTON, f"algorithm.masking={masking}")
+    result, model = finished.result, finished.result["model"]
+    assert model["gap"] <= 1e-6
+    assert len(model["gaps"]) == model["figures"]["problems"] == 1
+    assert model["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-5)
+    assert result["centralised"]["max_decision_difference"] < 5e-3
+    assert model["iterations"] <= 40
+    assert result["metrics"]["accuracy"] >= 0.95
+    assert not single_rows(result)
+    weights = 3 * (model["figures"]["rank"] + 1)
+    if masking != "committee":
+        length = Layout(weights, weights).length
+        assert any(each["step"] == "newton" and each["shape"] == [length] for each in result["disclosures"])
+    assert "1 joint problem of all classes" in model["description"]
+    assert predict(finished.folder, "wine").decisions.shape == (178, 3)
+
+
+def test_both_solvers_reach_the_same_joint_optimum(tmp_path: Path) -> None:
+    """And the interior point in fewer rounds."""
+    by_path = run("digits", tmp_path / "path", *NEWTON, "algorithm.masking=congruence").result
+    by_cuts = run("digits", tmp_path / "cuts", *JOINT).result
+    assert by_path["model"]["objective"] == pytest.approx(by_cuts["model"]["objective"], rel=1e-5)
+    rounds = [each["cost"]["by_phase"]["train"]["rounds"] for each in (by_path, by_cuts)]
+    assert rounds[0] < rounds[1]
+
+
+def test_a_killed_site_takes_its_rows_from_the_joint_interior_point(tmp_path: Path) -> None:
+    kill = "faults=[{kind='kill',site=2,phase='train',round=9}]"
+    result = run("digits", tmp_path / "run", *NEWTON, "algorithm.masking=congruence", kill).result
+    assert result["sites"][1]["status"] == "dropped"
+    assert result["model"]["gap"] <= 1e-6
+    assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["algorithm.class_weight=balanced"],
+        ["algorithm.intercept=false"],
+        ["algorithm.objective_noise=0.2", "compare.centralised=false"],
+    ],
+)
+def test_the_joint_interior_point_takes_weights_and_noise(changes: list[str], tmp_path: Path) -> None:
+    result = run("digits", tmp_path / "run", *NEWTON, "algorithm.masking=congruence", *changes).result
+    assert result["model"]["gap"] <= 1e-6
+    assert result["metrics"]["accuracy"] >= 0.9
+    if "objective_noise" not in changes[0]:
+        assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-5)
+
+
 CUTS = ("joint_cuts", "sum")
 
 
@@ -196,7 +328,6 @@ tolerance = 1e-6
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (["algorithm.solver=interior-point"], 'multiclass: "joint" needs solver = "cutting-plane", which shows'),
         (["data.positive=class_0"], 'multiclass: "joint" applies to more than two classes; remove it'),
         (["algorithm.class_weight=balanced"], 'class_weight: needs solver = "interior-point"'),
     ],
@@ -260,6 +391,21 @@ def test_cuts_of_every_problem_are_attacked(scheme: str, least: int, tmp_path: P
     found = audit("digits", tmp_path / "run", *WINE, *cuts, "compare.centralised=false")
     assert sum(each.false_claims for each in found.values()) == 0
     assert recovered(found["coordinator",])["differences of cuts"] >= least
+
+
+@pytest.mark.parametrize(("masking", "sites"), [("none", "[]"), ("congruence", '["site-1"]'), ("congruence", "[]")])
+def test_joint_systems_name_rows_to_who_knows_the_masks(masking: str, sites: str, tmp_path: Path) -> None:
+    """Every row of the other sites with a list, and none to a coordinator alone behind masks."""
+    listed = f'collusion={{sites={sites},coordinator=true,candidates="source"}}'
+    changes = [*NEWTON, f"algorithm.masking={masking}", "compare.centralised=false", listed]
+    (found,) = run("digits", tmp_path / "run", *changes).result["audit"]
+    by = {each["attack"]: each for each in found["attacks"]}
+    assert found["false_claims"] == 0
+    if masking == "congruence" and sites == "[]":
+        assert "Newton systems, jointly" not in by or not by["Newton systems, jointly"]["recovered"]
+    else:
+        assert by["Newton systems, jointly"]["recovered"] > 100
+    assert not {"Newton systems", "Newton steps"} & by.keys()
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from fedsvm.protocols.sums import masked as masked_sum
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
 from fedsvm.protocols.sums.k_secure import k_secure
 from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked
-from fedsvm.protocols.sums.neighbourhoods import neighbourhood_threshold, threshold_of
+from fedsvm.protocols.sums.neighbourhoods import DropoutThreshold
 from fedsvm.protocols.sums.ring import CHUNK, RING
 from fedsvm.protocols.sums.secure_sum import SecureSum
 
@@ -78,7 +78,7 @@ def test_the_blind_of_a_sum_that_one_site_receives_covers_every_chunk_and_limb(p
 
 @pytest.mark.parametrize(("fraction", "count"), [(0.6, 5), (0.66, 5), (0.66, 9), (1.0, 4)])
 def test_own_masks_are_opened_by_as_many_shares_as_the_threshold_and_not_by_fewer(fraction: float, count: int) -> None:
-    sites, threshold = site_names(count), threshold_of(fraction, count)
+    sites, threshold = site_names(count), DropoutThreshold(fraction, count).neighbourhood
     owner, *holders = sites
     network = execute(masked(fraction), {site: uniform_residues((1, 3)) for site in sites}).network
     own_seed, *_ = network.expanded[owner]
@@ -156,12 +156,12 @@ def test_a_list_that_too_few_confirm_in_time_reveals_nothing(monkeypatch: pytest
     [(0.66, 2, 2), (0.66, 3, 2), (0.66, 4, 3), (0.66, 5, 4), (0.66, 51, 34), (0.6, 5, 3), (0.51, 2, 2), (1.0, 7, 7)],
 )
 def test_thresholds_are_rounded_up_and_two_at_least(fraction: float, members: int, threshold: int) -> None:
-    assert threshold_of(fraction, members) == threshold
+    assert DropoutThreshold(fraction, members).neighbourhood == threshold
 
 
 @pytest.mark.parametrize(("run_sites", "threshold"), [(5, 4), (50, 33), (51, 34), (52, 34), (200, 34)])
 def test_thresholds_are_of_a_neighbourhood_at_most(run_sites: int, threshold: int) -> None:
-    assert neighbourhood_threshold(0.66, run_sites) == threshold
+    assert DropoutThreshold(0.66, run_sites).neighbourhood == threshold
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_thresholds_are_of_a_neighbourhood_at_most(run_sites: int, threshold: in
 def test_the_sites_that_a_run_needs_are_as_many_as_a_neighbourhood_at_least(
     fraction: float, run_sites: int, needed: int
 ) -> None:
-    assert masked(fraction).min_remaining(run_sites) == needed >= neighbourhood_threshold(fraction, run_sites)
+    assert masked(fraction).min_remaining(run_sites) == needed >= DropoutThreshold(fraction, run_sites).neighbourhood
 
 
 # What sums promise.

@@ -12,7 +12,7 @@ import pytest
 from fedsvm import ScenarioError, run
 from fedsvm.federation.errors import StepRefused
 from fedsvm.scenarios import predict
-from fedsvm.scenarios.data import dataset, files, notation, table_description
+from fedsvm.scenarios.data import dataset, files, label_classes, notation, table_description
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.data.site_column import resolve_site_names
 from fedsvm.scenarios.data.text_form import TextForm
@@ -132,11 +132,11 @@ def test_a_typing_mistake_among_numbers_is_told_with_its_cell(tmp_path: Path) ->
     [("01", "1"), (("10", "9"), "10"), (("Died", "alive"), "Died"), (("no", "YES"), "YES"), (("-1", "+1"), "+1")],
 )
 def test_a_class_that_everybody_takes_for_positive_needs_no_telling(classes: Any, positive: str) -> None:
-    assert dataset.obvious_positive(sorted(classes)) == positive
+    assert label_classes.obvious_positive(sorted(classes)) == positive
 
 
 def test_a_class_that_is_not_plain_must_be_told_and_may_be_a_number(tmp_path: Path) -> None:
-    assert dataset.obvious_positive(["a", "b"]) is None
+    assert label_classes.obvious_positive(["a", "b"]) is None
     rows = "".join(f"{row % 12},{'ab'[row % 2]},{row % 2}\n" for row in range(40))
     (tmp_path / "p.csv").write_text(f"age,group,died\n{rows}")
     (said,) = refused(tmp_path, 'source = "p.csv"', **{"data.ignore": [], "data.label": "group"})

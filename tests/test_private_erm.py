@@ -26,7 +26,7 @@ from fedsvm.algorithms.dp_erm import (
     Plan,
     at_most_one,
     erm_sums,
-    minimize_one,
+    minimised_together,
     perturb_objective,
     sufficient_rows,
     train,
@@ -211,6 +211,16 @@ def errors(fit: Callable[[], FloatArray]) -> FloatArray:
     return np.array([float(np.mean(np.sign(test @ fit()) != labels)) for _ in range(DRAWS)])
 
 
+def minimizer(points: FloatArray, labels: FloatArray, plan: Plan) -> FloatArray:
+    """Return the minimizer (d,) of one problem over rows in one place."""
+
+    def sums(_active: list[int], at: FloatArray) -> FloatArray:
+        return erm_sums(points, labels, at[0], LOGISTIC)[None]
+
+    (found,) = minimised_together(sums, [plan], len(points))
+    return found
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 4.0])
 def test_mean_errors_are_those_of_diffprivlib(epsilon: float, record_property: Callable[..., None]) -> None:
     points, labels, _, _ = tumours()
@@ -228,7 +238,7 @@ def test_mean_errors_are_those_of_diffprivlib(epsilon: float, record_property: C
 
     def ours(perturbation: Perturbation) -> FloatArray:
         plan = perturb_objective(ErmSettings(LAMBDA, perturbation=perturbation, epsilon=epsilon), size, rows)
-        f = minimize_one(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, rows)
+        f = minimizer(points, labels, plan)
         if perturbation == "objective":
             return f
         return noise_for(PrivacyParameters("spherical", epsilon), size, 2 / (rows * LAMBDA), 0.0).released(f)
@@ -246,7 +256,7 @@ def test_mean_errors_are_those_of_diffprivlib(epsilon: float, record_property: C
 def test_the_exact_minimiser_is_the_plans() -> None:
     points, labels, _, _ = tumours()
     plan = Plan(0.05, np.full(points.shape[1], 3.0), None)
-    f = minimize_one(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, len(points))
+    f = minimizer(points, labels, plan)
     sums = erm_sums(points, labels, f, LOGISTIC) / len(points)
     assert np.linalg.norm(sums[1 : 1 + len(f)] + 0.05 * f + plan.b / len(points)) <= 1e-10
 
@@ -256,7 +266,7 @@ def test_the_minimiser_is_reached_where_large_noise_cancels(seed: int) -> None:
     points, labels, _, _ = tumours()
     b = np.random.default_rng(seed).normal(size=(points.shape[1],))
     plan = Plan(LAMBDA, b * (155 / np.linalg.norm(b)), None)
-    minimize_one(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, len(points))
+    minimizer(points, labels, plan)
 
 
 # Runs.

@@ -13,7 +13,7 @@ from sklearn.metrics import roc_auc_score
 from fedsvm.algorithms.data.score_counts import count_scores
 from fedsvm.algorithms.site_scores import SiteScores
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.scenarios.data import dataset, splits
+from fedsvm.scenarios.data import dataset, row_roles, splits
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.offered_terms import terms_of
@@ -100,9 +100,9 @@ def test_a_site_deals_its_own_rows_by_class_and_knows_no_others() -> None:
     assert [(held_out[signs == sign] == 0).sum() for sign in (1.0, -1.0)] == [6, 12]
     blind = spec.read("quickstart", overrides=["data.test_fraction=0", "data.folds=5", "data.stratify=false"])[0].data
     few = np.repeat([1.0, -1.0], [4, 66])
-    dealt = dataset.own_folds_of(blind, few, "north", 1)
+    dealt = row_roles.own_folds_of(blind, few, "north", 1)
     assert np.bincount(dealt).tolist() == [14] * 5
-    np.testing.assert_array_equal(dealt, dataset.own_folds_of(blind, -few, "north", 1))
+    np.testing.assert_array_equal(dealt, row_roles.own_folds_of(blind, -few, "north", 1))
 
 
 def test_folds_that_are_not_stratified_do_not_depend_on_labels() -> None:

@@ -21,7 +21,7 @@ from fedsvm.protocols.arithmetic.flags import pack_flags
 from fedsvm.protocols.sums import masked
 from fedsvm.protocols.sums.consent import LIST, MISSING, OPEN
 from fedsvm.protocols.sums.masked import REQUEST_WORDS, SEALED_WORDS, SECRET_WORDS, requests
-from fedsvm.protocols.sums.neighbourhoods import Neighbourhoods, neighbourhood_threshold, neighbourhoods
+from fedsvm.protocols.sums.neighbourhoods import DropoutThreshold, Neighbourhoods, neighbourhoods
 from fedsvm.protocols.sums.plain import collect_chunks
 from tests.conftest import drill, sum_protocol
 from tests.test_dropouts import total_of
@@ -55,7 +55,7 @@ class Lie:
     def __call__(self, channel: Channel, shape: tuple[int, int]) -> Residues:
         sites = channel.sites
         graph = neighbourhoods(sites, channel.joint_seed())
-        threshold = neighbourhood_threshold(FRACTION, len(sites))
+        threshold = DropoutThreshold(FRACTION, len(sites)).neighbourhood
         may_miss, circle = 51 - threshold, graph._circle
         arc = circle[may_miss : may_miss + threshold]
         beside = {*circle[:may_miss], *circle[may_miss + threshold : 2 * may_miss + threshold]}

@@ -35,7 +35,7 @@ from fedsvm.protocols.sums.changing_neighbours import changing_neighbours, edge_
 from fedsvm.protocols.sums.consent import LIST, MISSING, OPEN, Consent
 from fedsvm.protocols.sums.k_secure import distances, k_secure, partners
 from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked, requests
-from fedsvm.protocols.sums.neighbourhoods import MAX_NEIGHBOURS, neighbourhood, neighbourhoods, threshold_of
+from fedsvm.protocols.sums.neighbourhoods import MAX_NEIGHBOURS, DropoutThreshold, neighbourhood, neighbourhoods
 from fedsvm.protocols.sums.plain import PLAIN
 from fedsvm.protocols.sums.ring import CHUNK, RING
 from fedsvm.protocols.sums.secure_sum import Cost, SecureSum
@@ -333,7 +333,7 @@ def test_what_one_site_sees_of_the_others_is_uniform(protocol: SecureSum) -> Non
 def test_a_masked_sum_is_that_of_the_sites_that_stay(count: int, data: st.DataObject) -> None:
     """Sites die before any of their messages, as many as the threshold allows."""
     protocol = masked(0.6)
-    most = count - threshold_of(0.6, count)
+    most = count - DropoutThreshold(0.6, count).neighbourhood
     dying = data.draw(st.lists(st.sampled_from(site_names(count)), unique=True, max_size=most))
     deaths = {site: data.draw(st.integers(1, 4)) for site in dying}
     inputs = [uniform_residues((2, 5)) for _ in range(count)]
@@ -637,7 +637,7 @@ def test_a_lying_coordinator_needs_the_threshold_less_one_of_colluders(colluders
     first, second, third = sites
     inputs = dict(zip(sites, uniform_residues((3, *shape)), strict=True))
     network, graph = InMemoryNetwork(sites, timeout_s=0.5), neighbourhoods(sites)
-    assert threshold_of(0.6, 3) == 2
+    assert DropoutThreshold(0.6, 3).neighbourhood == 2
     learnt: list[Residues] = []
 
     def contribute(channel: Channel) -> None:

@@ -21,6 +21,8 @@ NEWER = ("3.12", "3.13")
 """The Pythons that are tested beside that of the checkout's environment."""
 TOOLS = ("hypothesis", "packaging", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "setuptools")
 """Packages of the `dev` extra that these tests need."""
+EXTRAS = ("lattice",)
+"""Extras of fedsvm that are installed, since these tests use them."""
 TESTS = (
     "test_spec",
     "test_wire",
@@ -28,8 +30,10 @@ TESTS = (
     "test_command",
     "test_privacy",
     "test_naive_bayes",
+    "test_opened_scalars",
 )
-"""Files of short tests that reach what depends on versions: schema, sockets, command line, arithmetic, whole runs."""
+"""Files of short tests that reach what depends on versions: schema, sockets, command line, arithmetic, whole runs,
+lattice reduction."""
 _LOWER_BOUND = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?>=([0-9.]+)")
 
 
@@ -88,7 +92,7 @@ def install(name: str, python: str, constraints: Sequence[str], folder: Path) ->
     limits.write_text("".join(f"{constraint}\n" for constraint in constraints))
     pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", binaries / "python", "install", "--quiet"]
     pip += ["--disable-pip-version-check", "--no-warn-script-location", "--prefer-binary"]
-    subprocess.run([*pip, "--constraint", limits, ROOT, *_tools()], check=True)
+    subprocess.run([*pip, "--constraint", limits, f"{ROOT}[{','.join(EXTRAS)}]", *_tools()], check=True)
     return binaries
 
 
@@ -125,6 +129,12 @@ def _project() -> dict[str, list[str]]:
     return {"": project["dependencies"], **project["optional-dependencies"]}
 
 
+def _required() -> list[str]:
+    """Return the requirements of fedsvm with the installed extras."""
+    known = _project()
+    return [requirement for extra in ("", *EXTRAS) for requirement in known[extra]]
+
+
 def _tools() -> list[str]:
     return [each for each in _project()["dev"] if re.split(r"[>=;\[]", each)[0] in TOOLS]
 
@@ -137,7 +147,7 @@ def main() -> None:
     )
     folder = arguments.parse_args().folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    environments: dict[str, tuple[str, Sequence[str]]] = {"lowest": (sys.executable, lowest(_project()[""]))}
+    environments: dict[str, tuple[str, Sequence[str]]] = {"lowest": (sys.executable, lowest(_required()))}
     for version in NEWER:
         if sys.version_info[:2] == tuple(map(int, version.split("."))):
             continue

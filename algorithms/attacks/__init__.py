@@ -24,7 +24,9 @@ Reading order:
 - `finite_domain`: counts of each possible record, by least squares
 - `newton_path`: the path of the interior point, for an attacker who knows its masks
 - `newton_systems`: rows from Newton's systems, for a coordinator who knows the masks
+- `joint_systems`: the same of the joint problem of all classes
 - `newton_steps`: candidates in the data, by the noisy steps that every site receives
+- `opened_scalars`: candidates that the numbers opened behind a committee decide, by lattice reduction
 - `logistic_steps`: the same, by the noisy steps of logistic regression
 - `weight_equations`: the same, by exact weights of least squares or logistic regression
 - `binary_counts`: which of some rows are in the data, by noisy sums over them

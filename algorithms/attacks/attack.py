@@ -156,12 +156,15 @@ class RowClaim:
         The largest that the attack's own check left; 0 of no rows.
     aligned : AlignedRecords, optional
         Of vertical partitions, where a record has a place.
+    note : str
+        How far the attack came, or why it was not run, in words without a period.
     """
 
     rows: FloatArray
     labels: FloatArray
     residual: float
     aligned: AlignedRecords | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -272,6 +272,8 @@ class JointSupportRows(SupportRows):
             return
         epoch = parts[-1]
         points = [each.parameters["w"] for each in epoch.of("joint_cuts") + epoch.of("joint_line")]
+        if any(each.parameters.get("scheme") == "joint" for each in epoch.of("begin_path")):
+            points = [total[:, :-1] for each in epoch.of("released") for total in each.sums.values() if total.any()]
         if not points or epoch.features is None:
             return
         others, own = split_candidates(prior.candidates, prior.own, epoch)

@@ -28,7 +28,7 @@ from fedsvm.algorithms.optimization.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
-from fedsvm.protocols.analysis.blind_views import systems_of_pair, told_solutions
+from fedsvm.protocols.analysis.blind_views import opened_sums, systems_of_pair, told_solutions
 from fedsvm.protocols.analysis.views import RoundView
 
 EVERYONE = ("every site",)
@@ -43,7 +43,8 @@ class PathRound:
     """One round: the step (d,) that led to its point, mu, what sites were told of it, and what was summed.
 
     sums: by the sites whose rows are in it, as `RoundView.sums`, without masks. dither (d,): the deviation of noise on
-    the right-hand side of the equation that leads to the step after this round, if it is there.
+    the right-hand side of the equation that leads to the step after this round, if it is there. opened: by the
+    coordinator behind a committee.
     """
 
     step: FloatArray
@@ -52,6 +53,21 @@ class PathRound:
     still: bool
     sums: Mapping[tuple[str, ...], RowTotals]
     dither: FloatArray | None = None
+    opened: OpenedNumbers | None = None
+
+
+@dataclass(frozen=True)
+class OpenedNumbers:
+    """The numbers beside a round's system: the objective, and of each class the sum of alphas and the number of rows.
+
+    objective_noise, alpha_noise: the largest of both members together, on the objective and on each sum of alphas.
+    """
+
+    objective: float
+    alphas: FloatArray
+    rows: FloatArray
+    objective_noise: float
+    alpha_noise: float
 
 
 @dataclass(frozen=True)
@@ -119,52 +135,85 @@ def signed_features(problem: Problem) -> FloatArray:
 def newton_paths(epoch: Epoch, posed: BinaryTask = TWO_CLASSES) -> list[ViewedPath]:
     """Return every training of one problem in an epoch.
 
-    Masks that are not known are taken for none, which no sum then agrees with.
+    Masks that are not known are taken for none, which no sum then agrees with. The joint problem of all classes is not
+    binary, and left out.
     """
-    found: list[ViewedPath] = []
+    return [path for each in trainings(epoch) if not each.is_joint for path in _path(each, posed)]
+
+
+@dataclass(frozen=True)
+class ViewedTraining:
+    """The view that a coalition has of a training: its beginning, the seed of the masks if it is known, and rounds."""
+
+    begun: Mapping[str, Any]
+    seed: Residues | None
+    rounds: Sequence[RoundView]
+
+    @property
+    def is_joint(self) -> bool:
+        """True if all classes are one problem."""
+        return self.begun.get("scheme") == "joint"
+
+    @property
+    def is_known(self) -> bool:
+        """True if the masks are known, or there are none."""
+        return self.seed is not None or self.begun["masking"] == "none"
+
+
+def trainings(epoch: Epoch) -> list[ViewedTraining]:
+    """Return the trainings by the interior point in an epoch that have rounds."""
+    found: list[ViewedTraining] = []
     begun: Mapping[str, Any] | None = None
     seed: Residues | None = None
     rounds: list[RoundView] = []
     for each in epoch.rounds:
         if each.step == "begin_path":
-            found += _path(begun, seed, rounds, posed)
+            found += _training(begun, seed, rounds)
             begun, seed, rounds = each.parameters, None, []
         elif each.step == "share_path" and seed is None:
             seed = next((array[:, : common_seed.SHAPE[1]] for array in each.heard), None)
         elif each.step in ("newton", "blind_newton"):
             rounds.append(each)
-    return [*found, *_path(begun, seed, rounds, posed)]
+    return [*found, *_training(begun, seed, rounds)]
 
 
-def _path(
-    begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView], posed: BinaryTask
-) -> list[ViewedPath]:
-    if begun is None or not rounds:
-        return []
+def _training(
+    begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView]
+) -> list[ViewedTraining]:
+    return [] if begun is None or not rounds else [ViewedTraining(begun, seed, rounds)]
+
+
+def _path(training: ViewedTraining, posed: BinaryTask) -> list[ViewedPath]:
+    begun, rounds = training.begun, training.rounds
     if begun["masking"] == "committee":
         return blind_paths(begun, rounds, posed)
     priors, lever = np.atleast_2d(begun["prior"]), begun["lever"]
     prior = priors[posed.number if len(priors) > 1 else 0]
     layout = Layout(len(prior) + int(lever > 0), len(prior))
-    found: list[PathRound] = []
+    found = path_rounds(training, posed.number, layout)
+    return _view(begun, prior, rounds, posed, found, known=training.is_known)
+
+
+def path_rounds(training: ViewedTraining, problem: int, layout: Layout) -> list[PathRound]:
+    """Return the rounds of a problem of a training without a committee, with sums behind no mask that is known."""
+    begun, seed, found = training.begun, training.seed, list[PathRound]()
     mask: Mask | None = None
     v: FloatArray = np.zeros(layout.dimensions)
-    for each in rounds:
+    for each in training.rounds:
         told = each.parameters
-        place = _place(told["problems"], posed.number)
+        place = _place(told["problems"], problem)
         if place is None:
             continue
         step = told["steps"][place] if mask is None else mask.transposed_times(told["steps"][place])
         v += step
         if seed is not None:
-            purpose = f"{posed.number} {told['iteration']}"
+            purpose = f"{problem} {told['iteration']}"
             mask = _draw_mask_of_round(seed, purpose, layout, begun["masking"])
         sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
         whole = {sites: total for sites, total in sums.items() if total is not None}
         keep, still = bool(told["keep"][place]), bool(told["still"][place])
         found.append(PathRound(step, float(told["mus"][place]), keep, still, sums=whole))
-    known = seed is not None or begun["masking"] == "none"
-    return _view(begun, prior, rounds, posed, found, known=known)
+    return found
 
 
 def _view(
@@ -203,12 +252,26 @@ def blind_paths(begun: Mapping[str, Any], rounds: Sequence[RoundView], posed: Bi
         sums |= {} if systems is None else {EVERYONE: _of_system(layout, order, place, systems[place])}
         dither = np.repeat(order.dithers[place], [layout.features, layout.dimensions - layout.features])
         mu, keep, still = float(order.mus[place]), bool(order.keep[place]), bool(order.still[place])
-        found.append(PathRound(taken, mu, keep, still, sums=sums, dither=dither))
+        opened = _opened(layout, order, place, each) if COORDINATOR in each.entries else None
+        found.append(PathRound(taken, mu, keep, still, sums=sums, dither=dither, opened=opened))
         if sites:
             known = True
             told = told_solutions(next(iter(sites.values())))
             step = told[place][:, 0] * order.solution_unit(place)
     return _view(begun, prior, rounds, posed, found, known=known)
+
+
+def _opened(layout: Layout, order: BlindOrder, place: int, round_: RoundView) -> OpenedNumbers:
+    numbers, _ = opened_sums(round_.entries[COORDINATOR], order.systems(layout))[place]
+    objective, alphas, rows, _ = np.split(numbers, np.cumsum([1, layout.classes, layout.classes]))
+    of_objective, of_alphas, _ = 2 * order.noises[place]
+    return OpenedNumbers(
+        objective=float(objective[0] * order.scales[place, 2]),
+        alphas=alphas * order.scales[place, 3],
+        rows=np.rint(rows * order.rows),
+        objective_noise=float(of_objective),
+        alpha_noise=float(of_alphas),
+    )
 
 
 def _of_system(layout: Layout, order: BlindOrder, place: int, system: FloatArray) -> RowTotals:

@@ -19,7 +19,7 @@ from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.calibration import MIN_OF_CLASS
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.conditions import Conditions
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.statistics import wants_explained, wants_products
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan

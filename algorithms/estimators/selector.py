@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.columns import Schema
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.estimators import classifier
 from fedsvm.algorithms.estimators.base import _plain, estimator
 from fedsvm.algorithms.estimators.frames import Frame

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from fedsvm.algorithms.data.horizontal import PreparedRows
+from fedsvm.algorithms.data.horizontal_task import PreparedRows
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.features.drawn_landmark_sums import describe_rows, drawn_points, open_shares, tried_counts
 from fedsvm.algorithms.features.drawn_landmarks import ENOUGH, smallest_enough

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.data.horizontal import HorizontalSite, PreparedRows
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.data.horizontal_task import PreparedRows
 from fedsvm.algorithms.data.scaled_rows import ScaledRows, places_of
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan

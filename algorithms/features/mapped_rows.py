@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.data.horizontal import HorizontalSite, PreparedRows
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.data.horizontal_task import PreparedRows
 from fedsvm.algorithms.features import row_blocks
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
 from fedsvm.algorithms.features.drawn_landmark_sums import DrawnLandmarks, draws

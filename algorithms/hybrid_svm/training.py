@@ -11,7 +11,7 @@ import numpy as np
 
 from fedsvm.algorithms.algorithm import TrainingReport
 from fedsvm.algorithms.data.classes import one_against_rest
-from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.horizontal_task import count_rows
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.features.fourier import Frequencies, choose_frequencies
 from fedsvm.algorithms.hybrid_svm.minimizer import ShiftedOracle, public_weights

@@ -12,6 +12,7 @@ linear_svm     a linear SVM by either solver
 single_rows    single rows that cuts on columns reveal
 libsvm         LIBSVM on pooled rows, for comparison, and on a kernel matrix
 barrier        contributions of rows to a step of the interior point
+joint_barrier  the same for all classes in one problem
 blocked_problem  the same for rows whose features are computed block by block
 blind_path     interior point behind a committee
 committee      conditions of a committee, behind whose masks a coordinator solves systems

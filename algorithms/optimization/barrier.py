@@ -119,6 +119,15 @@ class Problem:
         """Return the problem restricted to the `kept` columns."""
         return replace(self, features=self.features[:, kept], tilt=None if self.tilt is None else self.tilt[kept])
 
+    @property
+    def squares(self) -> float:
+        """The sum of |f~|^2 over the rows."""
+        return float((self.features**2).sum()) + len(self.labels) * self.lever**2
+
+    def stand_at(self, iteration: int, v: FloatArray, best: FloatArray) -> DualState:
+        """Return the state of new rows at a point."""
+        return DualState.at(self, iteration, v, best)
+
     def advance(
         self, before: DualState, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
     ) -> tuple[RowSums, DualState]:

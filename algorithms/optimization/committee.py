@@ -17,6 +17,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.membership import MEMBER_NEEDED
 from fedsvm.federation.site.resources import reuse_large_blocks
 from fedsvm.protocols.blind_parameters import BlindSystem
 from fedsvm.protocols.blind_system import (
@@ -58,6 +59,8 @@ def check_committee(federation: Federation) -> None:
             f'algorithm.masking = "committee" needs {MIN_SITES} to {MAX_SITES} sites, got {count}; set '
             "another algorithm.masking."
         )
+    if missing := [site for site in federation.membership.policy.committee if site not in federation.sites]:
+        raise FederationError(f"{', '.join(missing)} does not take part. {MEMBER_NEEDED}")
     if federation.shows_inputs:
         raise FederationError(
             'algorithm.masking = "committee" hides nothing with a sum that shows the coordinator the sites\' inputs; '
@@ -79,7 +82,7 @@ def contribute(
     """Run a site's part in a round of systems, by the run's sum: see `blind_system.contribute_to_systems`."""
     reuse_large_blocks()
     total = SUMS[site.terms.sum_name](**site.terms.sum_options)
-    return contribute_to_systems(site.channel, total, systems, entries)
+    return contribute_to_systems(site.channel, total, systems, entries, site.terms.committee)
 
 
 def solve_with_committee(
@@ -107,9 +110,10 @@ def solve_with_committee(
     FloatArray
     """
     total = SUMS[federation.sum_protocol.name](**federation.sum_protocol.options)
+    members = federation.membership.policy.committee
 
     def solve(channel: Channel) -> FloatArray:
-        return read(solve_blind_systems(channel, total, systems))
+        return read(solve_blind_systems(channel, total, systems, members))
 
     work_s = sum(_PRODUCT_S * system.extended**3 for system in systems)
     found: FloatArray = federation.run(step, take_part=solve, work_s=work_s, **told)

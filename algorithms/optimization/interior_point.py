@@ -204,6 +204,7 @@ def solve(
     step_noise_floor: float = 0.0,
     dither: Dither | None = None,
     mus: Sequence[float] = (),
+    barriers: int = 2,
 ) -> list[Outcome]:
     """Solve `problems` binary problems in the same rounds; each leaves the rounds when it is done.
 
@@ -213,14 +214,15 @@ def solve(
     `on_iteration` is told the iteration and the state of every problem, where it is known: it is not in a round in
     which rows left or joined. `settle` is given what training came to, and says whether rows left or joined meanwhile,
     so that nothing is certified and training goes on. A certificate
-    that is not `converged` ran into `max_iterations` or the floor of the dither. Raises FederationError where a step
+    that is not `converged` ran into `max_iterations` or the floor of the dither. barriers: terms of mu of each row.
+    Raises FederationError where a step
     cannot be computed.
     """
     extent = path.extent()
     dither = dither if dither is not None else Dither()
     sizes = [dimensions] * problems if isinstance(dimensions, int) else dimensions
     trails = [
-        _ProblemProgress(k, size, intercept, extent, stopping.tolerance, step_noise, step_noise_floor)
+        _ProblemProgress(k, size, intercept, extent, stopping.tolerance, step_noise, step_noise_floor, barriers)
         for k, size in enumerate(sizes)
     ]
     for trail, mu in zip(trails, mus, strict=False):
@@ -281,6 +283,7 @@ class _ProblemProgress:
     tolerance: float
     step_noise: float
     step_noise_floor: float
+    barriers: int = 2
     objective: float = math.inf
     lower_bound: float = 0.0
     iterations: int = 0
@@ -429,7 +432,7 @@ class _ProblemProgress:
         Never above the last one for the same rows, but where training stands still: too far from the curve for its mu,
         Newton's steps come back to that of another.
         """
-        rows = 2 * max(1.0, float(opened.rows.sum()))
+        rows = self.barriers * max(1.0, float(opened.rows.sum()))
         if not certify:
             return (
                 SIGMA * max(apart, self.tolerance * (opened.objective + self.extent.noise.constant)) / rows or self.mu

@@ -1,4 +1,4 @@
-"""All K classes in one problem, by cutting planes over the joint hinge (Crammer and Singer 2001, equation 7).
+"""All K classes in one problem, the joint hinge (Crammer and Singer 2001, equation 7), and cutting planes for it.
 
     min over W (K, m')  of  1/2 |W|^2 + C sum_i max_k ([k != y_i] + w_k.f~_i - w_{y_i}.f~_i),
 
@@ -14,6 +14,7 @@ carries g (K m' + 1) numbers, and whatever K is one row has a part in two of a g
 
 One row moves the minimiser by 2 sqrt(2) C at most, since its loss has a slope of sqrt(2) |f~|, and so by less than it
 moves K minimisers of one class against the others together (sqrt(K) 2 C), of more than two classes.
+The interior point solves the same problem (`joint_barrier`).
 
 Security. A block of a group may hold one row where the group has many, and is then its features, or these with a minus
 sign; which the coordinator knows by inverting them where the map can be inverted.
@@ -151,21 +152,23 @@ class JointHingeCuts(SitePart):
 
 
 def train_pooled(
-    train: FloatArray, test: FloatArray, classes: IntArray, C: float, *, intercept: bool
+    train: FloatArray, test: FloatArray, classes: IntArray, prices: FloatArray | float, *, intercept: bool
 ) -> tuple[FloatArray, float]:
-    """Return values (n', K) of test rows (n', m), and the objective, by LIBLINEAR on rows (n, m) of classes (n,)."""
+    """Return values (n', K) of test rows (n', m), and the objective, by LIBLINEAR on rows (n, m) of classes (n,).
+
+    prices: C of all rows, or of each (n,).
+    """
     from sklearn.svm import LinearSVC
 
-    machine = LinearSVC(
-        C=C, multi_class="crammer_singer", fit_intercept=intercept, tol=_POOLED_TOLERANCE, max_iter=10**6
-    )
-    machine.fit(train, classes)
+    machine = LinearSVC(multi_class="crammer_singer", fit_intercept=intercept, tol=_POOLED_TOLERANCE, max_iter=10**6)
+    of_rows = np.broadcast_to(np.asarray(prices, dtype=np.float64), (len(train),))
+    machine.fit(train, classes, sample_weight=of_rows)
     w = np.column_stack([machine.coef_, machine.intercept_]) if intercept else machine.coef_
     features = np.column_stack([train, np.ones(len(train))]) if intercept else train
     of_classes = np.equal.outer(np.arange(len(w)), classes).astype(np.float64)
-    rows = JointSums(features, of_classes, np.ones((1, len(train))))
-    ((loss, _),) = rows.joint_line(w.ravel(), np.zeros(w.size), np.zeros(1))
-    return np.asarray(machine.decision_function(test)), float(0.5 * (w**2).sum() + C * loss)
+    scores = w @ features.T
+    losses = (scores + 1.0 - of_classes - (of_classes * scores).sum(axis=0)).max(axis=0)
+    return np.asarray(machine.decision_function(test)), float(0.5 * (w**2).sum() + of_rows @ losses)
 
 
 class JointOracle(FederatedOracle):

@@ -148,7 +148,7 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         Scheme,
         doc(
             "Multi-class method: one class against the rest (ovr), votes of all pairs (ovo), or one joint problem "
-            "solved by cutting planes (joint)."
+            "of all classes (joint)."
         ),
     ] = "ovr"
     min_group_rows: Annotated[
@@ -187,6 +187,11 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         is_hidden = self.solver == "interior-point" and self.masking != "none" and statistics_privacy > 0
         return OBJECTIVE_NOISE if is_hidden and sites > 1 else 0.0
 
+    def problem_shape(self, features: int, classes: int) -> tuple[int, int]:
+        """Return the number of problems, and of weights that each has besides an intercept without a penalty."""
+        joint = classes > 2 and self.multiclass == "joint"
+        return problems_of(classes, self.multiclass), classes * (features + int(self.intercept)) if joint else features
+
     def solver_problems(self) -> Iterator[str]:
         """Yield contradictions in these settings; see `Algorithm.problems`."""
         if self.objective_noise and self.solver != "interior-point":
@@ -199,8 +204,6 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
         if self.masking == "committee" and self.solver != "interior-point":
             yield 'masking: "committee" needs solver = "interior-point"; cutting planes have no system to mask'
-        if self.multiclass == "joint" and self.solver != "cutting-plane":
-            yield f'multiclass: "joint" needs solver = "cutting-plane", {CUTS_SHOW}'
         if self.line_search == "paper" and self.solver != "cutting-plane":
             yield f'line_search: "paper" needs solver = "cutting-plane", {CUTS_SHOW}'
         if self.class_weight is not None and self.solver == "cutting-plane":
@@ -325,8 +328,8 @@ def _faster(
         return replace(settings, solver="interior-point"), Remark("solver", sentence)
     settings = replace(settings, cut_groups=_groups(federation, settings, classes), min_group_rows=1)
     rows = max(1, round(float(federation.sum("squared_norms", shape=(2,), bound=math.inf)[1])))
-    problems = problems_of(classes, settings.multiclass)
-    work = Work(rows, features, problems, settings.cut_groups, len(federation.sites))
+    problems, weights = settings.problem_shape(features, classes)
+    work = Work(rows, weights, problems, settings.cut_groups, len(federation.sites))
     seconds = {
         "interior-point": work.by_interior_point(conditions),
         "cutting-plane": work.by_cutting_planes(conditions),
@@ -361,6 +364,7 @@ def _along_one_path(
 ) -> LinearTraining:
     problems = problems_of(classes, settings.multiclass)
     noise, is_blind = settings.step_noise_among(federation.sites), settings.masking == "committee"
+    is_joint = classes > 2 and settings.multiclass == "joint"
     posed: dict[str, Any] = {
         "problems": problems,
         "classes": classes,
@@ -380,10 +384,11 @@ def _along_one_path(
         path,
         problems=problems,
         dimensions=path.dimensions,
-        intercept=settings.intercept,
+        intercept=settings.intercept and not is_joint,
         stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         step_noise=0.0 if is_blind else noise,
         step_noise_floor=noise if is_blind else settings.step_noise_floor_among(federation.sites),
+        barriers=classes if is_joint else 2,
         dither=Dither(federation.journaled_random("dither", dither_seed)),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
         settle=path.settle,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsvm.algorithms.optimization.barrier import DualState, Problem, RowSums
+from fedsvm.algorithms.optimization.barrier import Problem, RowSums
 from fedsvm.algorithms.optimization.interior_point import (
     Extent,
     NewtonRequest,
@@ -26,13 +26,13 @@ class LocalPath:
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = problems
-        self.standings = [DualState.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
+        self.standings = [p.stand_at(0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
 
     def extent(self) -> Extent:
         """Return the bounds of these rows."""
         return Extent(
             rows=max(len(problem.labels) for problem in self.problems),
-            squares=max(float((p.features**2).sum()) + len(p.labels) * p.lever**2 for p in self.problems),
+            squares=max(problem.squares for problem in self.problems),
             price=max(float(problem.prices.max(initial=0.0)) for problem in self.problems) or 1.0,
             target=max(float(np.abs(problem.targets).max(initial=1.0)) for problem in self.problems),
             noise=NoiseSize.of([problem.tilt for problem in self.problems if problem.tilt is not None]),
@@ -47,10 +47,10 @@ class LocalPath:
     ) -> Opened:
         """Return the sums after a step of one problem, with or without the terms of 1/2 |w|^2, behind a mask if any."""
         problem = self.problems[terms.problem]
-        before = self.standings[terms.problem]
-        standing = before.move(problem, iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still)
+        sums, standing = problem.advance(
+            self.standings[terms.problem], iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still
+        )
         self.standings[terms.problem] = standing
-        sums = RowSums.of(problem, standing)
         return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser, mask=mask)
 
     def best(self, outcome: Outcome, problem: int) -> Solution:

@@ -97,6 +97,7 @@ def draw_noise(
     stored: FloatArray | RowBlocks,
     labels: FloatArray,
     prices: FloatArray,
+    shape: tuple[int, int] | None = None,
 ) -> SiteNoise:
     """Draw a site's noise, or return the kept one of the same question.
 
@@ -111,6 +112,8 @@ def draw_noise(
         Of each problem.
     prices : (n,) FloatArray
         C_i.
+    shape : tuple of int, optional
+        (P, d) of the draws, if a problem has other weights than m.
     """
     digest, squares, lengths = hashlib.sha256(), 0.0, 0.0
     for place, features in _blocks(stored):
@@ -118,7 +121,7 @@ def draw_noise(
         each = (features**2).sum(axis=1)
         squares += float(prices[place] ** 2 @ each)
         lengths += float(each.sum())
-    width = len(stored.columns) if isinstance(stored, RowBlocks) else stored.shape[1]
+    shape = shape or (len(labels), len(stored.columns) if isinstance(stored, RowBlocks) else stored.shape[1])
     others = max(1, len(site.channel.sites) - 1)
     deviation = size * math.sqrt(squares / max(1, len(stored)) / others)
     question = {
@@ -129,14 +132,14 @@ def draw_noise(
         "features": digest.hexdigest(),
         "labels": hashlib.sha256(labels.tobytes()).hexdigest(),
         "prices": hashlib.sha256(prices.tobytes()).hexdigest(),
-        "shape": [len(labels), width],
+        "shape": list(shape),
     }
     key = site.channel.random((1, 4))
     dither = Dither(site.channel.random((1, 4)))  # drawn each time: a step that is carried out again draws as often
-    normal = site.answers.answer(question, site.partition, 0.0, lambda: dither.draw(len(labels) * width))
-    draws = deviation * normal.reshape(len(labels), width)
+    normal = site.answers.answer(question, site.partition, 0.0, lambda: dither.draw(math.prod(shape)))
+    draws = deviation * normal.reshape(shape)
     long = np.linalg.norm(draws, axis=1, keepdims=True)
-    cut = np.minimum(1.0, _longest(deviation, width) / np.maximum(long, np.finfo(float).tiny))
+    cut = np.minimum(1.0, _longest(deviation, shape[1]) / np.maximum(long, np.finfo(float).tiny))
     mean_square = lengths / len(stored) if lengths else 1.0
     return SiteNoise(draws * cut, deviation, mean_square, len(site.channel.sites), key)
 

@@ -75,7 +75,7 @@ class Layout:
     @classmethod
     def of(cls, problem: Problem) -> Self:
         """Return the layout of a problem."""
-        return cls(problem.dimensions, problem.features.shape[1])
+        return cls(problem.dimensions, problem.dimensions - int(problem.lever > 0))
 
     @property
     def classes(self) -> int:

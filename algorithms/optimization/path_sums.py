@@ -15,13 +15,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedsvm.algorithms.data.classes import Scheme
+from fedsvm.algorithms.data.classes import Scheme, members
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.features.row_blocks import RowBlocks
-from fedsvm.algorithms.optimization.barrier import DualState, Problem
+from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.blocked_problem import BlockedProblem
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, NoiseSize, Outcome, RoundSums
+from fedsvm.algorithms.optimization.joint_barrier import MARGIN_SQUARE, JointProblem
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size
 from fedsvm.algorithms.optimization.path_rounds import (
@@ -55,24 +56,41 @@ class PathLostError(FederationError):
 
 @dataclass(frozen=True)
 class _Start:
-    """The options of `begin_path`: labels (P, n), and a prior (m,) for each problem."""
+    """The options of `begin_path`: labels (P, n), and a prior (m,) for each problem.
+
+    is_joint: whether all K classes are one problem; labels (K, n) are then those of each class against the others.
+    """
 
     prior: FloatArray
     labels: FloatArray
     prices: FloatArray
     lever: float
     masking: Masking
+    is_joint: bool = False
 
     @property
     def layout(self) -> Layout:
         """The layout of each problem."""
-        features = self.prior.shape[-1]
-        return Layout(features + int(self.lever > 0), features)
+        return layout_of(self.features, len(self.labels) if self.is_joint else 0, intercept=self.lever > 0)
+
+    @property
+    def features(self) -> int:
+        """m."""
+        return int(self.prior.shape[-1])
+
+    @property
+    def count(self) -> int:
+        """The number of problems."""
+        return 1 if self.is_joint else len(self.labels)
 
     @property
     def told(self) -> int:
         """The number of values that a site is told of the path of each problem."""
         return 1 + (3 if self.masking == "committee" else 2) * self.layout.dimensions
+
+    def joint_problem(self, features: FloatArray) -> JointProblem:
+        """Return the joint problem of rows with features (n, m), without noise in its objective."""
+        return JointProblem.of_classes(features, members(self.labels), self.prices, intercept=self.lever > 0)
 
     def problems(self, features: FloatArray | RowBlocks, noise: SiteNoise | None) -> list[Problem]:
         """Return the problems of rows with features (n, m), with noise in their objectives if any."""
@@ -91,7 +109,13 @@ class _Start:
     @property
     def priors(self) -> FloatArray:
         """(P, m) of each problem."""
-        return np.broadcast_to(self.prior, (len(self.labels), self.layout.features))
+        return np.broadcast_to(self.prior, (len(self.labels), self.features))
+
+
+def layout_of(features: int, joint_classes: int, *, intercept: bool) -> Layout:
+    """Return the layout of a problem with so many features; joint_classes: 0 unless it is the joint one."""
+    width = features + int(intercept)
+    return Layout(joint_classes * width, joint_classes * width) if joint_classes else Layout(width, features)
 
 
 class NewtonPath(SitePart):
@@ -134,14 +158,14 @@ class NewtonPath(SitePart):
         """Store how to train: around `prior`, (m,) or (P, m) with one for each problem, at `price` for each row.
 
         The price is multiplied by the factor of the row's class and by the row's weight, if it has one. The scheme is
-        each class against the others, or every pair of classes.
+        each class against the others, every pair of classes, or all in one problem.
         Raises OrderRefused for another masking, price, prior, factors or scheme than was agreed on.
         """
         self._site.check_agreed(masking=masking)
         self._check_problem(prior, price)
         self._weights.check_factors(factors)
         prices = self._weights.prices(price, factors)
-        self.start = _Start(prior, self._site.labels_by(scheme), prices, lever, masking)
+        self.start = _Start(prior, self._site.labels_by(scheme), prices, lever, masking, scheme == "joint")
         self.seed, self.paths, self._last_round = None, None, None
 
     def work_ahead(self) -> None:
@@ -161,14 +185,14 @@ class NewtonPath(SitePart):
         if holder is None:
             raise StepRefused("no site is left that knows where training stands; run again")
         start = self.start
-        size, count = start.layout.dimensions, len(start.labels)
+        size, count = start.layout.dimensions, start.count
         shape = (1, common_seed.SHAPE[1] + count * start.told)
         told = pass_on(self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
         problems = self._pose_problems() if self.paths is None else self.paths.problems
         paths = rest.reshape(count, -1)
         points = [
-            DualState.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 : 2 * size + 1])
+            problem.stand_at(int(path[0]), path[1 : size + 1], path[size + 1 : 2 * size + 1])
             for problem, path in zip(problems, paths, strict=True)
         ]
         if self.paths is None:
@@ -181,9 +205,15 @@ class NewtonPath(SitePart):
 
     def _pose_problems(self) -> Sequence[Problem]:
         """Return the problems of this site's rows, with the agreed noise in their objectives."""
-        start, stored = self.start, self._rows.stored
-        size = float(self._site.terms.settings.get("objective_noise") or 0.0)
-        self.noise = draw_noise(self._site, size, stored, start.labels, start.prices) if size else None
+        start, site = self.start, self._site
+        size = float(site.terms.settings.get("objective_noise") or 0.0)
+        if start.is_joint:
+            rows = start.joint_problem(self._rows.features)
+            shape = 1, rows.dimensions
+            self.noise = draw_noise(site, size, rows.features, start.labels, start.prices, shape) if size else None
+            return [rows if self.noise is None else replace(rows, tilt=self.noise.draws[0])]
+        stored = self._rows.stored
+        self.noise = draw_noise(site, size, stored, start.labels, start.prices) if size else None
         return start.problems(stored, self.noise)
 
     @step(bound=math.inf)
@@ -196,7 +226,7 @@ class NewtonPath(SitePart):
         know it, as residues."""
         seed = self._site.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
         if self.paths is None:
-            told = np.zeros(len(self.start.labels) * self.start.told)
+            told = np.zeros(self.start.count * self.start.told)
         else:
             parts = [np.concatenate([[at.iteration], at.v, at.best]) for at in self.paths.latest]
             if self.start.masking == "committee":
@@ -239,7 +269,7 @@ class NewtonPath(SitePart):
         says so, and a constant is where there is one. A holder that was restarted has them no longer: training goes on,
         and comes here again.
         """
-        empty = np.zeros((len(self.start.labels), self.start.layout.features + 2))
+        empty = np.zeros((len(self.start.labels), self.start.features + 2))
         if self.paths is None:
             return empty
         self.paths.drop_masks()
@@ -274,7 +304,7 @@ class NewtonPath(SitePart):
         """Return (K, m + 1), the best weights and intercepts. Raises StepRefused if no path is known."""
         if self.paths is None:
             raise StepRefused("the site lost the path when it was restarted; run again")
-        return np.stack(self.paths.best(keep, constants))
+        return np.vstack(self.paths.best(keep, constants))
 
 
 def newton_path(terms: RunTerms, end: str) -> Script:
@@ -337,7 +367,8 @@ class FederatedPath:
         self._prior, self._price, self._target = prior, price, target
         self._weighting = weighting or Weighting()
         self._intercept, self._masking, self._release = intercept, masking, release
-        self._layout = Layout(prior.shape[-1] + int(intercept), prior.shape[-1])
+        self._joint_classes = classes if scheme == "joint" else 0
+        self._layout = layout_of(prior.shape[-1], self._joint_classes, intercept=intercept)
         self.weights: FloatArray | None = None
         federation.until_stable(self._begin)
         self._seen = len(federation.membership.changes)
@@ -374,7 +405,7 @@ class FederatedPath:
         if self._release == "sites":
             self._federation.run("keep_best", keep=keep, constants=constants)
             return self._note_changes()
-        shape = (self._problems, self._layout.features + 2)
+        shape = (self._joint_classes or self._problems, self._prior.shape[-1] + 2)
         holder = next(site for site in self._federation.sites if site in self._told)
         found = self._federation.sum(
             "released", shape=shape, bound=math.inf, public=True, keep=keep, constants=constants, holder=holder
@@ -391,7 +422,8 @@ class FederatedPath:
         """Start the present sites at 0, with a seed that they share."""
         squares, rows = self._squared_norms()
         self.mean_square = squares / rows
-        self._lever = math.sqrt(self.mean_square) or 1.0 if self._intercept else 0.0
+        lever = 1.0 if self._joint_classes else math.sqrt(self.mean_square) or 1.0
+        self._lever = lever if self._intercept else 0.0
         factors = Factors.agreed(self._federation, self._weighting, self._classes)
         self._most, told = factors.largest, factors.told
         if self._scheme != "ovr":
@@ -415,6 +447,7 @@ class FederatedPath:
     def _bound_with_margin(self, squares: float, rows: float) -> Extent:
         """Return bounds with a margin for rounding, and those of the noise, for which the sites are asked."""
         bound = (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9
+        bound *= MARGIN_SQUARE if self._joint_classes else 1.0
         return Extent(int(rows), bound, self._price * self._most, self._target, self._noise_size())
 
     def _noise_size(self) -> NoiseSize:

@@ -12,7 +12,8 @@ import numpy as np
 
 from fedsvm.algorithms.data.class_statistics import LEAST_ROWS
 from fedsvm.algorithms.data.classes import members, numbers, one_against_rest
-from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.settings import MAX_COUNT, Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray

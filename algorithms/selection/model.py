@@ -28,7 +28,7 @@ from fedsvm.algorithms.attacks.chosen_columns import OnChosenColumns
 from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
 from fedsvm.algorithms.calibration import Calibration, ClassCalibration
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.data.horizontal import HorizontalTask, PreparedRows
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask, PreparedRows
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.features.nystrom import NystromMap

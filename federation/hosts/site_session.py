@@ -385,9 +385,10 @@ def describe_terms(terms: Terms) -> str:
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
     settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())
     release = "the coordinator gets the model" if terms.releases else "the sites alone keep its weights"
+    committee = f"; committee {', '.join(terms.committee)}" if terms.committee else ""
     return (
         f"{terms.program} ({settings}); {terms.sum_name} sums{f' ({options})' if options else ''} of "
-        f"{terms.min_sites} sites or more; {release}"
+        f"{terms.min_sites} sites or more{committee}; {release}"
     )
 
 

@@ -46,6 +46,8 @@ class Terms:
         Privacy budget for single rows, over all models that the run releases; None if the run is not private.
     seed : int, default 0
         Seed of the experiment's generators; masks and noise never use it.
+    committee : tuple of str, default ()
+        The members of every committee: two that hold shares, then the dealer. Empty: sites draw them in each round.
     reading : mapping, default {}
         Options for reading and splitting the site's data, used by the floors above.
     """
@@ -63,6 +65,7 @@ class Terms:
     releases: bool = True
     epsilon: float | None = None
     seed: int = 0
+    committee: tuple[str, ...] = ()
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     def to_fields(self) -> dict[str, Any]:

@@ -34,6 +34,22 @@ def told_solutions(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
     return [each.array for each in received]
 
 
+def opened_sums(
+    entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return the numbers (count,) and the inner products (g, g) beside each system, as a coordinator opens them.
+
+    entries: of a coordinator that does not learn the solutions, so that it receives two shares of each system last.
+    """
+    received = [each.array for each in entries if each.what == RECEIVED][-2 * len(systems) :]
+    found = []
+    for system, *shares in zip(systems, received[::2], received[1::2], strict=True):
+        first, second = (system.numbers.unpack(share, (1, system.opened)) for share in shares)
+        opened = system.numbers.reduce(first + second)
+        found.append(system.read_beside(opened[:, :, system.triangle :]))
+    return found
+
+
 @dataclass(frozen=True)
 class _Members:
     """The three members of the committee."""
@@ -131,7 +147,7 @@ class _Pair:
         """Return R, with the penalty."""
         system, first = self.systems[place], self.members.first
         shape = (len(self.systems), SHAPE[1])
-        own = [each for each in self._draw(first) if each.shape == shape][int(shape == SHAPE)]
+        own = next(each for each in self._draw(first)[1::-1] if each.shape == shape)  # after the committee, if drawn
         after = {self.members.second: 5, self.members.dealer: 5}
         senders = dict.fromkeys(each.peer for each in self.entries[first] if each.what == RECEIVED)
         seeds = [own]

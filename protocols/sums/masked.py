@@ -31,8 +31,8 @@ a fraction of the neighbourhood that a site has when the run begins; it does not
 neighbours, `min_sites` of the run must be in the sum too, and on the list otherwise. Where sites are missing, or it
 does not see all, it opens shares only if a threshold of the confirming sites sealed the digest of the list that it was
 told: with unequal lists, each of which has a threshold of sites, pairwise masks opened by some sites and own masks by
-others would open the sum of few. So whatever a coordinator asks, with few enough colluders (`colluders_withstood`, 5 of
-more than 51 sites at the default threshold) it opens the sum of all on one list. With fewer colluders than the
+others would open the sum of few. So whatever a coordinator asks, with few enough colluders (see `DropoutThreshold`; 5
+of more than 51 sites at the default threshold) it opens the sum of all on one list. With fewer colluders than the
 threshold less one (u opens a share of b_u itself) at least one honest neighbour opened a share of b_u, and keeps its
 pairwise mask closed. To learn the vector
 of a site in the sum takes the coordinator and all its neighbours; of a site whose y_u came late, the coordinator and
@@ -68,12 +68,10 @@ from fedsvm.protocols.arithmetic.flags import pack_flags, unpack_flags, word_cou
 from fedsvm.protocols.sums.consent import LIST, MISSING, OPEN, Consent
 from fedsvm.protocols.sums.neighbourhoods import (
     MAX_NEIGHBOURS,
+    DropoutThreshold,
     Neighbourhoods,
-    colluders_withstood,
     neighbourhood,
-    neighbourhood_threshold,
     neighbourhoods,
-    run_threshold,
 )
 from fedsvm.protocols.sums.plain import collect_chunks
 from fedsvm.protocols.sums.ring import chunk_count, chunks
@@ -125,7 +123,7 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     place = group.index(channel.me)
     before, behind = group[:place], group[place + 1 :]
     peers = (*before, *behind)
-    threshold = neighbourhood_threshold(fraction, channel.run_sites)
+    threshold = DropoutThreshold(fraction, channel.run_sites).neighbourhood
     sees_all = len(group) == len(channel.sites)
     consent = Consent(channel.me, group, max(threshold, channel.min_sites) if sees_all else threshold)
     seeds = channel.shared_secrets(peers, _PURPOSE)
@@ -240,7 +238,7 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
         When fewer remain; nothing is revealed then.
     """
     graph = neighbourhoods(channel.sites, channel.joint_seed())
-    threshold = neighbourhood_threshold(fraction, channel.run_sites)
+    threshold = DropoutThreshold(fraction, channel.run_sites).neighbourhood
     masked, whole = collect_chunks(channel, shape)
     sealed = channel.collect(dict.fromkeys(whole, (graph.members.shape[1] - 1, SEALED_WORDS)))
     present, plus, minus = _settle(channel, graph, threshold, frozenset(sealed))
@@ -468,7 +466,7 @@ def masked(threshold: Threshold = 0.66) -> SecureSum:
         min_sites=2,
         needs_pairwise_keys=True,
         options={"threshold": threshold},
-        min_remaining=functools.partial(run_threshold, threshold),
-        withstands=functools.partial(colluders_withstood, threshold),
+        min_remaining=lambda sites: DropoutThreshold(threshold, sites).run,
+        withstands=lambda sites: DropoutThreshold(threshold, sites).colluders_withstood,
         sends_to=lambda me, sites: (COORDINATOR,),
     )

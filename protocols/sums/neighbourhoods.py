@@ -4,7 +4,7 @@ Up to 51 sites all are neighbours of all. Beyond, each has 50: the nearest on a 
 the keys of all sites. Each site draws its own keys for a run, so nobody alone chooses who its neighbours are. A
 coordinator that works with sites can have these draw their keys last, and again and again: k trials gain log2(k) bits.
 It may say that sites dropped; the others keep their order on the circle. The first 51 on the circle confirm the list of
-sites in the sum to all. `colluders_withstood` counts colluders as if all of them were where they do most harm.
+sites in the sum to all. `DropoutThreshold` counts colluders as if all of them were where they do most harm.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -85,121 +86,72 @@ class Neighbourhoods:
 
 @functools.lru_cache(maxsize=1)
 def neighbourhoods(sites: tuple[str, ...], seed: bytes = b"") -> Neighbourhoods:
-    """Return the neighborhoods of a round's sites, cached for the next round.
-
-    Parameters
-    ----------
-    sites : tuple of str
-        In ring order.
-    seed : bytes, default b""
-        What all parties drew together.
-
-    Returns
-    -------
-    Neighbourhoods
-    """
+    """Return the `Neighbourhoods` of a round's sites, cached for the next round."""
     return Neighbourhoods(sites, seed)
 
 
 @functools.lru_cache(maxsize=1)
 def neighbourhood(sites: tuple[str, ...], site: str, seed: bytes = b"") -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the neighborhood of one site and the sites that confirm lists, cached for the next round.
-
-    Parameters
-    ----------
-    sites : tuple of str
-        In ring order.
-    site : str
-    seed : bytes, default b""
-        What all parties drew together.
-
-    Returns
-    -------
-    tuple of two tuples of str
-        In ring order; the neighborhood includes the site itself.
-    """
+    """Return the neighborhood of one site, with it, and the sites that confirm lists, cached for the next round."""
     graph = Neighbourhoods(sites, seed)
     return graph.of(site), graph.confirming
 
 
-def threshold_of(fraction: float, sites: int) -> int:
-    """Return how many of so many sites must remain, two at least.
+@dataclass(frozen=True)
+class DropoutThreshold:
+    """The sites that must remain in the rounds of a run.
+
+    They are counted from the sites that the run began with. Counted from those of a round, they would sink with every
+    site that drops, down to two.
 
     Parameters
     ----------
     fraction : float
-        Which part of them must.
-    sites : int
-        How many there are.
-
-    Returns
-    -------
-    int
-    """
-    return max(2, math.ceil(fraction * sites - 1e-9))
-
-
-def neighbourhood_threshold(fraction: float, run_sites: int) -> int:
-    """Return how many of a neighbourhood must remain in any round of a run.
-
-    It is counted from the sites that the run began with. Counted from those of a round, it would sink with every site
-    that drops, down to two. Where not all are neighbours, 31 of 51 must remain, whatever the fraction: with fewer a
-    coordinator that lies could exclude sites from the sum that are on the confirmed list.
-
-    Parameters
-    ----------
-    fraction : float
-        Which part of a neighbourhood must remain.
+        Which part of the sites, and of a neighbourhood, must remain.
     run_sites : int
         How many sites the run began with.
-
-    Returns
-    -------
-    int
     """
-    threshold = threshold_of(fraction, min(run_sites, _MAX_GROUP))
-    return threshold if run_sites <= _MAX_GROUP else max(threshold, 1 + (3 * _MAX_GROUP + 1) // 5)
 
+    fraction: float
+    run_sites: int
 
-def run_threshold(fraction: float, run_sites: int) -> int:
-    """Return how many sites of a run must remain: the fraction of all, and as many as a neighborhood needs.
+    @property
+    def neighbourhood(self) -> int:
+        """Sites of a neighbourhood that must remain.
 
-    Parameters
-    ----------
-    fraction : float
-        Which part of the sites must remain.
-    run_sites : int
-        How many sites the run began with.
+        Where not all are neighbours, 31 of 51 must, whatever the fraction: with fewer a coordinator that lies could
+        exclude sites from the sum that are on the confirmed list.
+        """
+        threshold = self._part_of(self._members)
+        return threshold if self.run_sites <= _MAX_GROUP else max(threshold, 1 + (3 * _MAX_GROUP + 1) // 5)
 
-    Returns
-    -------
-    int
-    """
-    return max(threshold_of(fraction, run_sites), neighbourhood_threshold(fraction, run_sites))
+    @property
+    def run(self) -> int:
+        """Sites of a run that must remain: the fraction of all, and as many as a neighbourhood needs."""
+        return max(self._part_of(self.run_sites), self.neighbourhood)
 
+    @property
+    def colluders_withstood(self) -> int:
+        """Sites that may work with a coordinator that lies, so that it opens the sum of one whole list only.
 
-def colluders_withstood(fraction: float, run_sites: int) -> int:
-    """Return how many sites may work with a coordinator that lies, so that it opens the sum of one whole list only.
+        They are c at most, with the threshold t of m sites. One list: two with t confirming sites each have an honest
+        one in common, 2 t > m + c. Where not all are neighbours also the following, for the honest sites O that open
+        shares and t shares of the own mask of each site in the opened sum. No gap on the circle separates some of O
+        from the others: next to a gap as wide as half a neighborhood at most (m + 1) / 2 and c hold shares,
+        t > (m + 1) / 2 + c. No listed site is excluded, by claiming that its neighbors in O are missing: it may claim
+        m - t, and as a gap in O has at most g = m - t + c sites, it has t - c - (g + 1) / 2 such neighbors or more,
+        5 t > 3 m + 1 + 3 c.
+        """
+        threshold, members = self.neighbourhood, self._members
+        one_list = 2 * threshold - members - 1
+        if self.run_sites <= _MAX_GROUP:
+            return one_list
+        return min(one_list, threshold - (members + 1) // 2 - 1, (5 * threshold - 3 * members - 2) // 3)
 
-    Parameters
-    ----------
-    fraction : float
-        Which part of a neighbourhood must remain.
-    run_sites : int
-        How many sites the run began with.
+    @property
+    def _members(self) -> int:
+        return min(self.run_sites, _MAX_GROUP)
 
-    Returns
-    -------
-    int
-        c at most, with the threshold t of m sites. One list: two with t confirming sites each have an honest one in
-        common, 2 t > m + c. Where not all are neighbours also the following, for the honest sites O that open shares
-        and t shares of the own mask of each site in the opened sum. No gap on the circle separates some of O from the
-        others: next to a gap as wide as half a neighborhood at most (m + 1) / 2 and c hold shares, t > (m + 1) / 2 + c.
-        No listed site is excluded, by claiming that its neighbors in O are missing: it may claim m - t, and as a gap in
-        O has at most g = m - t + c sites, it has t - c - (g + 1) / 2 such neighbors or more, 5 t > 3 m + 1 + 3 c.
-    """
-    threshold, members = neighbourhood_threshold(fraction, run_sites), min(run_sites, _MAX_GROUP)
-    one_list = 2 * threshold - members - 1
-    if run_sites <= _MAX_GROUP:
-        return one_list
-    return min(one_list, threshold - (members + 1) // 2 - 1, (5 * threshold - 3 * members - 2) // 3)
+    def _part_of(self, sites: int) -> int:
+        """Return how many of so many sites must remain, two at least."""
+        return max(2, math.ceil(self.fraction * sites - 1e-9))

@@ -9,6 +9,8 @@ categories  values of text columns, and values that look wrong
 openml    data sets of openml.org, through scikit-learn and its cache
 splits    rows and columns of each site, test rows, folds
 dataset   the data of one scenario
+label_classes  names of classes, which of two is +1, and labels by number
+row_roles   rows that are public, tested on, held out, or set apart to calibrate
 corrections  files of different sites in one form
 derived_labels  tables that are a file's with labels that papers tell apart and the file does not
 downloads   places where the public data sets that scenarios name can be downloaded

@@ -8,7 +8,6 @@ it covers of all that lies between the source and the model.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,19 +15,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.calibration import MIN_OF_CLASS
 from fedsvm.algorithms.data.columns import Schema
-from fedsvm.algorithms.data.partition import NO_FOLD, held_out, site_partition
+from fedsvm.algorithms.data.partition import held_out, site_partition
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
-from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.text import list_names, quote_names
-from fedsvm.scenarios.data import categories, file_join, sources, splits, text_form
-from fedsvm.scenarios.data.notation import is_number
+from fedsvm.scenarios.data import categories, file_join, label_classes, row_roles, sources, splits, text_form
+from fedsvm.scenarios.data.label_classes import ABOVE_MEDIAN, labels_of
 from fedsvm.scenarios.data.tables import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
-from fedsvm.scenarios.schema.data import ALL, DataSpec
-from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError, collect_problems, nearest
+from fedsvm.scenarios.schema.data import ALL
+from fedsvm.scenarios.schema.errors import ScenarioError, collect_problems, nearest
 from fedsvm.scenarios.schema.policy import rules_at
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -193,34 +189,18 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         data = replace(data, labels=shuffled)
     if scenario.data.public_source is not None:
         raise ScenarioError(["data.public_source: applies to runs across hosts; set rows apart by data.public."])
-    public, private = _set_apart(scenario, data)
-    choosing = data.take(public) if _is_blind(scenario) else data
-    if settings.positive == ABOVE_MEDIAN:
-        middle = _median_label(data, choosing, settings)
-        data, choosing, classes = _halve(data, middle), _halve(choosing, middle), _halves(middle)
-        _check_columns(scenario, choosing)
-    else:
-        problems: list[str] = []
-        with collect_problems(problems):
-            classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
-        with collect_problems(problems):
-            _check_columns(scenario, choosing)
-        if problems:
-            raise ScenarioError(problems)
-    table = scenario.algorithm
-    _require_able(scenario, data, classes)
-    if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
-        raise ScenarioError(problems)
-    labels, by_sites = labels_of(data, classes), settings.tested_by == "sites"
-    nothing = np.full(data.rows, NO_FOLD), (np.zeros(0, dtype=np.int64),)
-    folds, tests = nothing if by_sites else _held_out(scenario, data, private)
+    public, private = row_roles.choose_public(scenario, data)
+    data, choosing, classes = _choose_classes(scenario, data, public)
+    labels = labels_of(data, classes)
+    folds, tests = row_roles.choose_held_out(scenario, data, private)
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
     if settings.tested_at_sites:
-        folds = _held_out_by_sites(scenario, labels, shards)
+        folds = row_roles.held_out_by_sites(scenario, labels, [shard.rows for shard in shards])
         tests = tuple(np.flatnonzero(held_out(folds, fold)) for fold in range(settings.models))
-    trained_on = len(private) - len(tests[0])
+    algorithm, width = scenario.algorithm, _width(choosing, settings.categories)
+    foreseen = algorithm.implementation.foreseen(algorithm.settings, len(private) - len(tests[0]), width, len(classes))
     return FederatedDataset(
         rows=rows_of(data.features, labels),
         numeric_columns=tuple(feature.name for feature in data.features if not feature.categorical),
@@ -232,23 +212,42 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         tests=tests,
         identifiers=_identifiers(scenario, data),
         public=public,
-        warnings=(*_note_pooled_classes(choosing, classes), *_warnings(scenario, data, shards, labels, classes)),
+        warnings=(
+            *label_classes.note_pooled_classes(choosing, classes),
+            *_warnings(scenario, data, shards, labels, classes),
+        ),
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
         weights=data.weights,
-        foreseen=tuple(
-            table.implementation.foreseen(
-                table.settings, trained_on, _width(choosing, settings.categories), len(classes)
-            )
-        ),
-        apart=_apart(scenario, labels, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
+        foreseen=tuple(foreseen),
+        apart=row_roles.choose_calibrating(scenario, labels, private, tests),
     )
 
 
-def _is_blind(scenario: Scenario) -> bool:
-    """Return whether private rows choose nothing, with or without noise, so that the two can be compared."""
-    return scenario.algorithm.implementation.scaling == "public-rows"
+def _choose_classes(scenario: Scenario, data: Dataset, public: IntArray) -> tuple[Dataset, Dataset, tuple[str, ...]]:
+    """Return the data with labels of these classes, the rows that may choose them, and the names of the classes.
+
+    Raises ScenarioError for columns or classes that the scenario does not allow.
+    """
+    is_blind = row_roles.is_blind(scenario)
+    choosing = data.take(public) if is_blind else data
+    if scenario.data.positive == ABOVE_MEDIAN:
+        data, choosing, classes = label_classes.halve(data, choosing, scenario.data)
+        _check_columns(scenario, choosing)
+    else:
+        problems: list[str] = []
+        with collect_problems(problems):
+            classes = label_classes.classes_of(choosing, scenario.data, are_all=not is_blind)
+        with collect_problems(problems):
+            _check_columns(scenario, choosing)
+        if problems:
+            raise ScenarioError(problems)
+    label_classes.require_able(scenario, data, classes)
+    table = scenario.algorithm
+    if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
+        raise ScenarioError(problems)
+    return data, choosing, classes
 
 
 def _warnings(
@@ -285,15 +284,6 @@ def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:
     return len(data.features) - len(categorical) + sum(map(len, values))
 
 
-def _note_pooled_classes(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
-    """Yield a sentence if several classes become -1, so that a mistake is noticed."""
-    if len(classes) > 2:
-        return
-    others = [name for name in data.classes if name != classes[1]]
-    if len(others) > 1:
-        yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {quote_names(others)}."
-
-
 def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, ...]) -> Rows | None:
     """Return the records that attackers can guess: the declared ones, or all that can exist."""
     settings = scenario.data
@@ -321,113 +311,6 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
             [f"collusion.candidates: {declared} must have the columns of {data.name}, in the same order."]
         )
     return rows_of(listed.features, labels_of(listed, classes))
-
-
-def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
-    """Return the indices of the public rows and of the others."""
-    count = scenario.data.public
-    if count >= data.rows:
-        raise ScenarioError([f"data.public: {data.name} has {data.rows} rows, and some must be private; lower it."])
-    if len(data.elsewhere) and not 0 < count <= data.elsewhere.sum():
-        most = int(data.elsewhere.sum())
-        raise ScenarioError([f"data.public: must be from 1 to {most} rows of {data.name}, got {count}."])
-    shuffled = np.random.default_rng([scenario.seed, 5]).permutation(data.rows)
-    if len(data.tested):  # rows that are tested on are nobody's, but not public
-        shuffled = shuffled[np.argsort(data.tested[shuffled], kind="stable")]
-    private = shuffled[count:]
-    if len(data.elsewhere):  # public rows are of another population than private ones
-        shuffled = shuffled[np.argsort(~data.elsewhere[shuffled], kind="stable")]
-        private = np.flatnonzero(~data.elsewhere)
-    public = np.sort(shuffled[:count])
-    if count and len(np.unique(data.labels[public])) < 2:
-        raise ScenarioError([f"data.public: the {count} public rows are of one class; set more apart."])
-    return public, np.sort(private)
-
-
-def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[IntArray, tuple[IntArray, ...]]:
-    """Return (n,) or (n, repeats), the fold that holds a row out, -1 for none, and the test rows of each, all private.
-
-    Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
-    """
-    settings, labels = scenario.data, data.labels[private]
-    blind = _is_blind(scenario) or not settings.stratify
-    folds = np.full(data.rows, NO_FOLD)
-    if len(data.tested):
-        return folds, (np.flatnonzero(data.tested),)
-    if (count := settings.folds) is not None:
-        _require_untold(settings, len(private))
-        dealt = [
-            repeat * count
-            + (splits.blind_folds(len(private), count, seed) if blind else splits.folds(labels, count, seed))
-            for repeat, seed in enumerate(_fold_seeds(scenario))
-        ]
-        folds = np.full((data.rows, settings.repeats), NO_FOLD)
-        folds[private] = np.column_stack(dealt)
-        folds = folds[:, 0] if settings.repeats == 1 else folds
-        return folds, tuple(np.flatnonzero(held_out(folds, fold)) for fold in range(settings.models))
-    if blind:
-        _, chosen = splits.blind_test_split(len(private), settings.test_fraction, scenario.seed)
-    else:
-        _, chosen = splits.test_split(labels, settings.test_fraction, scenario.seed)
-    test = private[chosen]
-    if settings.partition == "vertical":
-        folds[test] = 0
-    return folds, (test,)
-
-
-def _held_out_by_sites(scenario: Scenario, signs: FloatArray, shards: Sequence[SiteShard]) -> IntArray:
-    """Return (n,) or (n, repeats), the fold in which a row's site holds it out, -1 for none."""
-    settings = scenario.data
-    folds = np.full((len(signs), settings.repeats), NO_FOLD)
-    for name, shard in zip(scenario.federation.site_names, shards, strict=True):
-        own = own_folds_of(settings, signs[shard.rows], name, scenario.seed)
-        folds[shard.rows] = own.reshape(len(shard.rows), -1)
-    return folds[:, 0] if settings.repeats == 1 else folds
-
-
-def own_folds_of(settings: DataSpec, labels: FloatArray, site: str, seed: int) -> IntArray:
-    """Return the rows that one site holds out, by the [data] table; labels (n,)."""
-    how = {"fraction": settings.test_fraction, "folds": settings.folds, "repeats": settings.repeats}
-    dealt = labels if settings.stratify else np.ones(len(labels))
-    return splits.own_folds(dealt, site, seed, **how)  # type: ignore[arg-type]
-
-
-def _fold_seeds(scenario: Scenario) -> list[int]:
-    """Return the seed of each repeat of cross-validation; the first is the scenario's own."""
-    others = range(1, scenario.data.repeats)
-    return [scenario.seed, *(int(np.random.default_rng([scenario.seed, 9, r]).integers(2**31)) for r in others)]
-
-
-def _require_untold(settings: DataSpec, rows: int) -> None:
-    """Raise ScenarioError for as many sums over folds as there are rows, from which each row's part follows."""
-    told = settings.repeats * ((settings.folds or 1) - 1) + 1
-    if settings.partition == "horizontal" and settings.repeats > 1 and told >= rows:
-        raise ScenarioError(
-            [
-                f"data.repeats: sums over {settings.models} folds are {told} independent ones over {rows} rows, and "
-                "reveal what each of them adds; use fewer repeats or folds."
-            ]
-        )
-
-
-def _apart(scenario: Scenario, labels: FloatArray, private: IntArray, tests: tuple[IntArray, ...]) -> NDArray[np.bool_]:
-    """Return (n,) the rows that calibrate models: a share of each class of those available for training."""
-    random = np.random.default_rng([scenario.seed, 8])
-    dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
-    apart = np.zeros(len(labels), dtype=np.bool_)
-    for label in np.unique(labels):
-        rows = dealt[labels[dealt] == label]
-        count = round(scenario.data.calibration * len(rows))
-        if not MIN_OF_CLASS <= count < len(rows):
-            raise ScenarioError(
-                [
-                    f"data.calibration: {scenario.data.calibration:g} of {len(rows)} rows of a class is {count}; each "
-                    f"class needs {MIN_OF_CLASS} to calibrate by, or sums over them show single rows' decision values, "
-                    "and some to train on."
-                ]
-            )
-        apart[random.permutation(rows)[:count]] = True
-    return apart
 
 
 def _deal_rows(
@@ -480,147 +363,6 @@ def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
     """Return the identifiers of the source. If it has none and sites align by them, rows are numbered."""
     wanted = scenario.data.align == "identifier" and scenario.data.identifier is None
     return np.array([f"record-{row + 1}" for row in range(data.rows)]) if wanted else data.identifiers
-
-
-ABOVE_MEDIAN = "above-median"
-"""The value of data.positive for numeric labels of which those above the median are +1."""
-# fmt: off
-_POSITIVE = frozenset({
-    "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",
-    "ill", "sick", "diseased", "disease", "malignant", "cancer", "dead", "died", "deceased", "death",
-    "verstorben", "gestorben", "tot",
-    "event", "abnormal", "relapse", "recurrence", "present", "infected",
-})
-# fmt: on
-"""Names of classes that everybody takes for +1."""
-
-
-def _median_label(data: Dataset, choosing: Dataset, settings: DataSpec) -> float:
-    """Return the median of numeric labels, over the rows that may choose it.
-
-    Raises ScenarioError where labels are none, or no row that may choose is above it.
-    """
-    if settings.classes:
-        raise ScenarioError(
-            [f'data.classes: data.positive = "{ABOVE_MEDIAN}" defines two classes itself; remove this key.']
-        )
-    if words := [name for name in data.classes if not is_number(name)]:
-        raise ScenarioError(
-            [f'data.positive: "{ABOVE_MEDIAN}" applies to labels that are numbers, and {data.name} has {words[0]!r}.']
-        )
-    numbers = choosing.labels.astype(np.float64)
-    middle = float(np.median(numbers)) if len(numbers) else math.inf
-    if not (numbers > middle).any():
-        raise ScenarioError(
-            [
-                f"data.positive: of the {len(numbers)} rows of {data.name} whose labels may be looked at none is above "
-                "their median; name the label that is +1."
-            ]
-        )
-    return middle
-
-
-def _halves(middle: float) -> tuple[str, ...]:
-    return f"at most {middle:g}", f"above {middle:g}"
-
-
-def _halve(data: Dataset, middle: float) -> Dataset:
-    """Return the data with labels that tell which side of a number they are on."""
-    return replace(data, labels=np.where(data.labels.astype(np.float64) > middle, *_halves(middle)[::-1]))
-
-
-def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tuple[str, ...]:
-    """Return the names of the classes, negative before positive if there are two: declared ones, or those of the data.
-
-    More than two are told apart, numbers in their order and words in the alphabet's, unless one is said to be +1. Of
-    two, +1 is the larger number, or the word that everybody takes for it. are_all: whether these are all rows, and not
-    the public ones, which need not have one of each class that is declared. Raises ScenarioError for names that are
-    none of the data, data of other classes, and where it is not plain which of two is +1.
-    """
-    declared, positive = settings.classes, settings.positive
-    require_declared(data, declared)
-    if absent := [name for name in declared if are_all and name not in data.classes]:
-        raise ScenarioError([f"data.classes: {data.name} has no row of {quote_names(absent)}; remove it."])
-    if positive is not None or len(declared or data.classes) == 2:
-        return _two_classes(data, positive if positive is not None or not declared else declared[1])
-    if declared:
-        return tuple(declared)
-    return tuple(sorted(data.classes, key=float) if all(map(is_number, data.classes)) else data.classes)
-
-
-def declared_classes(settings: DataSpec) -> tuple[str, ...]:
-    """Return the classes by declaration alone, for sites that see only some labels."""
-    if settings.positive is None:
-        return tuple(settings.classes)
-    others = [name for name in settings.classes if name != settings.positive]
-    return others[0] if len(others) == 1 else f"not {settings.positive}", settings.positive
-
-
-def require_declared(data: Dataset, declared: Sequence[str]) -> None:
-    """Raise ScenarioError for labels that are not declared, if any are declared."""
-    if others := [name for name in data.classes if declared and name not in declared]:
-        said = f"data.classes: {data.name} has {quote_names(others)} too; add it, or remove the rows."
-        raise ScenarioError([QuotingProblem(said, "data.classes: a label is none of the declared classes")])
-
-
-def labels_of(data: Dataset, classes: tuple[str, ...]) -> FloatArray:
-    """Return (n,) +1 for the second of two classes and -1 otherwise; for more, the number of each row's class, -1 for
-    none."""
-    if len(classes) == 2:
-        return np.where(data.labels == classes[1], 1.0, -1.0)
-    number = {name: float(place) for place, name in enumerate(classes)}
-    return np.array([number.get(label, -1.0) for label in data.labels.tolist()])
-
-
-def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -> None:
-    """Raise ScenarioError for more classes than what is trained, or asked for beside it, can tell apart."""
-    if len(classes) == 2:
-        return
-    has = f"{data.name} has {len(classes)} classes ({list_names(classes)})"
-    algorithm, problems = scenario.algorithm.implementation, []
-    if not algorithm.multiclass:
-        alike = [(name, each) for name, each in ALGORITHMS.loadable() if each.partition == algorithm.partition]
-        able = " or ".join(name for name, each in alike if each.multiclass)
-        problems.append(
-            f"data.positive: {has}, and {algorithm.name} supports two classes; name the one that is +1, or set "
-            f"algorithm.name to {able}."
-        )
-    if scenario.data.calibration and getattr(scenario.algorithm.settings, "threshold", "zero") != "zero":
-        problems.append(
-            f"algorithm.threshold: {has}, and a threshold needs two; remove it, or name the one that is +1 by "
-            "data.positive."
-        )
-    if problems:
-        raise ScenarioError(problems)
-
-
-def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
-    """Return (negative, positive) by name: positive is the larger number, or the word that usually means +1.
-
-    Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
-    """
-    found = data.classes
-    classes = list_names(found)
-    if positive is not None and positive not in found:
-        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {classes}."])
-    chosen = positive if positive is not None else obvious_positive(found)
-    if chosen is None:
-        raise ScenarioError(
-            [
-                f"data.positive: {data.name} has the classes {classes}; name the one that is +1: --set "
-                f"data.positive={found[0]}."
-            ]
-        )
-    others = [name for name in found if name != chosen]
-    return others[0] if len(others) == 1 else f"not {chosen}", chosen
-
-
-def obvious_positive(classes: Sequence[str]) -> str | None:
-    """Return which of two classes is evidently +1, or None."""
-    if all(map(is_number, classes)):
-        return max(classes, key=float)
-    known = [name for name in classes if name.lower() in _POSITIVE]
-    return known[0] if len(known) == 1 else None
 
 
 def _check_columns(scenario: Scenario, data: Dataset) -> None:

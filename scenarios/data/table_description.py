@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import IntArray
 from fedsvm.scenarios.data import categories, proposals, sources, splits, text_form
 from fedsvm.scenarios.data.categories import require_few, warnings
-from fedsvm.scenarios.data.dataset import obvious_positive
 from fedsvm.scenarios.data.file_join import site_names
+from fedsvm.scenarios.data.label_classes import obvious_positive
 from fedsvm.scenarios.data.tables import Dataset, Feature, Table
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.split import require_split

@@ -229,6 +229,7 @@ def _met_now(
         on_silence=lambda silent: tell(
             f"{', '.join(silent)} did not answer; the run waits, at most {meeting.rejoin_s:g} s"
         ),
+        committee=scenario.committee,
     )
     signing, names = meeting.certificate.signing, tuple(site.party.name for site in joined)
     signer = None if signing is None else OrderSigner(signing, run, names, registration.terms)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsvm.algorithms.algorithm import VerticalAlgorithm
-from fedsvm.scenarios.data.dataset import ABOVE_MEDIAN, declared_classes
+from fedsvm.scenarios.data.label_classes import ABOVE_MEDIAN, declared_classes
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError

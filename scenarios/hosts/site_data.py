@@ -20,7 +20,9 @@ from fedsvm.federation.hosts.site_session import SiteData
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import categories, file_join, sources, splits
-from fedsvm.scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
+from fedsvm.scenarios.data.dataset import rows_of
+from fedsvm.scenarios.data.label_classes import declared_classes, labels_of, require_declared
+from fedsvm.scenarios.data.row_roles import own_folds_of
 from fedsvm.scenarios.data.tables import Dataset, Table
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import ALL, DataSpec

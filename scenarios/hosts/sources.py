@@ -8,11 +8,12 @@ from typing import ClassVar
 
 from fedsvm.algorithms.algorithm import Model
 from fedsvm.algorithms.data.columns import Schema
-from fedsvm.algorithms.data.horizontal import HorizontalTask, count_rows
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask, count_rows
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts.registration import JoinedSite
-from fedsvm.scenarios.data.dataset import Rows, SiteSize, Sizes, declared_classes
+from fedsvm.scenarios.data.dataset import Rows, SiteSize, Sizes
+from fedsvm.scenarios.data.label_classes import declared_classes
 from fedsvm.scenarios.hosts import public_rows
 from fedsvm.scenarios.run.horizontal import RowSource, RowTask
 from fedsvm.scenarios.run.outcome import ModelEvaluation

@@ -213,6 +213,12 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
             f"Sums are {scenario.protocol.secure_sum.described}: masks hide each site's value, and only the sum is "
             f"opened. The run ends with fewer than {terms.min_sites} sites."
         )
+    if terms.committee:
+        first, second, dealer = terms.committee
+        yield (
+            f"The committee is {first}, {second} and, as its dealer, {dealer}, in every round. Any two of them can "
+            "compute the systems together. The run ends if it loses one of them."
+        )
     yield (
         "The coordinator gets the model."
         if terms.releases

@@ -42,7 +42,8 @@ def _came_of(audit: PartyAudit, attack: AttackResult) -> str:
     if (before := attack.known_before) is not None:
         columns = " + ".join(before.columns_of)
         return f"{attack.recovered} of {before.held_back}: {columns}, from {before.known_records} known"
-    return f"{attack.recovered} of {audit.rows}"
+    note = f" ({attack.note})" if attack.note else ""
+    return f"{attack.recovered} of {audit.rows}{note}"
 
 
 def line(audits: Sequence[PartyAudit]) -> str:

@@ -84,6 +84,8 @@ class AttackResult:
         that it ranks one that is above one that is not; None where either are missing.
     known_before : KnownColumns, optional
         Of vertical partitions.
+    note : str
+        How far the attack came, or why it was not run; "" of most attacks.
     """
 
     attack: str
@@ -96,6 +98,7 @@ class AttackResult:
     members: int | None = None
     auc: float | None = None
     known_before: KnownColumns | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -387,6 +390,7 @@ def _result(name: str, claim: RowClaim, errors: Sequence[float], before: KnownCo
         residual=claim.residual if len(claim.rows) else None,
         max_error=max(errors, default=None),
         known_before=before,
+        note=claim.note,
     )
 
 

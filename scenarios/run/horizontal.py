@@ -10,7 +10,7 @@ from typing import Any
 
 from fedsvm.algorithms.algorithm import HorizontalAlgorithm, Model
 from fedsvm.algorithms.data.columns import Columns, LabeledRows, Schema
-from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
 from fedsvm.algorithms.own_models import own_scores, phrase_of

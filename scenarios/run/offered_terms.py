@@ -109,5 +109,6 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
         releases=getattr(settings, "release", "everyone") == "everyone",
         epsilon=settings.epsilon * data.models if scenario.is_private else None,
         seed=scenario.seed,
+        committee=scenario.committee,
         reading=reading,
     )

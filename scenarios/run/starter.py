@@ -89,7 +89,11 @@ class Starter:
             setup=self._setup,
             round_timeout_s=settings.round_timeout_s,
             policy=DropoutPolicy(
-                self.scenario.min_sites, settings.on_dropout, self.injector.rejoining, self.injector.rejoins
+                self.scenario.min_sites,
+                settings.on_dropout,
+                self.injector.rejoining,
+                self.injector.rejoins,
+                committee=self.scenario.committee,
             ),
             transport=settings.transport,
             port=settings.port,

@@ -202,9 +202,11 @@ def _of_statistics(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
 
 
 def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec) -> Iterator[str]:
-    """Yield contradictions in faults, network and collusion."""
+    """Yield contradictions in the committee, faults, network and collusion."""
     names, faults = federation.site_names, list(tables.faults.values())
     phases = tables.algorithm.implementation.phases if tables.algorithm else None
+    if tables.algorithm:
+        yield from protocol.problems(names, getattr(tables.algorithm.settings, "masking", None))
     for number, fault in tables.faults.items():
         yield from (f"faults.{number}: {problem}." for problem in fault.problems(names, phases))
     yield from (f"{problem}." for problem in contradictions(tables.faults, names, phases or ()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pydantic import Field, create_model, field_validator
@@ -10,10 +11,11 @@ from pydantic import Field, create_model, field_validator
 from fedsvm.algorithms.settings import parameters
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.terms import Routing
+from fedsvm.protocols.blind_system import MIN_SITES
 from fedsvm.protocols.sums.registry import CAREFUL_SUMS, DEFAULT_SUM, OWN_SUMS, SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.schema.algorithm import fields
-from fedsvm.scenarios.schema.base import Part
+from fedsvm.scenarios.schema.base import Part, SiteRef, resolve
 
 
 def _require_loads(name: str) -> None:
@@ -52,6 +54,38 @@ class ProtocolSpec(_SumTable):
 
     routing: Routing = "direct"
     """The path of messages between sites: direct, or through the coordinator, which forwards them sealed."""
+    committee: list[SiteRef] | None = None
+    """The three members of a committee: two that hold shares and masks, then the dealer. Without one of them the run
+    ends. Default: sites draw other members in each round."""
+
+    @field_validator("committee")
+    @classmethod
+    def _check_committee(cls, sites: list[SiteRef] | None) -> list[SiteRef] | None:
+        if sites is not None and len(sites) != MIN_SITES:
+            raise ValueError(f"must be {MIN_SITES} sites, two that hold shares and then the dealer, got {len(sites)}")
+        return sites
+
+    def members(self, names: list[str]) -> tuple[str, ...]:
+        """Return the named committee by name; empty if sites draw it."""
+        return tuple(name for site in self.committee or () if (name := resolve(site, names)))
+
+    def problems(self, names: list[str], masking: str | None) -> Iterator[str]:
+        """Yield why a named committee is impossible. masking: the algorithm's, None of one that has no masking."""
+        if self.committee is None:
+            return
+        for site in self.committee:
+            if resolve(site, names) is None:
+                yield f"protocol.committee: there is no site {site!r}; there are {', '.join(names)}."
+        members = self.members(names)
+        if twice := sorted({name for name in members if members.count(name) > 1}):
+            yield f"protocol.committee: {twice[0]} is listed twice; name three different sites."
+        if masking is None:
+            yield "protocol.committee: the algorithm has no masking, so nothing uses a committee; remove it."
+        elif masking != "committee":
+            yield (
+                f'protocol.committee: needs algorithm.masking = "committee", got "{masking}"; set it, or remove '
+                "protocol.committee."
+            )
 
     @property
     def secure_sum(self) -> SecureSum:

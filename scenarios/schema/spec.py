@@ -92,6 +92,11 @@ class Scenario(Part):
         return max(self.federation.min_sites, self.protocol.min_sites(self.federation.sites))
 
     @property
+    def committee(self) -> tuple[str, ...]:
+        """The named members of every committee; empty if sites draw them."""
+        return self.protocol.members(self.federation.site_names)
+
+    @property
     def is_private(self) -> bool:
         """True if the released model has a privacy guarantee for single rows."""
         return self.algorithm.implementation.is_private(self.algorithm.settings)

@@ -1,0 +1,130 @@
+"""Rows from Newton's systems of the joint problem of all classes, by who has them without their masks and a list.
+
+As `newton_systems`, with the blocks of each row: the matrix is the sum of H_i (x) f~_i f~_i^T, and the right-hand side
+that of (C e_y - alpha*_i) (x) f~_i, where H_i and alpha*_i follow from the path (`optimization.joint_barrier`). Both
+are linear in how often each candidate occurs. Systems that two members of a committee have are not tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.finite_domain import (
+    MAX_CANDIDATES,
+    Counts,
+    combinations,
+    distinct,
+    least_squares,
+    verify_counts,
+)
+from fedsvm.algorithms.attacks.newton_path import PathRound, RowTotals, ViewedTraining, path_rounds, trainings
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.optimization.barrier import DualState
+from fedsvm.algorithms.optimization.joint_barrier import JointProblem
+from fedsvm.algorithms.optimization.path_sums import layout_of
+from fedsvm.algorithms.optimization.weighting import row_prices
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RunView
+
+_ROUNDS = 3
+"""The number of first rounds whose systems are equations."""
+
+_EQUATIONS = 1.5
+"""Of matrices, per candidate, of every two rounds."""
+
+
+class JointNewtonSystems(Attack):
+    """Counts of candidates by least squares.
+
+    Parameters
+    ----------
+    is_noisy : bool, default False
+        True if the objective has noise, and with it the right-hand sides; then the matrices alone are read.
+    """
+
+    name = "Newton systems, jointly"
+
+    def __init__(self, *, is_noisy: bool = False) -> None:
+        self._is_noisy = is_noisy
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
+        """Attack every training separately; folds add up. A candidate has the class of its label."""
+        counts: RowCounts | None = None
+        residual = 0.0
+        for epoch in epochs(view):
+            candidates = prior.candidates or combinations(epoch, range(prior.classes))
+            if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
+                continue
+            mapped, labels = features(epoch.scale(candidates.rows)), candidates.labels.astype(np.int64)
+            for training in trainings(epoch):
+                if not training.is_joint or not training.is_known:
+                    continue
+                for solved in self._solutions(training, mapped, labels, prior.classes):
+                    counts = counts or RowCounts(epoch.columns)
+                    found = _repeat(candidates, solved)
+                    counts.take(found.rows, found.labels, SAME_WITHIN * epoch.scale.scale)
+                    residual = max(residual, solved.residual)
+        if counts is not None:
+            yield RowClaim(*counts.repeated, residual)
+
+    def _solutions(
+        self, training: ViewedTraining, mapped: FloatArray, labels: IntArray, classes: int
+    ) -> Iterator[Counts]:
+        """Yield how often candidates with features (n, m) and classes (n,) occur among the rows of some sites."""
+        begun, intercept = training.begun, training.begun["lever"] > 0
+        prices = row_prices(begun["price"], labels, begun.get("factors") or (1.0,) * classes, None)
+        of_class = np.eye(classes)[labels].T
+        problem = JointProblem.of_classes(mapped, of_class, prices, intercept=intercept)
+        rounds = path_rounds(training, 0, layout_of(mapped.shape[1], classes, intercept=intercept))
+        pairs = list(zip(rounds, _standings(problem, rounds), strict=True))
+        for sites in dict.fromkeys(sites for each in rounds for sites in each.sums):
+            systems = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
+            if (solved := self._solve(problem, systems[:_ROUNDS])) is not None:
+                yield solved
+
+    def _solve(self, problem: JointProblem, systems: list[tuple[RowTotals, DualState]]) -> Counts | None:
+        first = distinct(np.column_stack([problem.features, problem.of_class]))
+        random = np.random.default_rng(0)
+        shape = int(_EQUATIONS * len(first) / 2) + 1, problem.dimensions
+        forms = random.standard_normal(shape) / problem.dimensions**0.5
+        parts = [self._equations(problem, *system, forms) for system in systems]
+        design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
+        found, determined = least_squares(design, seen)
+        return verify_counts(design, seen, found, determined, first, len(problem.features))
+
+    def _equations(
+        self, problem: JointProblem, total: RowTotals, standing: DualState, forms: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return (e, n) the contributions of candidates to the numbers (e,) of a round, of order 1."""
+        slopes, classes = standing.slopes, problem.of_class.shape[1]
+        steepest = float(slopes.max()) or 1.0
+        along = forms.reshape(len(forms), classes, -1) @ problem.features.T  # (e, K, n)
+        weighted = slopes.T * along
+        sums = np.maximum(slopes.sum(axis=1), np.finfo(float).tiny)
+        quadratic = ((weighted * along).sum(axis=1) - weighted.sum(axis=1) ** 2 / sums) / steepest
+        of_matrix = ((forms @ total.matrix) * forms).sum(axis=1) / steepest
+        if self._is_noisy:
+            return quadratic, of_matrix
+        pull = problem.prices[:, None] * problem.of_class - standing.alpha - standing.lag
+        highest = float(np.abs(pull).max()) or 1.0
+        terms = (pull.T[:, None, :] * problem.features.T[None]).reshape(problem.dimensions, -1)
+        return np.vstack([quadratic, terms / highest]), np.concatenate([of_matrix, total.gradient / highest])
+
+
+def _standings(problem: JointProblem, rounds: list[PathRound]) -> Iterator[DualState]:
+    """Yield the state of candidates after each round, if they were present from the beginning."""
+    nothing = np.zeros(problem.dimensions)
+    standing = problem.stand_at(0, nothing, nothing)
+    for number, each in enumerate(rounds, start=1):
+        standing = problem.move(standing, number, each.step, each.mu, keep=each.keep, still=each.still)
+        yield standing
+
+
+def _repeat(candidates: LabeledRows, solved: Counts) -> LabeledRows:
+    places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
+    return LabeledRows(candidates.rows[places], candidates.labels[places])
