@@ -104,7 +104,8 @@ class Calibration:
 
         classes: names of the negative and the positive class.
         """
-        return _caution("The threshold and the probabilities rest", self.rows or (), classes)
+        fitted = "The threshold and the probabilities rest" if self.threshold else "The probabilities rest"
+        return _caution(fitted, self.rows or (), classes)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the calibration as a model's file holds it.

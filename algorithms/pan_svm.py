@@ -264,7 +264,13 @@ def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -
     problems, weights = settings.problem_shape(features, premises.classes)
     intercept = settings.intercept and weights == features
     return MaskedRounds.of_path(
-        premises.sites, weights, problems, premises.models, premises.conditions, intercept=intercept
+        premises.sites,
+        weights,
+        problems,
+        premises.models,
+        premises.conditions,
+        intercept=intercept,
+        rows=premises.rows if weights == features else None,
     )
 
 

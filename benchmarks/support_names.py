@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import BinaryTask, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch
 from fedsvm.algorithms.attacks.model_file import file_view
-from fedsvm.algorithms.attacks.support_rows import SupportRows, last_point
+from fedsvm.algorithms.attacks.support_rows import SupportRows, TrainedPoint, last_point
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.drawn_landmarks import normal_draws
 from fedsvm.algorithms.features.kernels import Kernel
@@ -44,9 +44,9 @@ MOST_LANDMARKS, TOLERANCE, DRAWS = 200, 1e-6, 4
 class _SiteRows(SupportRows):
     """The attack of a site, whose weights are exact."""
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, bool]]:
-        point = last_point(epoch, posed)
-        return [] if point is None else [(point, False)]
+    def _points(self, epoch: Epoch, prior: Prior) -> list[TrainedPoint]:
+        point = last_point(epoch, prior.posed)
+        return [] if point is None else [TrainedPoint(point)]
 
 
 def encoded(name: str) -> tuple[LabeledRows, BoolArray]:

@@ -185,6 +185,8 @@ def test_an_estimator_gives_probabilities() -> None:
 def test_a_calibration_by_few_rows_of_a_class_warns(rows: tuple[int, int], few: str | None) -> None:
     caution = Calibration(-1.0, 0.0, 0.5, rows).caution(("no", "yes"))
     assert caution is None if few is None else f"rest on only {few} that were set apart" in (caution or "")
+    at_zero = Calibration(-1.0, 0.0, rows=rows).caution(("no", "yes"))
+    assert (at_zero or "The probabilities rest").startswith("The probabilities rest")
     assert Calibration(-1.0, 0.0).caution(("no", "yes")) is None  # read from a file, which does not have the counts
 
 

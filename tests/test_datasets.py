@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
+import shutil
+import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -192,6 +196,20 @@ def test_a_bad_file_is_refused_in_a_sentence(text: str, sentence: str, tmp_path:
     with pytest.raises(ScenarioError, match=sentence) as caught:
         load("a.csv", tmp_path)
     assert len(caught.value.problems) == 1
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("setpriv") is None, reason="only root can give up its rights to files"
+)
+def test_a_file_that_the_user_may_not_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a.csv", "age,label\n50,1\n60,0\n")
+    os.chown(tmp_path / "a.csv", 65534, 65534)
+    (tmp_path / "a.csv").chmod(0o600)
+    without_rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    line = [*without_rights, sys.executable, "-m", "fedsvm", "data", "describe", "a.csv"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = "data.source: a.csv may not be read by the user of this process; allow it."
+    assert (done.returncode, done.stderr.strip()) == (2, f"fedsvm: {said}")
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_json_log_of_a_site_names_run_and_round(eventful: Eventful) -> None:
     logged = [json.loads(line) for line in eventful.sites[1].said.splitlines()]
     run = next(each["run"] for each in logged if "coordinator asks" in each["message"])
     assert (eventful.there.folder / f"east-{run}.receipt").exists()
-    assert logged[-1]["message"] == "east: the run is completed"
+    assert logged[-1]["message"].startswith("east: the run is completed; its receipt is ")
     assert (logged[-1]["run"], logged[-1]["round"] > 20) == (run, True)
 
 
@@ -750,7 +750,19 @@ def test_a_site_that_declines_ends_the_run_and_the_sentence_names_the_way_out(tm
         assert [north.ends(), coordinator.ends()] == [3, 3]
     said = " ".join(coordinator.said.split())
     assert "orth declines: it refuses the order: by this site's policy" in said
-    assert "or start again with --set federation.min_sites=2." in said
+    assert "or with --set federation.min_sites=2, with which each of the two learns the other's part" in said
+
+
+def test_a_site_makes_the_folder_of_its_receipts_and_declines_without_a_receipt(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator("--set", "protocol.sum=masked")
+        south = there.site("south", coordinator, "--receipts", "mine/receipts")
+        south.says("is ready")
+        north = there.site("north", coordinator, "--receipts", "/proc")
+        assert [each.ends() for each in (north, coordinator, south)] == [3, 3, 3]
+    assert "its receipt /proc/north-" in north.said and "name another folder" in north.said
+    assert "orth declines: its receipt cannot be written." in coordinator.said
+    assert len(list((tmp_path / "mine" / "receipts").glob("south-*.receipt"))) == 1
 
 
 @pytest.mark.long

@@ -48,6 +48,7 @@ from fedsvm.scenarios.hub.participation import WORDS, InvitationLink, TaskPartic
 from fedsvm.scenarios.hub.participation import HubClient as AskedHub
 from fedsvm.scenarios.hub.server import serve
 from fedsvm.scenarios.hub.service import Hub, Settings, application
+from fedsvm.scenarios.run.intervals import Interval
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import Environment, RunResult, write_result
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -913,7 +914,14 @@ def test_state_of_a_participant_depends_on_whether_the_task_is_over(task: str, p
 
 
 def test_measures_of_a_completed_task_are_on_its_page(told: Told) -> None:
-    metrics = Metrics(accuracy=0.9824, auc=0.9940, majority_accuracy=0.6316, sensitivity=0.9524, specificity=1.0)
+    metrics = Metrics(
+        accuracy=0.9824,
+        auc=0.9940,
+        majority_accuracy=0.6316,
+        sensitivity=0.9524,
+        specificity=1.0,
+        intervals={"accuracy": Interval(0.938, 0.995, "wilson"), "sensitivity": Interval(0.842, 0.987, "wilson")},
+    )
     where = Environment(fedsvm="0", python="3", system="", cpus=1, packages={})
     result = RunResult(status="completed", error=None, warnings=(), scenario={}, metrics=metrics, environment=where)
 
@@ -927,12 +935,13 @@ def test_measures_of_a_completed_task_are_on_its_page(told: Told) -> None:
             folder.mkdir(parents=True)
             write_result(folder, result)
             page = (await browser.get(f"/tasks/{number}/progress")).text
-            assert re.findall(r'<th scope="row">([^<]+)</th><td class="value">([^<]+)</td>', page) == [
-                ("Accuracy", "98.2 %"),
-                ("Baseline accuracy", "63.2 %"),
-                ("AUC", "0.994"),
-                ("Sensitivity", "95.2 %"),
-                ("Specificity", "100.0 %"),
+            cells = r'<th scope="row">([^<]+)</th><td class="value">([^<]+)</td><td class="value">([^<]*)</td>'
+            assert re.findall(cells, page) == [
+                ("Accuracy", "98.2 %", "93.8 to 99.5 %"),
+                ("Baseline accuracy", "63.2 %", ""),
+                ("AUC", "0.994", ""),
+                ("Sensitivity", "95.2 %", "84.2 to 98.7 %"),
+                ("Specificity", "100.0 %", ""),
             ]
 
     run(story)

@@ -68,8 +68,8 @@ def test_few_features_have_a_committee(sites: int) -> None:
 @pytest.mark.parametrize(
     ("premises", "settings"),
     [
-        (Premises(3), {"landmarks": 300}),
-        (Premises(3, rows=2000), {}),
+        (Premises(3), {"landmarks": 400}),
+        (Premises(3, rows=2000), {"landmarks": 340}),
         (replace(FEW, conditions=SLOW), {"landmarks": 50}),
         (replace(FEW, conditions=NARROW), {"landmarks": 50}),
         (replace(FEW, classes=10), {"landmarks": 180}),
@@ -132,6 +132,12 @@ def test_the_prediction_counts_what_the_formulas_count() -> None:
     cost = RING.cost(5, (rounds.numbers,), 1.0)
     assert rounds.open_s == pytest.approx(rounds.rounds * (cost.payload_bytes / 5 + 1e3 * cost.hops), rel=1e-3)
     assert rounds.committee_s > 2 * rounds.open_s
+
+
+def test_few_rows_are_predicted_to_be_masked_in_place_of_their_matrix() -> None:
+    few, many, unknown = (MaskedRounds.of_path(5, 400, 1, 1, Conditions(), rows=rows) for rows in (700, 10_000, None))
+    assert few.open_s < many.open_s == unknown.open_s
+    assert few.committee_s == many.committee_s
 
 
 def test_sites_are_offered_the_masking_that_was_chosen() -> None:

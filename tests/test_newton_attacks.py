@@ -4,6 +4,7 @@ both."""
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,17 @@ def test_candidates_that_cannot_make_up_the_systems_are_not_claimed() -> None:
     lacking = LabeledRows(candidates.rows[20:], candidates.labels[20:])
     claim = against(data, written.view(), NewtonSystems(), candidates=lacking)
     assert claim.false_claims == 0
+
+
+@pytest.mark.parametrize("kept", [2, 4])
+def test_one_system_in_the_middle_of_training_names_all_candidates(kept: int) -> None:
+    """Two members of a committee may be so in one round only. Its right-hand side has noise."""
+    data, candidates, written = walk("none", step_noise=0.1)
+    whole = written.view()
+    hidden = {each.number for place, each in enumerate(whole.of("newton")) if place != kept}
+    rounds = tuple(replace(each, sums={}) if each.number in hidden else each for each in whole.rounds)
+    found = against(data, replace(whole, rounds=rounds), NewtonSystems(is_noisy=True), candidates=candidates)
+    assert (found.recovered, found.false_claims) == (240, 0)
 
 
 def test_without_candidates_rows_at_the_margin_stand_out_of_the_last_systems() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from fedsvm import run
 from fedsvm.federation.control import Order, SumTerms
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.site.chain import OrderChain
@@ -116,7 +117,7 @@ def test_only_its_owner_may_read_it_and_another_process_goes_on(tmp_path: Path) 
 
 
 def test_a_receipt_that_cannot_be_written_stops_the_site(tmp_path: Path) -> None:
-    with pytest.raises(StepRefused, match="cannot be written: No such file or directory"):
+    with pytest.raises(StepRefused, match="cannot be written: No such file or directory; name another folder"):
         Receipt(str(tmp_path / "none" / "north.receipt"), "1").record_ended("completed", {})
 
 
@@ -215,7 +216,13 @@ def test_a_damaged_receipt_never_equals_another(tmp_path: Path) -> None:
 
 def test_what_is_no_receipt_is_refused_with_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "none.receipt").write_text("{}\n")
-    for path, sentence in ((tmp_path / "none.receipt", "is no receipt"), (tmp_path / "nowhere", "has no receipt")):
+    (tmp_path / "empty").mkdir()
+    for name, sentence in (
+        ("none.receipt", "is no receipt"),
+        ("empty", "has no receipt; name a file"),
+        ("nowhere", "there is no such file or folder."),
+    ):
+        path = tmp_path / name
         with pytest.raises(ScenarioError) as refused:
             receipts.select_receipts(path, None)
         assert sentence in refused.value.problems[0]
@@ -240,6 +247,34 @@ def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -
     assert {each.over for each in first.left if each.step == "newton"} >= {"site-1, site-3, site-4, site-5"}
     page = receipts.render_page([first], None)
     assert "What left site-1" in page and "newton" in page
+
+
+def test_a_receipt_lists_what_a_protocol_of_its_own_shows_the_coordinator(tmp_path: Path) -> None:
+    changes = {"algorithm.landmarks": 20, "algorithm.masking": "committee", "compare.centralised": False}
+    run("quickstart", changes=changes, out=tmp_path / "run")
+    record = receipts.only(tmp_path / "run", "site-1")
+    (hidden,) = (each for each in record.left if each.step == "blind_newton")
+    assert hidden.row[3:] == (
+        "encrypted, masked or with noise",
+        "site-1, site-2, site-3, site-4, site-5",
+        "coordinator",
+    )
+    listed = sum(each.times * each.numbers[1] for each in record.left)
+    assert listed >= record.to_peers["coordinator"] > hidden.numbers[0] > 0
+
+
+def test_a_policy_is_written_as_in_its_file(tmp_path: Path) -> None:
+    receipt = Receipt(str(tmp_path / "north.receipt"), "1")
+    policy = {
+        "min_rows": 20,
+        "algorithms": {"pan-svm": {"objective_noise": {"min": 0.2}, "solver": ["interior-point"]}},
+    }
+    receipt.record_asked(RUN, "north", {}, policy)
+    receipt.release()
+    written = dict(receipts.read(tmp_path / "north.receipt").facts)["policy"]
+    assert written == (
+        'min_rows = 20; algorithms.pan-svm.objective_noise.min = 0.2; algorithms.pan-svm.solver = ["interior-point"]'
+    )
 
 
 @pytest.mark.timeout(300)

@@ -302,6 +302,10 @@ def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
     page = Page((tmp_path / "both.html").read_text())
     assert {"a", "b"} <= set(page.cells["td"])
     assert page.cells["h2"] == ["Results", "Plots"]  # and nothing that differs
+    run("quickstart", changes={**FAST, "algorithm.objective_noise": 0.2}, out=tmp_path / "noisy")
+    remark = "Objectives with noise do not compare"
+    assert remark in comparison.render([tmp_path / "a", tmp_path / "noisy"])
+    assert remark not in (tmp_path / "both.html").read_text()
     assert fedsvm("report", tmp_path / "a", folder=tmp_path).stdout.strip() == str(tmp_path / "a" / "report.html")
 
 

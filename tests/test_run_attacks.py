@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
@@ -355,3 +357,32 @@ def test_attacks_that_have_nothing_to_go_by_are_not_said_to_be_missing() -> None
     assert tried.tried == 1
     assert "recovers 0 of 10 rows" in whole_run.line([tried])
     assert whole_run.table([tried])[-1] == ("", "none", whole_run.NOTHING_FOUND, "")
+
+
+def _blas_threads() -> list[int]:
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+class _Threads(Attack):
+    """Notes the threads of linear algebra."""
+
+    name = "threads"
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
+        """Claim nothing."""
+        self.found = _blas_threads()
+        yield from ()
+
+
+def test_attacks_compute_in_one_thread_and_leave_the_others_as_they_were() -> None:
+    import scipy.linalg  # noqa: F401 - has a library of its own
+
+    with threadpool_limits(2, "blas"):
+        before, attack = _blas_threads(), _Threads()
+        against(two_classes(4, 2, 0), RunView(Coalition((), coordinator=True), ()), attack)
+        assert max(before) == 2
+        assert set(attack.found) == {1}
+        assert _blas_threads() == before

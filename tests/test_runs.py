@@ -430,7 +430,7 @@ def test_a_port_in_use_fails_the_run_and_leaves_a_result(tmp_path: Path, tempora
             "run", "quickstart", "--set", f"federation.port={port}", "--out", tmp_path / "run", folder=tmp_path
         )
     assert done.returncode == 3
-    assert "the port is in use; choose another federation.port" in done.stderr
+    assert "the port is in use; name another by federation.port or --listen." in done.stderr
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["status"] == "failed"
     assert "site-2 cannot listen" in result["error"]

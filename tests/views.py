@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -157,15 +157,21 @@ def walked(
     categories: list[list[str]] | None = None,
     seed: int = 0,
     objective_noise: float = 0.0,
+    tilt: Callable[[int], FloatArray] | None = None,
 ) -> Solution:
-    """Write down a training by the interior point of rows that are not scaled; its solution."""
+    """Write down a training by the interior point of rows that are not scaled; its solution.
+
+    tilt: draws more noise in the objective, for so many weights.
+    """
     rows, kernel = scaled(written, data.rows, categories or []), Kernel("rbf", gamma)
     feature_map = NystromMap.span(kernel, local_centres(rows, landmarks, 1, np.random.default_rng(seed))[0], 1e-10)
     written.add("receive_map", **feature_map.to_fields())
     features = feature_map(rows)
     deviation = objective_noise * C * float((features**2).sum(axis=1).mean() ** 0.5)
     drawn = deviation * np.random.default_rng(seed).standard_normal(len(features.T))
-    path = _BlindPath(Problem.of(features, data.labels, C, tilt=drawn if objective_noise else None), masking, written)
+    noise = drawn if tilt is None else drawn + tilt(len(features.T))
+    is_noisy = objective_noise > 0 or tilt is not None
+    path = _BlindPath(Problem.of(features, data.labels, C, tilt=noise if is_noisy else None), masking, written)
     (outcome,) = interior_point.solve(
         path,
         problems=1,

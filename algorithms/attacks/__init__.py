@@ -23,6 +23,7 @@ Reading order:
 - `chosen_columns`: other attacks, on rows of which only some columns are known
 - `finite_domain`: counts of each possible record, by least squares
 - `newton_path`: the path of the interior point, for an attacker who knows its masks
+- `own_noise`: noise in the objective that members of a coalition drew themselves
 - `newton_systems`: rows from Newton's systems, for a coordinator who knows the masks
 - `joint_systems`: the same of the joint problem of all classes
 - `newton_steps`: candidates in the data, by the noisy steps that every site receives

@@ -103,6 +103,8 @@ class Prior:
         How many there are.
     posed : BinaryTask
         The binary problem that is attacked.
+    sites : int, optional
+        How many sites the run has. None if that is unknown.
     """
 
     own: LabeledRows | None = None
@@ -111,6 +113,7 @@ class Prior:
     known_records: KnownRecords | None = None
     classes: int = 2
     posed: BinaryTask = TWO_CLASSES
+    sites: int | None = None
 
     def of_problem(self, posed: BinaryTask) -> Prior:
         """Return the knowledge for an attack on one of several problems."""

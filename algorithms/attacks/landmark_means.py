@@ -43,7 +43,8 @@ class LandmarkMeans(Attack):
 def named_rows(search: SubsetsOfMean, landmarks: FloatArray, smallest: int) -> set[int]:
     """Return the rows that the means of disjoint clusters name; a mean of no subset is tried again without these."""
     subsets = [search(each, smallest) for each in landmarks]
-    named = _in_every_subset(subsets)
+    if not (named := _in_every_subset(subsets)):
+        return named
     again = [each or search(mean, smallest, named) for each, mean in zip(subsets, landmarks, strict=True)]
     return _in_every_subset(again)
 

@@ -10,7 +10,8 @@ whitens the equations of all rounds by its estimate of D + M, finds the posterio
 there; eta is known but for how often it was halved, which the residuals say; lambda is the length of the step in that
 metric. Behind a committee the noise is normal with a known variance on the equation itself. The site's own rows are
 known to be there. Noise in the objective is an unknown vector of normal numbers in all equations alike, over which the
-likelihood is integrated. While counts leave more than the dither can have made, the equations are believed less.
+likelihood is integrated; the site's own draw is known. While counts leave more than the dither can have made, the
+equations are believed less.
 
 No dither hides what the optimum itself says: w is the sum of alpha_i f~_i, so the last steps tell of rows at the margin
 or within, as the released model does.
@@ -18,6 +19,7 @@ or within, as the released model does.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -29,6 +31,7 @@ from fedsvm.algorithms.attacks.binary_counts import posterior
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations
 from fedsvm.algorithms.attacks.newton_path import ViewedPath, newton_paths, signed_features
+from fedsvm.algorithms.attacks.own_noise import own_noise
 from fedsvm.algorithms.attacks.support_rows import split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import Problem
@@ -78,6 +81,7 @@ class NewtonSteps(Attack):
 
     def __init__(self, step_noise: float, objective_noise: float = 0.0) -> None:
         self._step_noise, self._objective_noise = step_noise, objective_noise
+        self._found: dict[bytes, Members] = {}
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
         """Attack the last training. For those who know the sums there is a better attack."""
@@ -89,8 +93,25 @@ class NewtonSteps(Attack):
         if candidates is None or epoch.features is None or len(candidates.rows) > MAX_CANDIDATES:
             return
         others, own = split_candidates(candidates, prior.own, epoch)
-        noise = max(self._step_noise, LEAST_NOISE)
-        yield from claims_of(others, members(path, epoch, others, own, noise, self._objective_noise))
+        if self._objective_noise:
+            drawn = own_noise(epoch, prior.posed, len(path.prior))
+            noise, tilt = self._objective_noise * drawn.share_left(prior.sites), drawn.draw
+        else:
+            noise, tilt = 0.0, np.zeros(len(path.prior))
+        asked = _digest(path, others, own, tilt)
+        if asked not in self._found:  # a site alone and with the coordinator have the same
+            step_noise = max(self._step_noise, LEAST_NOISE)
+            self._found[asked] = members(path, epoch, others, own, step_noise, noise, tilt)
+        yield from claims_of(others, self._found[asked])
+
+
+def _digest(path: ViewedPath, others: LabeledRows, own: LabeledRows, tilt: FloatArray) -> bytes:
+    """Return a digest of what differs between coalitions, and between problems of a run."""
+    digest = hashlib.sha256()
+    dithers = [each.dither for each in path.rounds if each.dither is not None]
+    for array in (*others, *own, tilt, *(each.step for each in path.rounds), *dithers):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.digest()
 
 
 @dataclass(frozen=True)
@@ -118,15 +139,19 @@ def members(
     others: LabeledRows,
     own: LabeledRows,
     step_noise: float,
-    objective_noise: float = 0.0,
+    objective_noise: float,
+    known_tilt: FloatArray,
 ) -> Members:
-    """Return the members among candidates that are not the coalition's own."""
+    """Return the members among candidates that are not the coalition's own.
+
+    objective_noise: the size of the noise in the objective that is not known. known_tilt (m,): the noise that is.
+    """
     problem = path.problem(
         epoch, LabeledRows(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
     )
     if problem is None:
         raise AssertionError("there is a map")
-    rows, steps = signed_features(problem), step_equations(path, problem)
+    rows, steps = signed_features(problem), step_equations(path, problem, known_tilt)
     largest = path.price * float((rows[:, path.ridge > 0] ** 2).sum(axis=1).mean() ** 0.5)
     tilt = objective_noise * largest
     return members_of(steps, rows, path.ridge, path.rows, len(others.rows), step_noise, tilt)
@@ -252,13 +277,14 @@ class StepEquation:
         return solved[:, :-1], solved[:, -1]
 
 
-def step_equations(path: ViewedPath, problem: Problem) -> list[StepEquation]:
-    """Return the equations of each round from which a step was made."""
+def step_equations(path: ViewedPath, problem: Problem, known_tilt: FloatArray) -> list[StepEquation]:
+    """Return the equations of each round from which a step was made. known_tilt (m,): known noise in the objective."""
     rows, found = signed_features(problem), list[StepEquation]()
+    tilt = np.append(known_tilt, np.zeros(problem.dimensions - len(known_tilt)))
     pairs = itertools.pairwise(path.rounds)
     for standing, (before, after) in zip(path.standings(problem)[:-1], pairs, strict=True):
         if after.step.any():
             weights = standing.slopes * (rows @ after.step) - (standing.alpha + standing.lag)
-            right = -path.ridge * (after.step + standing.v)
+            right = -path.ridge * (after.step + standing.v) - tilt
             found.append(StepEquation(weights[:, None] * rows, standing.slopes, right, after.step, before.dither))
     return found

@@ -6,9 +6,9 @@ That is the coordinator together with any one site, or alone where masking = "no
 
 and of every row that it can think of d_i and alpha*_i, in every round. Two ways to rows:
 
-- *candidates*: both are linear in how often each occurs, and two rounds have more equations than there are candidates
-  of a finite domain. Counts are whole numbers though nothing asked for that, and the sums computed again are those that
-  were seen. Of M it takes random quadratic forms, which is as good and smaller.
+- *candidates*: both are linear in how often each occurs, and one round or two have more equations than there are
+  candidates of a finite domain. Counts are whole numbers though nothing asked for that, and the sums computed again are
+  those that were seen. Of M it takes random quadratic forms, which is as good and smaller.
 - *no candidates*: late in training M is that of the few rows at the margin, whose d is larger by orders of magnitude,
   and these are fewer than features. Two such matrices M = F diag(d) F^T and M' = F diag(d') F^T of the same rows have
   the columns of F as their generalised eigenvectors (Leurgans, Ross and Abel 1993; "Jennrich's algorithm"). The
@@ -44,8 +44,15 @@ from fedsvm.algorithms.optimization.barrier import DualState, Problem
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
-_EQUATIONS = 1.5
-"""Per candidate, of every two rounds."""
+_FEW_EQUATIONS, _MANY_EQUATIONS = 0.75, 1.5
+"""Per candidate, of each round: of several together, and of one alone."""
+
+_SOLVED = 3
+"""The number of rounds that are solved, together and then one by one. A late one spoils the equations of an early one:
+rows beyond the margin have next to no part in it."""
+
+_NEARLY_WHOLE = 0.1
+"""Counts that are all determined and come this close to whole numbers are these, if the sums agree."""
 
 _LAST_ROUNDS = 4
 """In which rows at the margin stand out; all pairs of them are tried."""
@@ -144,12 +151,23 @@ def solve(path: ViewedPath, sites: tuple[str, ...], problem: Problem) -> Counts 
     first = distinct(terms)
     pairs = zip(path.rounds, path.standings(problem), strict=True)
     rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
-    random = np.random.default_rng(0)
-    forms = random.standard_normal((int(_EQUATIONS * len(first) / 2) + 1, terms.shape[1])) / terms.shape[1] ** 0.5
-    parts = [_equations(total, standing, terms, forms) for total, standing in rounds[:3]]
-    design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
-    found, determined = least_squares(design, seen)
-    return verify_counts(design, seen, found, determined, first, len(terms))
+    best: Counts | None = None
+    for chosen, share in [
+        (rounds[:_SOLVED], _FEW_EQUATIONS),
+        *(([each], _MANY_EQUATIONS) for each in rounds[:_SOLVED]),
+    ]:
+        forms = np.random.default_rng(0).standard_normal((int(share * len(first)) + 1, terms.shape[1]))
+        parts = [_equations(total, standing, terms, forms / terms.shape[1] ** 0.5) for total, standing in chosen]
+        design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
+        found, determined = least_squares(design, seen)
+        if determined.all() and np.abs(found - np.rint(found)).max() < _NEARLY_WHOLE:
+            found = np.rint(found)  # has to make up the sums, too
+        solved = verify_counts(design, seen, found, determined, first, len(terms))
+        if solved is not None and (best is None or solved.counts.sum() > best.counts.sum()):
+            best = solved
+        if best is not None and determined.all():
+            break
+    return best
 
 
 def _equations(

@@ -102,8 +102,11 @@ def _subsets(rows: int, size: int) -> IntArray:
 def _equal(first: FloatArray, second: FloatArray) -> tuple[IntArray, IntArray]:
     """Return the places of equal numbers in the first and in the second."""
     order = np.argsort(first)
-    begin = np.searchsorted(first[order], second - _ROUNDING)
-    count = np.searchsorted(first[order], second + _ROUNDING) - begin
+    ordered = np.append(first[order], np.inf)
+    begin = np.searchsorted(ordered, second - _ROUNDING)
+    count = np.zeros(len(second), dtype=np.int64)
+    some = np.flatnonzero(ordered[begin] <= second + _ROUNDING)  # few numbers have an equal
+    count[some] = np.searchsorted(ordered, second[some] + _ROUNDING) - begin[some]
     if count.sum() > _MOST_PAIRS:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     ends = np.cumsum(count)

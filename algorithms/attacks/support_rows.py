@@ -5,8 +5,9 @@ rows beyond the margin. Whoever knows w and has a list of candidates computes th
 at the margin or within (`support_posterior`): those in the training data have a part in w, and others have none. Nobody
 needs a sum for this. Every site is sent points near the optimum, and everybody has them whom the model is given to.
 
-With noise in the objective w lacks the sum of the sites' draws. Sites know the optimum, whose margins are exact, and
-those of exactly 1 are of training rows; released weights have a little noise, so that their margins are not.
+With noise in the objective w lacks the sum of the sites' draws. Sites know their own draws, which they add to w, and
+the optimum, whose margins are exact, and those of exactly 1 are of training rows. Released weights have a little noise,
+so that their margins are not.
 
 Membership inference in the sense of Shokri et al. 2017; that an SVM's weights are a combination of training rows is why
 it needs no shadow models. Of candidates beyond the margin the point says nothing, and they are not ranked.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ import numpy as np
 from fedsvm.algorithms.attacks.attack import Attack, BinaryTask, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.newton_path import newton_paths
+from fedsvm.algorithms.attacks.own_noise import own_noise
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
 from fedsvm.algorithms.attacks.support_posterior import Posterior, SupportEquation, chances_by_margin
 from fedsvm.algorithms.data.columns import LabeledRows
@@ -56,6 +59,20 @@ _DEVIATIONS = 4.0
 """Margins above 1 by more deviations than this are beyond."""
 
 
+@dataclass(frozen=True)
+class TrainedPoint:
+    """A trained point: weights (m + 1,), w and b.
+
+    own_noise: (m,) draws of noise in the objective that the coalition knows, or 0. share_left: the noise that it does
+    not know, as a share of the agreed size. is_released: whether the point has the noise of released weights.
+    """
+
+    weights: FloatArray
+    own_noise: FloatArray | float = 0.0
+    share_left: float = 1.0
+    is_released: bool = False
+
+
 class SupportRows(Attack):
     """Candidates ranked by the posterior that they have a part in the last point; those as good as certain are claimed.
 
@@ -66,7 +83,7 @@ class SupportRows(Attack):
     tolerance : float
         The relative gap to which it is trained.
     objective_noise : float, default 0.0
-        The size of the noise in the objective (see `optimization.objective_noise`), as one site faces it.
+        The agreed size of the noise in the objective (see `optimization.objective_noise`).
     regularised : bool, default False
         True if the intercept is regularized as the weights are: then it is sum_i a_i y_i, which is 0 otherwise.
     weighted : bool, default False
@@ -95,12 +112,11 @@ class SupportRows(Attack):
         if prior.candidates.rows.shape[1] != parts[-1].columns:  # a model of chosen columns
             return
         others, own = split_candidates(prior.candidates, prior.own, parts[-1])
-        points = self._points(parts[-1], prior.posed)
         features, scale = parts[-1].features, parts[-1].scale
         if features is None:
             return
         mapped = functools.partial(_mapped_rows, features, scale)
-        found = [self._chances(point, released, mapped, others, own) for point, released in points]
+        found = [self._chances(point, mapped, others, own) for point in self._points(parts[-1], prior)]
         yield from self._outcomes([each for each in found if each is not None], others)
 
     def _outcomes(self, ranked: Sequence[Posterior], others: LabeledRows) -> Iterator[RowClaim | CandidateScores]:
@@ -117,39 +133,40 @@ class SupportRows(Attack):
             left = float((1 - least[sure]).max(initial=0.0))
             yield RowClaim(others.rows[sure], others.labels[sure], left)
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, bool]]:
-        """Return w and b of each point, (m + 1,), and whether it was released, with the noise of that."""
-        path = path_end(epoch, posed)
-        if path is not None:
-            return [(path, False)]
-        point = last_point(epoch, posed)
-        return [] if point is None else [(point, self._noise > 0)]
+    def _points(self, epoch: Epoch, prior: Prior) -> list[TrainedPoint]:
+        """Return the points that are known."""
+        path = path_end(epoch, prior.posed)
+        if (point := last_point(epoch, prior.posed) if path is None else path) is None:
+            return []
+        if not self._noise:
+            return [TrainedPoint(point)]
+        noise = own_noise(epoch, prior.posed, len(point) - 1)
+        return [TrainedPoint(point, noise.draw, noise.share_left(prior.sites), is_released=path is None)]
 
     def _chances(
         self,
-        point: FloatArray,
-        is_released: bool,
+        point: TrainedPoint,
         features_of: Callable[[FloatArray], FloatArray],
         others: LabeledRows,
         own: LabeledRows,
     ) -> Posterior | None:
-        """Return the posterior of each candidate, given a point (m + 1,), to which own rows may contribute too.
+        """Return the posterior of each candidate, given a point, to which own rows may contribute too.
 
         nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
         """
-        w, b = point[:-1], float(point[-1])
+        w, b = point.weights[:-1], float(point.weights[-1])
         rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
         features = features_of(rows)
         margins, lengths = labels * (features @ w + b), np.linalg.norm(features, axis=1)
         objective = (w @ w) / 2 + self._C * np.maximum(1 - margins, 0).sum()  # or less, if not all candidates are there
         error = float((2 * self._tolerance * objective / len(w)) ** 0.5)
         usual = float((lengths**2).mean())
-        blur = released_deviation(usual) if is_released else 0.0
-        noise = float(np.hypot(self._noise * self._C * usual**0.5, blur))
-        terms, total = labels[:, None] * features, w
+        blur = released_deviation(usual) if point.is_released else 0.0
+        noise = float(np.hypot(point.share_left * self._noise * self._C * usual**0.5, blur))
+        terms, total = labels[:, None] * features, w + point.own_noise
         deviations = np.full(len(w), np.hypot(noise, error) or 1.0)
         if b:
-            terms, total = np.column_stack([terms, labels]), np.append(w, b if self._regularised else 0.0)
+            terms, total = np.column_stack([terms, labels]), np.append(total, b if self._regularised else 0.0)
             deviations = np.append(deviations, _CONSTANT_ERROR * self._C)
         told = chances_by_margin(margins, blur * lengths, _CHANCE)
         chances = np.where(np.arange(len(rows)) < len(others.rows), np.minimum(told, _MOST_BY_MARGIN), SURE)
@@ -174,11 +191,11 @@ class SiteSupportRows(SupportRows):
 
     name = "support rows of sites"
 
-    def _points(self, epoch: Epoch, posed: BinaryTask) -> list[tuple[FloatArray, bool]]:
+    def _points(self, epoch: Epoch, prior: Prior) -> list[TrainedPoint]:
         tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
-        own = slice(posed.number * length, (posed.number + 1) * length)
-        return [(row[own], False) for table in tables[-1:] for row in table if row[-1]]
+        own = slice(prior.posed.number * length, (prior.posed.number + 1) * length)
+        return [TrainedPoint(row[own]) for table in tables[-1:] for row in table if row[-1]]
 
 
 def _mapped_rows(features: FeatureMap, scale: Scale, rows: FloatArray) -> FloatArray:

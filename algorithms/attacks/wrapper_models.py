@@ -18,7 +18,7 @@ from fedsvm.algorithms.attacks.attack import CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.chosen_columns import between_scalings
 from fedsvm.algorithms.attacks.epochs import Epoch, scale_of
 from fedsvm.algorithms.attacks.support_posterior import Posterior
-from fedsvm.algorithms.attacks.support_rows import SupportRows, split_candidates
+from fedsvm.algorithms.attacks.support_rows import SupportRows, TrainedPoint, split_candidates
 from fedsvm.algorithms.features.choice import read_map
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.selection.subsets import column_sets
@@ -73,7 +73,7 @@ class WrapperSupportRows(SupportRows):
             def features_of(rows: FloatArray, model: WrapperModel = model) -> FloatArray:
                 return model.feature_map(epoch.scale(rows)[:, model.columns])
 
-            found = self._chances(model.point, False, features_of, others, own)
+            found = self._chances(TrainedPoint(model.point), features_of, others, own)
             ranked += [] if found is None else [found]
         yield from self._outcomes(ranked, others)
 

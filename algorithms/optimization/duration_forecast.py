@@ -20,7 +20,7 @@ NEWTON_ROUNDS, CUT_ITERATIONS = 20, 30
 FLOPS = 1e10
 """A second, of one processor; what BLAS does in matrices of some hundred."""
 
-MASK_PRODUCTS = 3
+MASK_PRODUCTS = 2.4
 """The most products of (m, m) matrices that masking a system takes; with few rows it takes less."""
 
 _MASTER_PASSES = 100

@@ -32,20 +32,17 @@ _FEWER_ROUNDS = 0.85
 
 _PROCESSORS = 2
 _HOP_S = 3e-4
-_BYTE_S = 1e-8
-"""Processor time of all parties for a byte of payload."""
+_BYTE_S = 3.7e-9
+"""Processor time of all parties for a byte of payload, and for what becomes of it."""
 
-_RESIDUE_S = 2.5e-7
-"""Processor time of all members for a residue of the extended matrix, without products."""
-
-_ENTRY_S = 2.2e-7
+_ENTRY_S = 6e-8
 """Processor time of a site to draw its masks of a problem, for an entry of the matrix."""
 
-_PROBLEM_S = 2e-3
+_PROBLEM_S = 5e-4
 """Processor time of a site for a problem in a round, masked or not."""
 
-_PRODUCT_FLOPS = 4e10
-_MASK_FLOPS = 2e10
+_PRODUCT_FLOPS = 4.6e10
+_MASK_FLOPS = 5e10
 _PRODUCTS = 16
 """Of matrices modulo each prime, by all members."""
 
@@ -69,6 +66,8 @@ class MaskedRounds:
         Of the network.
     share : float, default 1.0
         The rounds with a committee over those without.
+    rows : int or None, default None
+        Of all sites; None if no party knows their number before the run.
     """
 
     sites: int
@@ -78,35 +77,46 @@ class MaskedRounds:
     rounds: int
     conditions: Conditions = field(default_factory=Conditions)
     share: float = 1.0
+    rows: int | None = None
 
     @classmethod
     def of_path(
-        cls, sites: int, features: int, problems: int, models: int, conditions: Conditions, *, intercept: bool = True
+        cls,
+        sites: int,
+        features: int,
+        problems: int,
+        models: int,
+        conditions: Conditions,
+        *,
+        intercept: bool = True,
+        rows: int | None = None,
     ) -> MaskedRounds:
-        """Return the rounds of interior points with so many features."""
+        """Return the rounds of interior points with so many features; rows: see the class."""
         layout = Layout(features + int(intercept), features)
         ones = np.ones(problems)
         counted = np.arange(problems)
         scales, noises = np.ones((problems, 5)), np.ones((problems, 3))
         order = BlindOrder(1, counted, ones, ones, ones, scales, 1, noises, np.ones((problems, 2)))
         systems, numbers = tuple(order.systems(layout)), problems * layout.length
-        return cls(sites, systems, numbers, problems, NEWTON_ROUNDS * models, conditions, _FEWER_ROUNDS)
+        return cls(sites, systems, numbers, problems, NEWTON_ROUNDS * models, conditions, _FEWER_ROUNDS, rows)
 
     @property
     def open_s(self) -> float:
         """The predicted seconds of the run without a committee."""
         cost = self.conditions.secure_sum.cost(self.sites, (self.numbers,), 1.0)
         size = self.systems[0].size
+        flops = 2 * MASK_PRODUCTS * size**3
+        if self.rows is not None:  # few rows are masked in place of their matrix
+            flops = min(flops, 4 * size**2 * self.rows / self.sites)
         masks = self.sites * self.masks
-        return self._run_s(self.rounds, cost, masks * (size**2 * _ENTRY_S + 2 * MASK_PRODUCTS * size**3 / _MASK_FLOPS))
+        return self._run_s(self.rounds, cost, masks * (size**2 * _ENTRY_S + flops / _MASK_FLOPS))
 
     @property
     def committee_s(self) -> float:
         """The predicted seconds of the run with a committee."""
         cost = blind_systems_cost(self.conditions.secure_sum, self.sites, self.systems)
-        residues = sum(len(each.numbers.primes) * each.extended**2 for each in self.systems)
         flops = sum(_PRODUCTS * 2 * len(each.numbers.primes) * each.extended**3 for each in self.systems)
-        return self._run_s(self.share * self.rounds, cost, residues * _RESIDUE_S + flops / _PRODUCT_FLOPS)
+        return self._run_s(self.share * self.rounds, cost, flops / _PRODUCT_FLOPS)
 
     def _run_s(self, rounds: float, cost: Cost, computed_s: float) -> float:
         carried = cost.payload_bytes / self.sites / self.conditions.bytes_per_s

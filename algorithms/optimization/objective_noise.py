@@ -137,11 +137,26 @@ def draw_noise(
     key = site.channel.random((1, 4))
     dither = Dither(site.channel.random((1, 4)))  # drawn each time: a step that is carried out again draws as often
     normal = site.answers.answer(question, site.partition, 0.0, lambda: dither.draw(math.prod(shape)))
-    draws = deviation * normal.reshape(shape)
-    long = np.linalg.norm(draws, axis=1, keepdims=True)
-    cut = np.minimum(1.0, _longest(deviation, shape[1]) / np.maximum(long, np.finfo(float).tiny))
+    draws = _of_size(normal.reshape(shape), deviation)
     mean_square = lengths / len(stored) if lengths else 1.0
-    return SiteNoise(draws * cut, deviation, mean_square, len(site.channel.sites), key)
+    return SiteNoise(draws, deviation, mean_square, len(site.channel.sites), key)
+
+
+def repeat_draws(seed: Residues, deviation: float, problems: int, width: int) -> FloatArray:
+    """Return the draws (P, m) that a site made by a seed (1, 4), for whoever has its record of random numbers.
+
+    They are not those of a site that had kept the answer to this question from another run.
+    """
+    return _of_size(Dither(seed).draw(problems * width).reshape(problems, width), deviation)
+
+
+def share_faced(sites: int, known: int) -> float:
+    """Return the noise that is left to whoever knows the draws of some sites, as a share of the agreed size.
+
+    sites: how many drew. known: of how many the draws are known; with none the noise exceeds the agreed size, which is
+    that of all sites but one.
+    """
+    return math.sqrt((sites - known) / max(1, sites - 1))
 
 
 def noise_size(sizes: FloatArray, dimensions: int) -> NoiseSize:
@@ -152,6 +167,14 @@ def noise_size(sizes: FloatArray, dimensions: int) -> NoiseSize:
     length, variance = np.maximum(sizes, 0.0).tolist()
     usual = variance * dimensions / 2
     return NoiseSize(length * (1 + 1e-9), usual * (1 + _FURTHEST * math.sqrt(2 / max(dimensions, 1))))
+
+
+def _of_size(normal: FloatArray, deviation: float) -> FloatArray:
+    """Return normal draws (P, m) of this deviation, cut to the longest."""
+    draws = deviation * normal
+    long = np.linalg.norm(draws, axis=1, keepdims=True)
+    cut = np.minimum(1.0, _longest(deviation, normal.shape[1]) / np.maximum(long, np.finfo(float).tiny))
+    return np.asarray(draws * cut)
 
 
 def _longest(deviation: float, dimensions: int) -> float:

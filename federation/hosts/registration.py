@@ -22,6 +22,8 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, SIGNATURE_BYTES, Party
 from fedsvm.federation.transport.wire import Message
 
+_OF_TWO = ", with which each of the two learns the other's part of every sum"
+
 MAX_SHOWN = 500
 """Maximum number of characters of another party's text that are printed."""
 
@@ -292,8 +294,8 @@ class SiteRegistration:
             needed = quorum.min_sites if quorum.is_chosen else quorum.sum_needs
             return f"{said}. Fewer than the {needed} sites that are needed are left; change the scenario."
         return (
-            f"{said}. The run begins with fewer sites only if the scenario sets their minimum; change the scenario, or "
-            f"start again with --set federation.min_sites={left}."
+            f"{said}. The run begins with fewer sites only if the scenario sets their minimum: start again with all, "
+            f"or with --set federation.min_sites={left}{_OF_TWO if left == 2 else ''}."
         )
 
     def _why_expired(self, missing: Sequence[str], min_sites: int, wait_text: str, came: str) -> str:

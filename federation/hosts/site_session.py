@@ -182,13 +182,14 @@ class Visit:
         terms = _read_terms(offer)
         self._run = offer.run
         tell(f"{COORDINATOR} asks: {describe_terms(terms)}")
-        receipt = self._receipt(offer.run, terms)
         endpoint.ticket = offer.ticket
         via_coordinator = terms.routing == "via-coordinator"
         agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
         public = agreement.public if agreement is not None else None
         reminders.activity = lambda: "reads its data"
+        receipt: Receipt | None = None
         try:
+            receipt = self._receipt(offer.run, terms)
             self.rules.check_terms(terms)
             held = self.hold(terms)
             self.rules.check_held(held.rows, [column.name for column in held.columns])
@@ -250,7 +251,7 @@ class Visit:
         if failures:
             raise FederationError(f"{self.name} ended the run: {failures[-1]}")
         self._check_end(end)
-        tell("the run is completed")
+        tell("the run is completed" + (f"; its receipt is {receipt.path}" if receipt is not None else ""))
 
     def _voucher(self, run: bytes, agreement_key: bytes | None, terms: Terms) -> bytes | None:
         """Return the site's signature of its keys and the terms; None without a signing key."""
@@ -261,7 +262,7 @@ class Visit:
         return signing.sign(PARTY, voucher_content(run, me, terms.content))
 
     def _receipt(self, run: bytes, terms: Terms) -> Receipt | None:
-        """Return the receipt of a run, with what was asked for. Raises FederationError if it cannot be written."""
+        """Return the receipt of a run, with what was asked for. Raises StepRefused if it cannot be written."""
         if not self.receipts:
             return None
         path = Path(self.receipts) / f"{self.name}-{run.hex()}.receipt"

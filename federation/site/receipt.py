@@ -10,6 +10,7 @@ signatures, each order has the coordinator's, and the last line the site's. Anot
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import functools
 import hashlib
@@ -112,6 +113,11 @@ class Receipt:
         self._earlier: deque[Line] = deque()
         self._sent = Sent()
         self._link = b""
+
+    @property
+    def path(self) -> str:
+        """The file; empty for none."""
+        return self._path
 
     # What happened.
 
@@ -241,8 +247,11 @@ class Receipt:
                 self._earlier.clear()
             self._append(rest)
         except OSError as error:
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            way_out = "make room there" if is_full else "name another folder"
             raise StepRefused(
-                f"its receipt {self._path} cannot be written: {error.strerror}; make room there"
+                f"its receipt {self._path} cannot be written: {error.strerror}; {way_out}",
+                "its receipt cannot be written",
             ) from error
 
     def _open(self) -> None:

@@ -49,6 +49,10 @@ for the socket and for both ends of its monitor. One that a peer opens takes two
 
 _DESCRIPTORS_TO_SPARE = 128
 _HANDSHAKE_MS = 5000
+_LISTEN_PROBLEMS = {
+    errno.EADDRINUSE: "the port is in use; name another by federation.port or --listen",
+    errno.EADDRNOTAVAIL: "this machine has no such address; name one of its own, or 0.0.0.0 for all",
+}
 """After which who has connected, and not said who they are, is hung up on. A peer whose handshake takes longer, since
 this party computes and does not answer, connects again."""
 _BACKLOG = 4096
@@ -321,8 +325,7 @@ class Endpoint:
         try:
             router.bind(address)
         except zmq.ZMQError as error:
-            in_use = "the port is in use; choose another federation.port, or 0 for any"
-            why = in_use if error.errno == errno.EADDRINUSE else error.strerror
+            why = _LISTEN_PROBLEMS.get(error.errno or 0, error.strerror)
             raise EndpointError(f"{self.name} cannot listen on {address}: {why}.") from error
         return router
 

@@ -69,6 +69,8 @@ class RoundView:
         What its members received from others, or drew, where the round was no sum; the coordinator's last.
     entries : mapping of party to sequence of TranscriptEntry
         The same by member, with what each of them sent.
+    inputs : mapping of site to FloatArray
+        What its members put into the sum, if the round was one.
     """
 
     number: int
@@ -77,6 +79,7 @@ class RoundView:
     sums: Mapping[tuple[str, ...], FloatArray]
     heard: Sequence[NDArray[Any]] = ()
     entries: Mapping[str, Sequence[TranscriptEntry]] = field(default_factory=dict)
+    inputs: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,8 @@ class RecordedRun:
             if (shown := recorded.shown) is not None:
                 for seen, coalition in zip(rounds, coalitions, strict=True):
                     sums = self.sums(recorded, shown, coalition)
-                    round_ = RoundView(shown.number, shown.step, shown.parameters, sums)
+                    own = {site: recorded.total_of([site]) for site in coalition.sites if site in recorded.inputs}
+                    round_ = RoundView(shown.number, shown.step, shown.parameters, sums, inputs=own)
                     if shown.verb == "run":
                         entries = {party: recorded.entries.get(party, ()) for party in coalition.parties}
                         round_ = replace(round_, heard=recorded.heard_by(coalition), entries=entries)

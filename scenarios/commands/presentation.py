@@ -40,7 +40,7 @@ def new_folder(scenario: Scenario, folder: Path | None) -> Path:
     except FileExistsError:
         raise ScenarioError([f"--out: {folder} exists already; name a folder that does not, or remove it."]) from None
     except OSError as error:
-        raise ScenarioError([f"--out: no folder for the results can be made: {error}."]) from error
+        raise ScenarioError([f"--out: no folder for the results can be made: {error.strerror}."]) from error
 
 
 def interrupted_run(folder: Path) -> AbstractContextManager[None]:

@@ -87,6 +87,8 @@ def read(
         raise ScenarioError([f"data.source: {path} {said}."]) from error
     except MemoryError as error:
         raise ScenarioError([f"data.source: {path} does not fit into memory with a number in every cell."]) from error
+    except PermissionError as error:
+        raise ScenarioError([f"data.source: {path} may not be read by the user of this process; allow it."]) from error
     except (OSError, EOFError, zlib.error, ValueError, ArithmeticError, LookupError) as error:
         expected = next(_EXPECTED[suffix] for suffix in SUFFIXES if path.name.endswith(suffix))
         raise ScenarioError(

@@ -358,6 +358,7 @@ def site(
                 _require_address(option, address)
         if advertise and not listen:
             raise ScenarioError(["--advertise: is where others reach what --listen opens; add --listen."])
+        _make_folder(receipts)
         certificate = certificates.read_secret(key)
         name = certificate.name
         visits: list[Visit] = []
@@ -496,6 +497,16 @@ def check_policy(
 def _require_address(option: str, address: str) -> None:
     if not is_tcp(address):
         raise ScenarioError([f"{option}: must be an address such as tcp://north.example:7101, got {address}."])
+
+
+def _make_folder(receipts: Path) -> None:
+    """Make the folder of receipts if it is missing. Raises ScenarioError."""
+    try:
+        receipts.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ScenarioError(
+            [f"--receipts: {receipts} cannot be made: {error.strerror}; name another folder."]
+        ) from error
 
 
 def _require_site_name(what: str, name: str) -> None:

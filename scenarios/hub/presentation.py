@@ -15,6 +15,7 @@ from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Participant, Task
 from fedsvm.scenarios.hub.offered import offered_terms, readable_scenario
 from fedsvm.scenarios.oversight.receipts import fingerprint
+from fedsvm.scenarios.report.summary import interval
 from fedsvm.scenarios.run.result import RunResult
 
 _SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
@@ -64,11 +65,12 @@ class DisclosedValues:
 
 @dataclass(frozen=True)
 class ModelMeasure:
-    """A measure of a trained model, with a sentence that explains it."""
+    """A measure of a trained model, with a sentence that explains it, and its 95 % confidence interval if known."""
 
     name: str
     value: str
     meaning: str
+    interval: str = ""
 
 
 def disclosures_of(task: Task) -> DisclosedValues | None:
@@ -161,14 +163,15 @@ def measures_of(result: RunResult) -> Iterator[ModelMeasure]:
     found, whole = result.metrics, result.metrics or result.at_sites
     if whole is None:
         return
-    yield ModelMeasure(
-        "Accuracy", percent(whole.accuracy, 1), "Share of test records whose class is predicted correctly."
-    )
+    intervals = {} if found is None else {name: interval(found, name) for name in found.intervals}
+    correct = "Share of test records whose class is predicted correctly."
+    yield ModelMeasure("Accuracy", percent(whole.accuracy, 1), correct, intervals.get("accuracy", ""))
     if found is not None and found.majority_accuracy is not None:
         always = "Accuracy of always predicting the more frequent class, for comparison."
         yield ModelMeasure("Baseline accuracy", percent(found.majority_accuracy, 1), always)
     if whole.auc is not None:
-        yield ModelMeasure("AUC", f"{whole.auc:.3f}", "Area under the ROC curve: 0.5 is chance, 1 is perfect ranking.")
+        area = "Area under the ROC curve: 0.5 is chance, 1 is perfect ranking."
+        yield ModelMeasure("AUC", f"{whole.auc:.3f}", area, intervals.get("auc", ""))
     if found is None:
         return
     for name, share, meaning in (
@@ -178,7 +181,7 @@ def measures_of(result: RunResult) -> Iterator[ModelMeasure]:
         ("NPV", found.npv, "Share of records predicted negative that are negative."),
     ):
         if share is not None:
-            yield ModelMeasure(name, percent(share, 1), meaning)
+            yield ModelMeasure(name, percent(share, 1), meaning, intervals.get(name.lower(), ""))
 
 
 def _has_value(method: Callable[..., Any]) -> bool:

@@ -13,12 +13,14 @@ from typing import Any
 from fedsvm.federation.site import receipt as lines_of
 from fedsvm.federation.site.receipt import DamagedReceipt, Line
 from fedsvm.federation.site.rules import ANYTHING
+from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.oversight import signatures
 from fedsvm.scenarios.report.template import render
 from fedsvm.scenarios.run.starter import RECEIPT, RECEIPTS
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 HEAD = ("step", "times", "numbers each time", "form", "over", "opened by")
+_HIDDEN = "encrypted, masked or with noise"
 _NOT_CLOSED = "it is not closed: its end was cut off, or the site was killed, or the run is not over"
 
 
@@ -35,7 +37,7 @@ class Left:
     numbers : tuple of int
         The smallest and the largest number of numbers in a round.
     form : str
-        "in a sum" or "in the clear".
+        "in a sum", "in the clear", or how a step of another protocol hides what it sends to the coordinator.
     over : str
         The sites of the sum.
     opened_by : str
@@ -166,7 +168,7 @@ class SiteReceipt:
             ("asked for", f"{self.terms.get('program', '')}, {sum_name} sums over {least} sites or more"),
             ("model", "the coordinator gets it" if self.terms.get("releases") else "the sites alone keep its weights"),
             ("rows", "none were used" if self.rows is None else f"{self.rows}, none of which is in this file"),
-            ("policy", json.dumps(asked) if asked else allowed),
+            ("policy", "; ".join(_list_keys(asked)) or allowed),
             ("budget spent", "; ".join(spent) or "none: no noise protects single rows"),
             ("software", ", ".join(f"{name} {number}" for name, number in self.versions.items())),
             ("receipt", "whole and closed" if self.is_whole else "; ".join(self.problems)),
@@ -181,7 +183,7 @@ class SiteReceipt:
     @property
     def lists(self) -> list[tuple[str, Sequence[str]]]:
         """Titles of what else happened, with sentences."""
-        peers = [f"{peer}: {count}, masked unless the table says otherwise" for peer, count in self.to_peers.items()]
+        peers = [f"{peer}: {count:,}, masked unless the table says otherwise" for peer, count in self.to_peers.items()]
         return [
             ("Refused", self.refused or ("Nothing.",)),
             ("Broken off, or not known to be carried out", self.unsettled or ("Nothing.",)),
@@ -216,6 +218,8 @@ def find(path: Path) -> list[Path]:
     """Return the receipts in a folder or in the folder of a run, or the one file. Raises ScenarioError."""
     if path.is_file():
         return [path]
+    if not path.exists():
+        raise ScenarioError([f"{path}: there is no such file or folder."])
     found = sorted(path.glob(f"*{RECEIPT}")) or sorted((path / RECEIPTS).glob(f"*{RECEIPT}"))
     if not found:
         raise ScenarioError([f"{path}: has no receipt; name a file that ends in {RECEIPT}, or a folder with some."])
@@ -329,6 +333,15 @@ def _in_round(line: Line, reason: str) -> str:
     return f"round {line['round']}: {reason}" if "round" in line else reason
 
 
+def _list_keys(table: Mapping[str, Any], before: str = "") -> Iterator[str]:
+    """Yield the keys of a policy with their values, as TOML writes them in one line each."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _list_keys(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key} = {json.dumps(value)}"
+
+
 def _left(lines: Sequence[Line]) -> Iterator[Left]:
     """Yield what left in complete rounds, joined by step, form and receiver, in the order of the first time."""
     ordered: dict[int, Line] = {}
@@ -340,6 +353,9 @@ def _left(lines: Sequence[Line]) -> Iterator[Left]:
             order = ordered[line["round"]]
             over = ", ".join(order["sites"]) if line["form"] == lines_of.IN_SUM else "this site alone"
             found[line["step"], line["form"], over, order["opened_by"]].append(order["numbers"])
+        elif line["what"] == lines_of.LEFT and (numbers := line["sent"].get(COORDINATOR)):
+            over = ", ".join(ordered[line["round"]]["sites"])
+            found[line["step"], _HIDDEN, over, COORDINATOR].append(numbers)
     for (step, form, over, opened_by), numbers in found.items():
         yield Left(step, len(numbers), (min(numbers), max(numbers)), form, over, opened_by)
 

@@ -14,7 +14,7 @@ from fedsvm.scenarios.report.axes import ChartAxis, whole
 from fedsvm.scenarios.report.chart import Chart, Level, Series, lines
 from fedsvm.scenarios.report.drawing import Style, style
 from fedsvm.scenarios.report.run_plots import SMALLEST_TOLERANCE, gap_curves, human_seconds
-from fedsvm.scenarios.report.summary import interval
+from fedsvm.scenarios.report.summary import interval, objective_noise
 from fedsvm.scenarios.run.log import read_log
 from fedsvm.scenarios.run.result import RunResult, read_result
 
@@ -135,6 +135,7 @@ def page(
         rows=_rows(runs, changed, known),
         charts=drawn,
         failed=failed,
+        noisy=any(run.result.model is not None and objective_noise(run.result.model) for run in runs),
         spread=[*_spread(runs, known), *_summarize_repeats(repeated or {}, known)],
     )
 

@@ -302,7 +302,8 @@ def _metrics(metrics: Metrics, where: str) -> str:
 
 
 def _at_sites(found: SiteMetrics) -> str:
-    auc = f", AUC {found.auc:.4f} to within {found.auc_resolution:.1g}" if found.auc is not None else ""
+    within = f" to within {found.auc_resolution:.1g}" if found.auc_resolution else ""
+    auc = f", AUC {found.auc:.4f}{within}" if found.auc is not None else ""
     rows = sum(map(sum, found.confusion_matrix)) if found.confusion_matrix else 0
     rows += sum(asdict(found.confusion).values()) if found.confusion else 0
     return f"{percent(found.accuracy)} of {rows} held-out rows{auc}, through secure sums"

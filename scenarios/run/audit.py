@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from fedsvm.algorithms.attacks.attack import AlignedRecords, Attack, CandidateScores, KnownRecords, Prior, RowClaim
 from fedsvm.algorithms.attacks.every_problem import on_every_problem
@@ -258,20 +260,27 @@ def audit_view(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, kno
         Of vertical partitions.
     """
     coalition = view.coalition
-    prior = Prior(_together(truth.rows, coalition.sites), truth.candidates, None, known, truth.classes)
+    prior = Prior(
+        own=_together(truth.rows, coalition.sites),
+        candidates=truth.candidates,
+        known_records=known,
+        classes=truth.classes,
+        sites=len(truth.rows) or None,
+    )
     judge = _ClaimJudge(
         _together(truth.rows, [site for site in truth.rows if site not in coalition.sites]),
         {site: columns for site, columns in truth.columns.items() if site not in coalition.sites},
     )
     results: list[AttackResult] = []
-    for attack in attacks:
-        for outcome in on_every_problem(attack, view, prior):
-            if isinstance(outcome, CandidateScores):
-                results.append(judge.ranking(attack.name, outcome))
-                continue
-            results.append(judge.claim(attack.name, outcome))
-            if outcome.aligned is None and len(outcome.rows):
-                prior = prior.with_found(outcome)
+    with _one_blas_thread():
+        for attack in attacks:
+            for outcome in on_every_problem(attack, view, prior):
+                if isinstance(outcome, CandidateScores):
+                    results.append(judge.ranking(attack.name, outcome))
+                    continue
+                results.append(judge.claim(attack.name, outcome))
+                if outcome.aligned is None and len(outcome.rows):
+                    prior = prior.with_found(outcome)
     sums = [value for each in view.rounds for value in each.sums.values()]
     return PartyAudit(
         coalition=coalition.sites,
@@ -285,6 +294,14 @@ def audit_view(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, kno
         attacks=tuple(results),
         tried=len(attacks),
     )
+
+
+def _one_blas_thread() -> AbstractContextManager[Any]:
+    """Limit linear algebra to one thread: on busy cores more of them mostly wait for each other."""
+    import scipy.linalg  # noqa: F401 - it has a library of its own, and only what is loaded is limited
+
+    limited: AbstractContextManager[Any] = threadpool_limits(1, "blas")
+    return limited
 
 
 def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: GroundTruth) -> list[PartyAudit]:

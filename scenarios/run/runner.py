@@ -276,9 +276,9 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
             remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
         )
         coalitions = [coalition, *(each for each in coalitions if each != coalition)]
-    parties = []
+    parties, attacks = [], algorithm.attacks(settings)
     for view in recorded.views(coalitions):
-        parties.append(audit_view(view, algorithm.attacks(settings), truth, known if truth.columns else None))
+        parties.append(audit_view(view, attacks, truth, known if truth.columns else None))
         if federation is not None:
             federation.log_metrics(audited=len(parties), to_audit=len(coalitions))
     if this.everybody and outcome.folds:

@@ -21,7 +21,7 @@ _TEMPLATE = """<div class="charts">
 <figcaption>Rows: actual class. Columns: predicted class. Test rows{{ summed }}.{{ counted }}</figcaption>
 </figure>{% endif %}
 <figure class="worded"><h3>Measures</h3>
-{{ grid(["measure", "value", "95 % interval", "over folds" if several else "meaning"], measures) }}
+{{ grid(head, measures) }}
 {% if dealt %}<figcaption>{{ averaged }}</figcaption>{% endif %}
 </figure></div>"""
 
@@ -66,18 +66,16 @@ def _content(run: ReportedRun) -> dict[str, Any]:
         "summed": f", summed over {dealt}" if dealt else "",
         "counted": f" Each row is counted once per repeat, {count} times in total." if count > 1 else "",
         "averaged": averaged + (_OF_REPEATS if count > 1 else ""),
-        "several": len(metrics.folds) > 1,
+        "head": ["measure", "value", "95 % interval", *(["over folds"] if metrics.deviations else [])],
     }
 
 
-def _format_metrics(
-    metrics: Metrics, names: Mapping[str, str], written: Callable[[float], str]
-) -> Iterator[tuple[str, str, str, str]]:
+def _format_metrics(metrics: Metrics, names: Mapping[str, str], written: Callable[[float], str]) -> Iterator[list[str]]:
     for name, said in names.items():
         if (value := getattr(metrics, name)) is not None:
             deviation = metrics.deviations.get(name)
-            spread = "" if deviation is None else f"± {written(deviation)}"
-            yield f"{said}{_of_fewer(metrics, name)}", written(value), interval(metrics, name), spread
+            spread = [] if deviation is None else [f"± {written(deviation)}"]
+            yield [f"{said}{_of_fewer(metrics, name)}", written(value), interval(metrics, name), *spread]
 
 
 def _confusion(result: RunResult, metrics: Metrics) -> dict[str, Any] | None:

@@ -1,0 +1,52 @@
+"""The noise in the objective that the members of a coalition drew themselves, and the rest, which they face.
+
+Each site knows its own draw (`optimization.objective_noise`), from the random numbers that it drew when it posed the
+problem and the size that it put into a sum. It takes the draw off the weights and off the right-hand sides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsvm.algorithms.attacks.attack import BinaryTask
+from fedsvm.algorithms.attacks.epochs import Epoch
+from fedsvm.algorithms.optimization.objective_noise import repeat_draws, share_faced
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.transcript import DREW
+from fedsvm.protocols.common_seed import SHAPE
+
+
+@dataclass(frozen=True)
+class OwnNoise:
+    """The sum of the members' draws, (m,), and the number of members that drew."""
+
+    draw: FloatArray
+    members: int
+
+    def share_left(self, sites: int | None) -> float:
+        """Return the size of the noise of all other sites, of so many, as a share of the agreed size.
+
+        None: the number of sites is unknown, and the noise is taken to have the agreed size.
+        """
+        return 1.0 if sites is None else share_faced(sites, self.members)
+
+
+def own_noise(epoch: Epoch, posed: BinaryTask, width: int) -> OwnNoise:
+    """Return the noise that members of a coalition drew for the last training of a problem with m = `width` weights."""
+    begun = max((number for number, each in enumerate(epoch.rounds) if each.step == "begin_path"), default=0)
+    seeds, deviations, problems = dict[str, Residues](), dict[str, float](), posed.number + 1
+    for each in epoch.rounds[begun:]:
+        if each.step == "share_path":
+            for site, lines in each.entries.items():
+                drawn = [line.array for line in lines if line.what == DREW and line.array.shape == SHAPE]
+                if len(drawn) > 1:  # the keys of noise on released weights, and of this noise
+                    seeds[site] = drawn[-1]
+        elif each.step == "noise_sizes":
+            deviations |= {site: float(sizes[1]) ** 0.5 for site, sizes in each.inputs.items() if sizes[1] > 0}
+        elif each.step in ("newton", "blind_newton"):
+            problems = max(problems, int(np.max(each.parameters["problems"])) + 1)
+    known = [site for site in seeds if site in deviations]
+    draws = [repeat_draws(seeds[site], deviations[site], problems, width)[posed.number] for site in known]
+    return OwnNoise(np.sum([np.zeros(width), *draws], axis=0), len(draws))
