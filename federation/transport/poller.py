@@ -6,6 +6,7 @@ that has sent by a socket must read it before the next wait.
 
 from __future__ import annotations
 
+import itertools
 import selectors
 import struct
 from collections import Counter
@@ -34,9 +35,8 @@ _KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIV
 _EVENT = struct.Struct("=Hi")
 """A monitor's first frame (zmq_socket_monitor): the event and its value."""
 
-_send, _option = zmq.backend.Socket.send, zmq.backend.Socket.get
-"""Methods of the class below `zmq.Socket`, without arguments that are unused here and without enumerations."""
-_EVENTS = int(zmq.EVENTS)
+_send = zmq.backend.Socket.send
+"""The method of the class below `zmq.Socket`, without the arguments that are unused here."""
 
 Reader = Callable[[], object]
 """Takes in at least one of the messages that wait on a socket."""
@@ -56,7 +56,6 @@ class Poller:
         self._selector = selectors.DefaultSelector()
         self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
         self._readers: dict[zmq.Socket[bytes], Reader] = {}
-        self._descriptors: dict[zmq.Socket[bytes], int] = {}  # zmq computes it anew at each look
         self._unread: dict[zmq.Socket[bytes], Reader] = {}  # used since they were found empty
         self._watched: list[Any] = []
 
@@ -81,8 +80,7 @@ class Poller:
         def mark_unread() -> None:
             self._unread[opened] = read
 
-        self._descriptors[opened] = opened.FD
-        self._selector.register(self._descriptors[opened], selectors.EVENT_READ, mark_unread)
+        self._selector.register(opened.FD, selectors.EVENT_READ, mark_unread)
         self._readers[opened] = self._unread[opened] = read
 
     def monitor(self, watched: zmq.Socket[bytes], events: int, note: Callable[[int, int], None]) -> None:
@@ -103,7 +101,7 @@ class Poller:
     def remove(self, watched: zmq.Socket[bytes]) -> None:
         """Close a monitored socket, and its monitor."""
         for closed in (watched, self._monitors.pop(watched)):
-            self._selector.unregister(self._descriptors.pop(closed))
+            self._selector.unregister(closed.FD)
             self._unread.pop(closed, None)
             del self._readers[closed]
         watched.disable_monitor()
@@ -129,7 +127,7 @@ class Poller:
         try:
             came = self._read_all()
             if first is not None and not came:
-                urgent = [(each, _POLLIN) for each in (self._descriptors[first], *self._watched)]
+                urgent = [(each, _POLLIN) for each in (first.FD, *self._watched)]
                 zmq_poll(urgent, min(timeout_ms, _GATHER_MS))
             for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
                 key.data()
@@ -144,12 +142,14 @@ class Poller:
         for _ in range(_MOST_AT_ONCE):
             if not self._unread:
                 break
-            for opened, read in list(self._unread.items()):
-                if is_readable(opened):
-                    read()
-                    came = True
-                else:
-                    self._unread.pop(opened, None)
+            readable = dict(zmq_poll([*zip(self._unread, itertools.repeat(_POLLIN), strict=False)], 0))  # one for all
+            if not readable:
+                self._unread.clear()
+                break
+            self._unread = {opened: read for opened, read in self._unread.items() if opened in readable}
+            for read in list(self._unread.values()):
+                read()
+            came = True
         return came
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class Poller:
 
 def is_readable(opened: zmq.Socket[bytes]) -> bool:
     """Return whether a message waits on a socket."""
-    return bool(int(_option(opened, _EVENTS)) & _POLLIN)
+    return bool(zmq_poll([(opened, _POLLIN)], 0))  # unlike getsockopt it makes no enumerations
 
 
 def next_frame(opened: zmq.Socket[bytes]) -> zmq.Frame:
