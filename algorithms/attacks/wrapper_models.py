@@ -19,9 +19,9 @@ from fedsvm.algorithms.attacks.chosen_columns import between_scalings
 from fedsvm.algorithms.attacks.epochs import Epoch, scale_of
 from fedsvm.algorithms.attacks.support_posterior import Posterior
 from fedsvm.algorithms.attacks.support_rows import SupportRows, TrainedPoint, split_candidates
+from fedsvm.algorithms.data.columns import column_sets
 from fedsvm.algorithms.features.choice import read_map
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.selection.subsets import column_sets
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
 
