@@ -25,7 +25,7 @@ Y. Lu, "Privacy-preserving SVM" (the PAN-SVM dissertation), 2016, chapter 6.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
@@ -33,6 +33,7 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from fedsvm.algorithms.algorithm import Outline
+from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.ranking import RankingStep
 from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.elimination import lowest
@@ -42,7 +43,7 @@ from fedsvm.algorithms.selection.model import Choice, SelectionAlgorithm, Select
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
-from fedsvm.algorithms.selection.wrapper import WrapperSettings, wrapper_training
+from fedsvm.algorithms.selection.wrapper import WrapperSettings, wrapper_attacks, wrapper_training
 from fedsvm.algorithms.settings import Count, Positive, Share, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.terms import Terms
@@ -105,6 +106,10 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
         yield from settings.wrapper_problems()
         if settings.has_printed_filters and settings.filter_keep is not None:
             yield "filter_keep: excludes min_fisher and min_scatter_ratio; keep one of them"
+
+    def attacks(self, settings: FilterWrapperSettings) -> Sequence[Attack]:
+        """Return also the attack on the models of the wrapper."""
+        return [*wrapper_attacks(settings), *super().attacks(settings)]
 
     def choose(self, selecting: SelectionInput, settings: FilterWrapperSettings) -> Choice:
         """Filter, and remove, until one candidate is left."""

@@ -56,7 +56,7 @@ from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.support_sums import SupportSets, SupportSums
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
-from fedsvm.algorithms.selection.wrapper import WrapperSettings, wrapper_training
+from fedsvm.algorithms.selection.wrapper import WrapperSettings, wrapper_attacks, wrapper_training
 from fedsvm.algorithms.settings import Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.program import steps_of
@@ -173,8 +173,8 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         return found.with_rows_alone() if differs_by_few and "svm-t" in requested_scores(settings.criteria) else found
 
     def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
-        """Return also the attack on differences of support sums."""
-        return [SupportDifferences(), *super().attacks(settings)]
+        """Return also the attacks on differences of support sums, and on the models of the wrapper."""
+        return [SupportDifferences(), *wrapper_attacks(settings), *super().attacks(settings)]
 
     def problems(self, settings: VotedSettings, outline: Outline) -> Iterator[str]:
         """Yield gaps that do not determine support rows."""

@@ -67,3 +67,19 @@ def test_rows_that_agree_in_what_is_known_are_one() -> None:
     np.testing.assert_array_equal(found.rows[0], rows[0])
     assert len(found.rows) == 3
     np.testing.assert_array_equal(spread(np.ones((1, 2)), np.array([0, 2]), 3)[0], [1.0, np.nan, 1.0])
+
+
+@pytest.mark.long
+def test_the_models_of_pan_svm_wrappers_name_their_rows(tmp_path: Path) -> None:
+    """To the coordinator with a list of the records, most rows at the margin or within, and none that is not there."""
+    small = ["data.source=wine", "data.positive=class_0", "algorithm.landmarks=40", "algorithm.wrapper=pan-svm"]
+    small += ['collusion={sites=[],coordinator=true,candidates="source"}', "data.test_fraction=0.3"]
+    scenario, base = spec.read("voted-wrappers", overrides=small)
+    (tmp_path / "run").mkdir()
+    done = runner.run(scenario, dataset.prepare(scenario, base), tmp_path / "run", lambda federation, faults: None)
+    assert done.result.error is None, done.traceback
+    (alone,) = done.result.audit
+    found = [each for each in alone.attacks if each.attack == "support rows of wrappers"]
+    counts = sum(each.recovered for each in found), sum(each.false_claims for each in found)
+    auc = max(each.auc for each in found if each.auc is not None)
+    assert (counts[0] >= 10, counts[1], auc > 0.8) == (True, 0, True), (counts, auc)

@@ -32,6 +32,7 @@ Reading order:
 - `weight_equations`: the same, by exact weights of least squares or logistic regression
 - `binary_counts`: which of some rows are in the data, by noisy sums over them
 - `support_rows`: candidates that are support vectors of the trained model
+- `wrapper_models`: the same of the PAN-SVMs that wrappers train on the way to the columns that are kept
 - `membership`: the optimal test of one row against noisy sums
 - `kernel_matrix`: a kernel matrix together with some known records
 - `bin_sums`: an attack on sums over rows in the bins of random grids

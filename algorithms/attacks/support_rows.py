@@ -15,7 +15,8 @@ it needs no shadow models. Of candidates beyond the margin the point says nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ from fedsvm.algorithms.attacks.own_noise import own_noise
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
 from fedsvm.algorithms.attacks.support_posterior import Posterior, SupportEquation, chances_by_margin
 from fedsvm.algorithms.data.columns import LabeledRows
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.optimization.objective_noise import released_deviation
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -109,9 +112,16 @@ class SupportRows(Attack):
         if prior.candidates.rows.shape[1] != parts[-1].columns:  # a model of chosen columns
             return
         others, own = split_candidates(prior.candidates, prior.own, parts[-1])
-        points = self._points(parts[-1], prior)
-        found = [self._chances(point, parts[-1], others, own) for point in points]
-        if not (ranked := [each for each in found if each is not None]):
+        features, scale = parts[-1].features, parts[-1].scale
+        if features is None:
+            return
+        mapped = functools.partial(_mapped_rows, features, scale)
+        found = [self._chances(point, mapped, others, own) for point in self._points(parts[-1], prior)]
+        yield from self._outcomes([each for each in found if each is not None], others)
+
+    def _outcomes(self, ranked: Sequence[Posterior], others: LabeledRows) -> Iterator[RowClaim | CandidateScores]:
+        """Yield the best rank of each candidate in several points, and those as good as certain in one."""
+        if not ranked:
             return
         chances = np.fmax.reduce([each.chances for each in ranked])
         near = np.flatnonzero(~np.isnan(chances))
@@ -133,16 +143,20 @@ class SupportRows(Attack):
         noise = own_noise(epoch, prior.posed, len(point) - 1)
         return [TrainedPoint(point, noise.draw, noise.share_left(prior.sites), is_released=path is None)]
 
-    def _chances(self, point: TrainedPoint, epoch: Epoch, others: LabeledRows, own: LabeledRows) -> Posterior | None:
+    def _chances(
+        self,
+        point: TrainedPoint,
+        features_of: Callable[[FloatArray], FloatArray],
+        others: LabeledRows,
+        own: LabeledRows,
+    ) -> Posterior | None:
         """Return the posterior of each candidate, given a point, to which own rows may contribute too.
 
         nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
         """
-        if epoch.features is None:
-            return None
         w, b = point.weights[:-1], float(point.weights[-1])
         rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
-        features = epoch.features(epoch.scale(rows))
+        features = features_of(rows)
         margins, lengths = labels * (features @ w + b), np.linalg.norm(features, axis=1)
         objective = (w @ w) / 2 + self._C * np.maximum(1 - margins, 0).sum()  # or less, if not all candidates are there
         error = float((2 * self._tolerance * objective / len(w)) ** 0.5)
@@ -182,6 +196,11 @@ class SiteSupportRows(SupportRows):
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
         own = slice(prior.posed.number * length, (prior.posed.number + 1) * length)
         return [TrainedPoint(row[own]) for table in tables[-1:] for row in table if row[-1]]
+
+
+def _mapped_rows(features: FeatureMap, scale: Scale, rows: FloatArray) -> FloatArray:
+    """Return (n, m) features of unscaled rows."""
+    return features(scale(rows))
 
 
 def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:

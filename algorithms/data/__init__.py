@@ -5,7 +5,7 @@ scaling      the common scale of columns
 encoding     categories, agreed by a secure sum; 0/1 columns
 statistics   noisy counts, means and covariances of columns: the request and the estimates
 statistics_rounds  the rounds that release them, and the part of the sites
-columns      converts raw rows to scaled rows
+columns      converts raw rows to scaled rows; numbers sets of columns
 column_sums  exact sums of columns, by which sites agree on categories, on values for gaps and on a scale
 evaluation   counts of the rows that a site holds out, by a model's decision values
 horizontal   sites that hold rows: their state, their steps and the order of these

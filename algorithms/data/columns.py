@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -114,3 +115,11 @@ class Columns:
             **filling,
             **filled,
         }
+
+
+def column_sets(columns: Sequence[IntArray]) -> list[int]:
+    """Return (q,) a number for the columns of each problem, which neighbors with the same columns share."""
+    numbers = [0]
+    for before, now in itertools.pairwise(columns):
+        numbers.append(numbers[-1] + int(not np.array_equal(before, now)))
+    return numbers

@@ -13,7 +13,6 @@ coordinator.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.data.classes import members, numbers
+from fedsvm.algorithms.data.columns import column_sets
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import MappedRows
@@ -64,14 +64,6 @@ class Subset:
     columns: IntArray
     fold: int = ALL_ROWS
     label: int = 0
-
-
-def column_sets(columns: Sequence[IntArray]) -> list[int]:
-    """Return (q,) a number for the columns of each problem, which neighbors with the same columns share."""
-    numbers = [0]
-    for before, now in itertools.pairwise(columns):
-        numbers.append(numbers[-1] + int(not np.array_equal(before, now)))
-    return numbers
 
 
 @dataclass(frozen=True)

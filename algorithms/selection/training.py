@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
+from fedsvm.algorithms.data.columns import column_sets
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.cutting_plane import RIDGE, Bundle, Penalty, improve, start
 from fedsvm.algorithms.optimization.line_search import grid_search
@@ -24,7 +25,7 @@ from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.moments import class_moments
 from fedsvm.algorithms.selection.subset_path import SubsetPaths
-from fedsvm.algorithms.selection.subsets import Subset, SubsetOracle, SubsetProblems, column_sets
+from fedsvm.algorithms.selection.subsets import Subset, SubsetOracle, SubsetProblems
 from fedsvm.algorithms.settings import Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Literal
 
+from fedsvm.algorithms.attacks.attack import Attack
+from fedsvm.algorithms.attacks.wrapper_models import WrapperSupportRows
 from fedsvm.algorithms.features.choice import choose_features
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.selection.filters import ClassMoments
@@ -43,6 +45,14 @@ class WrapperSettings(SelectionSettings):
             )
         if self.select_solver != "interior-point":
             yield 'wrapper: "pan-svm" needs select_solver = "interior-point", whose dual variables weight the columns'
+
+
+def wrapper_attacks(settings: WrapperSettings) -> list[Attack]:
+    """Return the attack on the weights of the wrapper's PAN-SVMs; none on linear SVMs, of which cuts are attacked."""
+    if settings.wrapper == "linear":
+        return []
+    named = isinstance(settings.gamma, str)
+    return [WrapperSupportRows(settings.C, settings.select_tolerance, is_gamma_named=named)]
 
 
 def wrapper_training(selecting: SelectionInput, moments: ClassMoments, settings: WrapperSettings) -> SubsetTraining:
