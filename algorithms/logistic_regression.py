@@ -124,7 +124,7 @@ class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings, 
     max_iterations: Annotated[Count, doc("Maximum number of rounds, even if the tolerance is not reached.")] = 100
     step_noise: Annotated[
         Portion,
-        doc("Relative size of the noise on each step behind a committee, which hides rows from who knows the points."),
+        doc("Relative size of the noise on steps behind a committee. It hides rows from whoever knows the points."),
     ] = 0.1
 
 

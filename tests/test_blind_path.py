@@ -233,7 +233,7 @@ def test_two_members_recover_all_rows_and_the_summary_says_so(tmp_path: Path) ->
 def test_a_site_is_told_what_the_step_opens() -> None:
     page = explained("committee")
     assert "blind_newton" not in page.kept
-    assert any(each.startswith("In the step blind_newton the sites speak among") for each in page.beside)
+    assert any(each.startswith("In the step blind_newton the sites exchange messages") for each in page.beside)
 
 
 @pytest.mark.long

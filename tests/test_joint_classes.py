@@ -278,6 +278,24 @@ def test_the_joint_interior_point_takes_weights_and_noise(changes: list[str], tm
         assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-5)
 
 
+def test_noise_of_the_joint_interior_point_with_rows_of_weight_0(tmp_path: Path) -> None:
+    """Such rows have no part in the problem, and none in the noise."""
+    X, y = load_iris(return_X_y=True)
+    weights = np.arange(len(X)) % 3
+    lines = [
+        ",".join(map(str, [*row, f"class_{each}", weight])) for row, each, weight in zip(X, y, weights, strict=True)
+    ]
+    table, scenario = tmp_path / "iris.csv", tmp_path / "iris.toml"
+    table.write_text("\n".join(["a,b,c,d,label,weight", *lines]))
+    scenario.write_text(
+        f'[data]\nsource = "{table}"\nlabel = "label"\nweight = "weight"\n[algorithm]\nname = "pan-svm"\n'
+    )
+    changes = ["algorithm.multiclass=joint", "algorithm.solver=interior-point", "algorithm.objective_noise=0.2"]
+    result = run(str(scenario), tmp_path / "run", *changes, "algorithm.masking=congruence").result
+    assert result["model"]["gap"] <= 1e-4
+    assert result["metrics"]["accuracy"] >= 0.85
+
+
 CUTS = ("joint_cuts", "sum")
 
 
@@ -393,18 +411,28 @@ def test_cuts_of_every_problem_are_attacked(scheme: str, least: int, tmp_path: P
     assert recovered(found["coordinator",])["differences of cuts"] >= least
 
 
-@pytest.mark.parametrize(("masking", "sites"), [("none", "[]"), ("congruence", '["site-1"]'), ("congruence", "[]")])
-def test_joint_systems_name_rows_to_who_knows_the_masks(masking: str, sites: str, tmp_path: Path) -> None:
-    """Every row of the other sites with a list, and none to a coordinator alone behind masks."""
+@pytest.mark.parametrize(
+    ("masking", "sites", "has_systems"),
+    [
+        ("none", "[]", True),
+        ("congruence", '["site-1"]', True),
+        ("congruence", "[]", False),
+        ("committee", '["site-1"]', False),
+    ],
+)
+def test_joint_systems_name_rows_to_who_knows_the_masks(
+    masking: str, sites: str, has_systems: bool, tmp_path: Path
+) -> None:
+    """Every row of the other sites with a list; none behind masks that the attackers do not know."""
     listed = f'collusion={{sites={sites},coordinator=true,candidates="source"}}'
     changes = [*NEWTON, f"algorithm.masking={masking}", "compare.centralised=false", listed]
     (found,) = run("digits", tmp_path / "run", *changes).result["audit"]
     by = {each["attack"]: each for each in found["attacks"]}
     assert found["false_claims"] == 0
-    if masking == "congruence" and sites == "[]":
-        assert "Newton systems, jointly" not in by or not by["Newton systems, jointly"]["recovered"]
-    else:
+    if has_systems:
         assert by["Newton systems, jointly"]["recovered"] > 100
+    else:
+        assert "Newton systems, jointly" not in by or not by["Newton systems, jointly"]["recovered"]
     assert not {"Newton systems", "Newton steps"} & by.keys()
 
 

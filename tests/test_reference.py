@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer.main
+from rich.text import Text
 from sklearn.datasets import load_iris
 
 from fedsvm import classifier
@@ -45,6 +46,13 @@ def test_every_command_argument_and_option_has_a_meaning() -> None:
         assert command.help, name
         assert name == "fedsvm" or f"## {name}\n" in page
         assert not [parameter.name for parameter in command.params if name != "fedsvm" and not parameter.help], name
+
+
+def test_help_in_a_terminal_keeps_all_words() -> None:
+    """Rich drops a word in brackets, which it takes for a style."""
+    for name, command in commands(typer.main.get_command(application())).items():
+        for text in (command.help, *(getattr(parameter, "help", None) or "" for parameter in command.params)):
+            assert Text.from_markup(text).plain == text, name
 
 
 def test_every_field_of_a_result_has_a_meaning_or_a_class_that_says_it() -> None:

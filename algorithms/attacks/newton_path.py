@@ -156,8 +156,9 @@ class ViewedTraining:
 
     @property
     def is_known(self) -> bool:
-        """True if the masks are known, or there are none."""
-        return self.seed is not None or self.begun["masking"] == "none"
+        """True if the masks are known, or there are none; the seed says nothing of a committee's."""
+        masking = self.begun["masking"]
+        return masking == "none" or (masking != "committee" and self.seed is not None)
 
 
 def trainings(epoch: Epoch) -> list[ViewedTraining]:

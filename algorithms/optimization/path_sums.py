@@ -210,7 +210,7 @@ class NewtonPath(SitePart):
         if start.is_joint:
             rows = start.joint_problem(self._rows.features)
             shape = 1, rows.dimensions
-            self.noise = draw_noise(site, size, rows.features, start.labels, start.prices, shape) if size else None
+            self.noise = draw_noise(site, size, rows.features, start.labels, rows.prices, shape) if size else None
             return [rows if self.noise is None else replace(rows, tilt=self.noise.draws[0])]
         stored = self._rows.stored
         self.noise = draw_noise(site, size, stored, start.labels, start.prices) if size else None

@@ -49,15 +49,16 @@ for the socket and for both ends of its monitor. One that a peer opens takes two
 
 _DESCRIPTORS_TO_SPARE = 128
 _HANDSHAKE_MS = 5000
-_LISTEN_PROBLEMS = {
-    errno.EADDRINUSE: "the port is in use; name another by federation.port or --listen",
-    errno.EADDRNOTAVAIL: "this machine has no such address; name one of its own, or 0.0.0.0 for all",
-}
 """After which who has connected, and not said who they are, is hung up on. A peer whose handshake takes longer, since
 this party computes and does not answer, connects again."""
 _BACKLOG = 4096
 """Connections that the kernel keeps until they are accepted. With too few a peer's is lost among those of strangers,
 and is tried again a second later only."""
+
+_LISTEN_PROBLEMS = {
+    errno.EADDRINUSE: "the port is in use; name another by federation.port or --listen",
+    errno.EADDRNOTAVAIL: "this machine has no such address; name one of its own, or 0.0.0.0 for all",
+}
 
 
 class Received(NamedTuple):

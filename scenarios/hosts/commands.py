@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 keys_app = typer.Typer(no_args_is_help=True, help="Create the key pairs that identify the coordinator and sites.")
 app.add_typer(keys_app, name="keys")
-policy_app = typer.Typer(no_args_is_help=True, help="Create a policy file, which limits what a site allows.")
+policy_app = typer.Typer(no_args_is_help=True, help="Create or check a policy file, which limits what a site allows.")
 app.add_typer(policy_app, name="policy")
 
 

@@ -153,9 +153,9 @@ class Explanation:
         return "\n".join(lines) + "\n"
 
 
-_OPENED_INSIDE = "In the step {} the sites speak among themselves, and show the coordinator {}."
+_OPENED_INSIDE = "In the step {} the sites exchange messages with each other, and show the coordinator {}."
 
-COUNTED = "Times are those of a run in which no site leaves or joins. A round that broke off comes again."
+COUNTED = "Times are those of a run in which no site leaves or joins. A round that broke off is repeated."
 
 
 def explain(scenario: Scenario, terms: Terms) -> Explanation:
@@ -205,7 +205,7 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
     algorithm = scenario.algorithm.implementation
     yield f"{terms.program}: {algorithm.summary}"
     via = ", through the coordinator, sealed for the other site" if terms.routing == "via-coordinator" else ""
-    yield f"Sites speak to each other{via or ' directly'}."
+    yield f"Sites exchange messages{via or ' directly'}."
     if scenario.protocol.secure_sum.discloses == "value":
         yield f"Sums are {terms.sum_name}: nothing hides a site's value."
     else:
@@ -220,7 +220,7 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
             "compute the systems together. The run ends if it loses one of them."
         )
     yield (
-        "The coordinator gets the model."
+        "The coordinator gets the model, and may pass it on."
         if terms.releases
         else "The sites alone keep the weights of the model. The coordinator keeps its other parts, such as landmarks "
         "and scale, which can name rows."
@@ -231,10 +231,11 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
         yield "No noise protects single rows (no differential privacy)."
     else:
         yield f"Noise protects single rows in what is released: epsilon {terms.epsilon:g} for the run."
-    if size := terms.settings.get("objective_noise"):
+    if terms.releases and (size := terms.settings.get("objective_noise")):
         yield (
             f"Noise of size {size:g} in the objective, and a little on released weights, keeps the audit's attacks "
-            "from naming the rows that made these. It promises nothing, as differential privacy would."
+            "from naming rows by the model file. Every site has exact weights, which can name rows. The noise is not "
+            "differential privacy."
         )
 
 
