@@ -62,7 +62,10 @@ def describable(scenario: Scenario) -> Scenario:
         **{"folds": None, "repeats": 1, "test_fraction": 0.0, "tested_by": "sites", "calibration": 0.0, "rows": None},
         **{"missing": "mean", "missing_indicators": False},
     }
-    return scenario.model_copy(update={"data": data.model_copy(update=whole), "faults": []})
+    without_committee = scenario.protocol.model_copy(update={"committee": None})
+    return scenario.model_copy(
+        update={"data": data.model_copy(update=whole), "faults": [], "protocol": without_committee}
+    )
 
 
 def terms_to_describe(scenario: Scenario) -> Terms:

@@ -18,6 +18,7 @@ from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.execution import Execution
 from fedsvm.protocols.blind_system import blind_systems_cost, contribute_to_systems, solve_blind_systems
 from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios import description
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -99,6 +100,12 @@ def test_the_terms_and_the_explanation_name_the_members() -> None:
         "The committee is site-2, site-4 and, as its dealer, site-1," in each
         for each in explained("committee", NAMED).asks
     )
+
+
+def test_a_description_of_columns_needs_no_committee() -> None:
+    scenario, _ = spec.read("committee", overrides=[NAMED])
+    chosen = description.describable(scenario)
+    assert (chosen.committee, description.terms_to_describe(chosen).committee) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError
 from fedsvm.federation.hosts.listening_endpoint import Call
-from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Declined, Join, Ready
+from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Join, Ready
 from fedsvm.federation.hosts.registration import Quorum, SiteRegistration
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Party, Roster
@@ -69,10 +69,11 @@ class RecordingEndpoint:
 
 
 class OfferedTerms:
-    """Terms of which a registration reads three fields."""
+    """Terms of which a registration reads four fields."""
 
     routing = "direct"
     restartable = NAMES
+    committee: tuple[str, ...] = ()
 
     def to_fields(self) -> dict[str, Any]:
         return {}
@@ -166,3 +167,16 @@ def test_expired_wait_names_the_reason_of_a_site_that_declines(endpoint: Recordi
         registration.wait(Deadline(1), Quorum(2, 2, is_chosen=True), "1s")
     assert "needed: east declines: no time; south did not come." in str(raised.value)
     assert "east did not come" not in str(raised.value)
+
+
+def test_run_does_not_begin_without_a_named_member_of_the_committee(
+    endpoint: RecordingEndpoint, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OfferedTerms, "committee", ("east", "south"))
+    registration = registered(endpoint, said)
+    for site in ("north", "east"):
+        endpoint.joins(site)
+        endpoint.answers(site, ready())
+    with pytest.raises(FederationError, match=r"2 are needed, among them the committee \(east, south\): south did not"):
+        registration.wait(Deadline(1), Quorum(2, 2, is_chosen=True), "1s")
+    assert not any(isinstance(message, Message) and message.kind == Begin.kind for _, message in endpoint.sent)

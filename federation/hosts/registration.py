@@ -129,8 +129,8 @@ class SiteRegistration:
         """Wait until every admitted site is ready, or until the deadline if enough are. Return the sites in ring order.
 
         The coordinator does not wait for a site whose own policy forbids the run. wait_text: the deadline as its user
-        wrote it. Raises FederationError if too few sites are ready, and if one declines although the scenario does not
-        set the number of sites.
+        wrote it. Raises FederationError if too few sites are ready or not all that the terms name as a committee, and
+        if one declines although the scenario does not set the number of sites.
         """
         while not self._is_settled(quorum):
             try:
@@ -140,7 +140,8 @@ class SiteRegistration:
             self._note_strangers()
         self._turn_away_deviating()
         missing = [name for name in self._names if name not in self.ready_sites]
-        if len(self.ready_sites) < quorum.min_sites or (self._declined and not quorum.is_chosen):
+        lacks_members = any(member not in self.ready_sites for member in self.terms.committee)
+        if len(self.ready_sites) < quorum.min_sites or (self._declined and not quorum.is_chosen) or lacks_members:
             self._raise_too_few(missing, quorum, wait_text)
         if missing:
             self._tell(f"the run begins without {list_names(missing)}")
@@ -283,7 +284,10 @@ class SiteRegistration:
         if self._declined and (left < quorum.min_sites or not quorum.is_chosen):
             why = self._why_declined(quorum, left)
         else:
-            why = self._why_expired(missing, quorum.min_sites, wait_text, came)
+            needed = f"{quorum.min_sites} are needed"
+            if self.terms.committee:
+                needed += f", among them the committee ({list_names(self.terms.committee)})"
+            why = self._why_expired(missing, needed, wait_text, came)
         for site in self.ready_sites:
             self._send(site, SiteRefused(why))
         raise FederationError(why[0].upper() + why[1:])
@@ -298,14 +302,14 @@ class SiteRegistration:
             f"or with --set federation.min_sites={left}{_OF_TWO if left == 2 else ''}."
         )
 
-    def _why_expired(self, missing: Sequence[str], min_sites: int, wait_text: str, came: str) -> str:
+    def _why_expired(self, missing: Sequence[str], needed: str, wait_text: str, came: str) -> str:
         absent = [site for site in missing if site not in self._deviating and site not in self._declined]
         why = [f"{site} has other columns ({clauses})" for site, clauses in self._deviating.items()]
         why += [self._describe_decline(site).rstrip(".") for site in self._declined]
         why += [f"{list_names(absent)} did not come"] if absent else []
         ready = len(self.ready_sites)
         return (
-            f"after {wait_text} {ready} of {len(self._names)} sites were ready ({came}), and {min_sites} are needed: "
+            f"after {wait_text} {ready} of {len(self._names)} sites were ready ({came}), and {needed}: "
             f"{'; '.join(why)}. Fix their files or start fedsvm site there, and increase --wait."
         )
 
