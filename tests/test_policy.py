@@ -91,6 +91,7 @@ def test_a_template_requires_noise_in_the_objective_of_algorithms_that_add_it_by
     ("algorithm", "says"),
     [
         ("pan-svm", "the coordinator and any one site together can recover every row of the other sites"),
+        ("least-squares", "together: the coordinator and two of the three committee members can recover every row"),
         ("naive-bayes", "what all sums show together was not analyzed; `fedsvm audit SCENARIO`"),
         ("hybrid-svm", "Differential privacy covers who gets the model"),
     ],

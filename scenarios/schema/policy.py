@@ -241,7 +241,11 @@ def template(algorithm: str, name: str) -> str:
     """Return a policy file to edit, for a site of this name that trains one algorithm."""
     found = ALGORITHMS[algorithm]
     usual, _ = found.resolve_settings(found.Settings(), _USUAL)
-    careful = _CAREFUL | (_CAREFUL_WITHOUT_PATH if issubclass(found.Settings, BlindSystemSettings) else {})
+    without_path = issubclass(found.Settings, BlindSystemSettings)
+    careful = _CAREFUL | (_CAREFUL_WITHOUT_PATH if without_path else {})
+    required = {"masking": "committee"} if without_path else {}
+    if (noise := getattr(usual, "objective_noise", None)) is not None:
+        required["objective_noise"] = noise
     known = [each for each in careful if getattr(usual, each, None) is not None]
     lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in careful.items() if setting in known]
     return _TEMPLATE.format(
@@ -250,7 +254,7 @@ def template(algorithm: str, name: str) -> str:
         others=_PREDICT.format(name=name) if found.partition == "vertical" else _DESCRIBE,
         algorithm=algorithm,
         settings="".join(lines),
-        leakage=_leakage(algorithm, getattr(usual, "objective_noise", None)),
+        leakage=_leakage(algorithm, required),
         sums="\n\n".join("\n".join([f"[sums.{sum_name}]", *_least(least)]) for sum_name, least in CAREFUL_SUMS.items()),
     )
 
@@ -262,13 +266,10 @@ def _least(values: Mapping[str, float]) -> Iterator[str]:
     )
 
 
-def _leakage(algorithm: str, noise: float | None) -> str:
-    """Return comments on what the sums of a run that the rules allow show together.
-
-    noise: in the objective, at least; None if the rules require none.
-    """
+def _leakage(algorithm: str, required: Mapping[str, Any]) -> str:
+    """Return comments on what the sums of a run show together, with the settings that the rules require."""
     made = ALGORITHMS[algorithm]
-    chosen = made.Settings() if noise is None else made.Settings(objective_noise=noise)
+    chosen = made.Settings(**required)
     said = f"These rules limit what a run may ask for, and not what its sums show together: {whole_run(made, chosen)}."
     if made.is_private(chosen):
         said += " Differential privacy covers who gets the model; the result of a run lists who is also covered."
