@@ -267,6 +267,8 @@ def _support_rows(settings: PanSettings) -> SupportRows:
 
 
 def _expected_rounds(settings: PanSettings, premises: Premises, features: int) -> MaskedRounds:
+    if settings.multiclass == "joint" and premises.classes > 2 and settings.landmark_method == "auto":
+        features = max(features, settings.max_landmarks)  # as many may be drawn, and the cost is cubic in all classes'
     problems, weights = settings.problem_shape(features, premises.classes)
     intercept = settings.intercept and weights == features
     return MaskedRounds.of_path(

@@ -73,6 +73,7 @@ def test_few_features_have_a_committee(sites: int) -> None:
         (replace(FEW, conditions=SLOW), {"landmarks": 50}),
         (replace(FEW, conditions=NARROW), {"landmarks": 50}),
         (replace(FEW, classes=10), {"landmarks": 180}),
+        (replace(FEW, classes=11), {"landmarks": 15, "multiclass": "joint"}),
         (replace(FEW, models=10), {"landmarks": 180}),
     ],
 )
@@ -152,7 +153,7 @@ def test_sites_are_offered_the_masking_that_was_chosen() -> None:
 
 def test_an_explanation_is_of_the_masking_that_was_chosen() -> None:
     page = explained("quickstart", "algorithm.masking=auto", "algorithm.landmarks=50")
-    assert any(each.startswith("In the step blind_newton the sites speak among") for each in page.beside)
+    assert any(each.startswith("In the step blind_newton the sites exchange messages") for each in page.beside)
 
 
 def test_a_result_says_which_was_taken_and_what_the_other_costs(tmp_path: Path) -> None:
