@@ -54,6 +54,19 @@ def test_terms_beyond_a_rule_are_refused(text: str, sentence: str, tmp_path: Pat
         read_policy(write(tmp_path, text)).check_terms(TERMS)
 
 
+@pytest.mark.parametrize(
+    ("allowed", "refused"), [("[]", "east, north, south"), ('["north", "west"]', "east, south")], ids=["drawn", "two"]
+)
+def test_terms_that_name_members_whom_a_site_does_not_accept_are_refused(
+    allowed: str, refused: str, tmp_path: Path
+) -> None:
+    rules = read_policy(write(tmp_path, f"committee = {allowed}"))
+    rules.check_terms(TERMS)
+    with pytest.raises(OrderRefused, match=f"protocol.committee must not name {refused}; without the key"):
+        rules.check_terms(replace(TERMS, committee=("east", "north", "south")))
+    read_policy(write(tmp_path, "release = true")).check_terms(replace(TERMS, committee=("east", "north", "south")))
+
+
 def test_a_budget_of_noisy_statistics_refuses_exact_ones(tmp_path: Path) -> None:
     rules = read_policy(write(tmp_path, 'max_mu = 0.5\nanswers = "a"'))
     rules.check_terms(TERMS)

@@ -69,6 +69,8 @@ class SiteRules:
         the coordinator could open the sum of a part of the sites.
     pinned : bool, default False
         Whether the site takes part only with sites whose keys for signatures it was given, see `SitePolicy.pins`.
+    committee : tuple of str, default None
+        The sites that terms may name as members of a committee; if empty, sites must draw them. None: any.
     """
 
     algorithms: Mapping[str, Mapping[str, Any]] | None = None
@@ -86,6 +88,7 @@ class SiteRules:
     max_repeats: int | None = None
     colluders: int = 0
     pinned: bool = False
+    committee: tuple[str, ...] | None = None
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
@@ -186,6 +189,8 @@ class SiteRules:
             )
         if self.gathers is not None and (shown := [step for step in terms.gathers if step not in self.gathers]):
             yield f"the value of step {shown[0]!r} must not be shown in the clear"
+        if self.committee is not None and (others := [each for each in terms.committee if each not in self.committee]):
+            yield f"protocol.committee must not name {', '.join(others)}; without the key, sites draw the members"
         if terms.releases and not self.release:
             yield "the sites alone may keep the model, and the run shows it to the coordinator"
         if self.max_epsilon is not None and terms.epsilon is None:

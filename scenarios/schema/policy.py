@@ -85,6 +85,8 @@ class PolicyFile(Part):
     """The number of sites that may work with the coordinator. A masked sum must then need more sites to go on."""
     pinned: bool = False
     """true: take part only with sites whose public keys the site was given (`fedsvm site --sites`)."""
+    committee: list[str] | None = None
+    """The sites that a run may name as members of its committee. Empty: only members that the sites draw."""
 
     @field_validator("algorithms")
     @classmethod
@@ -184,6 +186,8 @@ release = true
 # max_repeats = 0
 # pinned: the site takes part only with sites whose public keys it was given (fedsvm site --sites).
 # pinned = true
+# committee: sites that a run may name as members of its committee, of whom two together see the system of all rows.
+committee = []  # only members that the sites draw
 
 # Only algorithms with a table are allowed. A setting has a list of allowed values, or a range: {{ min = 1, max = 9 }}.
 [algorithms.{algorithm}]
