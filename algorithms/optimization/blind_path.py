@@ -132,7 +132,11 @@ class BlindNewton(SitePart):
             "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks and noise"),
             "scales": free("any numbers", "nothing; the sums in another unit"),
             "rows": free("a whole number", "nothing; the counts in another unit"),
-            "noises": free("any numbers", "sums of losses and of dual variables without noise, at the path's points"),
+            "noises": free(
+                "any numbers",
+                "sums of losses and of dual variables without noise, at the path's points; with a site in league, "
+                "every row of a short list",
+            ),
             "dithers": free("any numbers", "nothing; to a site in league with it, steps without noise"),
         },
     )
