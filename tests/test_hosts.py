@@ -417,7 +417,8 @@ def test_a_run_is_resumed_with_all_sites_started_again(masking: str, tolerance: 
         again = resumed(there, coordinator)
         sites = [there.site(name, coordinator) for name in NAMES]
         assert [each.ends() for each in (again, *sites)] == [0] * 4, [x.said for x in (again, *sites)]
-    assert json.loads((tmp_path / "deployed" / "result.json").read_text())["model"]["converged"]
+    model = json.loads((tmp_path / "deployed" / "result.json").read_text())["model"]
+    assert model["gap"] <= 1e-5, model["gap"]  # noise behind a committee, never halved, may stop it above the tolerance
 
 
 @pytest.mark.long
