@@ -2,7 +2,7 @@
 
 `python -m benchmarks.maskings [--only CASE …] [--repeat N]` needs an idle machine. A case is CLASSES-SITES-FEATURES,
 such as 2-5-180. PAN-SVM trains in random Fourier features, so that their number is exactly that. Its rows are of
-tic-tac-toe, wine and digits. Each run is a `fedsvm run` of its own. All cases together take some ten minutes, since ten
+tic-tac-toe, wine and digits. Each run is a `fedsvm run` of its own. All cases together take some six minutes, since ten
 classes with 300 features or more are trained for five rounds only: their gap is large, and rounds compare.
 
 Seconds are of the run, as its result has them, and of one round of training. Processor seconds are of all its

@@ -56,7 +56,8 @@ def _line(rows: int, noise: str, audits: Sequence[PartyAudit]) -> str:
     both = [each for each in audits if each.coordinator and each.coalition]
     alone = [each for each in audits if len(each.coalition) == 1 and not each.coordinator]
     notes = [attack.note for each in both for attack in each.attacks if attack.attack == OpenedScalars.name]
-    said = max((note for note in notes if note), key=lambda note: int(note.split()[1]))
+    decided = [note for note in notes if note.startswith("decides")]
+    said = max(decided, key=lambda note: int(note.split()[1])) if decided else notes[0]
     wrong = sum(each.false_claims for each in both)
     found, own = (max(each.recovered for each in some) for some in (both, alone))
     return f"| {rows} | {noise} | {max(each.rows for each in both)} | {said} | {found} | {wrong} | {own} |"

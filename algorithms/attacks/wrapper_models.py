@@ -1,7 +1,7 @@
 """Rows from the PAN-SVMs that wrappers train on the way to the columns that are kept.
 
 The weights of each such model are opened to the coordinator, and those of `voted-wrappers` are sent to the sites, too.
-They are as exact as select_tolerance has them, without the noise in the objective that hides rows of the last model.
+They are as exact as select_tolerance has them, without the noise in the objective that the last model has.
 A model with fewer columns has the same rows in another kernel, so that a candidate that is beyond the margin in one
 may have a part in another.
 """

@@ -41,9 +41,9 @@ _ENTRY_S = 6e-8
 _PROBLEM_S = 5e-4
 """Processor time of a site for a problem in a round, masked or not."""
 
-_PRODUCT_FLOPS = 4.6e10
+_PRODUCT_FLOPS = 4.03e10
 _MASK_FLOPS = 5e10
-_PRODUCTS = 16
+_PRODUCTS = 14
 """Of matrices modulo each prime, by all members."""
 
 

@@ -234,9 +234,9 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
         yield f"Noise protects single rows in what is released: epsilon {terms.epsilon:g} for the run."
     if terms.releases and (size := terms.settings.get("objective_noise")):
         yield (
-            f"Noise of size {size:g} in the objective, and a little on released weights, hides from whoever has the "
-            f"model file which rows made them, less so below {OBJECTIVE_NOISE:g}. Every site has exact weights, which "
-            "can name rows. The noise is not differential privacy."
+            f"Noise of size {size:g} in the objective, and a little on released weights, makes it harder to tell "
+            f"by the model file which rows made them; at {OBJECTIVE_NOISE:g} the audit's attacks name none. Every site "
+            "has exact weights, which can name rows. The noise is not differential privacy."
         )
 
 
