@@ -6,6 +6,11 @@ people only (no command line, no scikit-learn).
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until the server has frozen all that it loads: see `forkserver`
+
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields

@@ -131,6 +131,7 @@ class _ForkServer:
             rehearse(self._workspace, self._lifeline, self._installation.practice)
         gc.collect()
         gc.freeze()
+        gc.enable()  # an installation may load its modules without it
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on the stream says when to end
         try:
             while self._serving and time.monotonic() < self._rests_until:
