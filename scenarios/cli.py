@@ -22,7 +22,9 @@ from fedsvm.scenarios.streams import OutputLost
 
 AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.commands.run": ("run", "audit", "check-sum"),
-    "fedsvm.scenarios.hosts.commands": ("coordinate", "site", "keys", "policy"),
+    "fedsvm.scenarios.hosts.coordinator_command": ("coordinate",),
+    "fedsvm.scenarios.hosts.site_command": ("site",),
+    "fedsvm.scenarios.hosts.preparation_commands": ("keys", "policy"),
     "fedsvm.scenarios.oversight.commands": ("explain", "receipt"),
     "fedsvm.scenarios.hub.commands": ("hub", "join"),
     "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict", "export"),
