@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from fedsvm.algorithms.dpp_svm import kernel_bytes
+from fedsvm.algorithms.features.kernel_exchange import kernel_bytes
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.partial_kernel import exchanged_elements
 from fedsvm.federation.channel.transcript import read_transcript

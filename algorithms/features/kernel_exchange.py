@@ -1,0 +1,90 @@
+"""Kernel matrices of columns that different sites hold, from the sites' parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.partial_kernel import element_blocks, packed_size, row_blocks, unpack
+from fedsvm.algorithms.optimization import libsvm
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.processes.memory import available_bytes
+
+EXCHANGED = "kernel_rows"
+"""The step in which kernel matrices go over the network."""
+
+
+PLAIN_DISCLOSES = (
+    "every site's own kernel matrix; inner products give that site's columns away up to a rotation, and exactly to "
+    "whoever knows as many of its records as it has independent columns"
+)
+
+
+SUMMED_DISCLOSES = (
+    "the kernel matrix of all columns together, which gives them away to whoever knows as many complete records as "
+    "there are independent columns"
+)
+
+
+@dataclass(frozen=True)
+class KernelExchange:
+    """Kernel values of all columns together, from the sites' parts.
+
+    how: by the secure sum, or plain. max_squared_norm: bounds the squared length of a record.
+    """
+
+    federation: Federation
+    kernel: Kernel
+    how: Literal["summed", "plain"]
+    max_squared_norm: float
+
+    def __call__(self, name: str, shape: Sequence[int], **terms: Any) -> FloatArray:
+        """Return the kernel values that `name` computes parts of, of `shape`."""
+        kernel, federation = self.kernel, self.federation
+        terms["distances"] = kernel.of_distances
+        if self.how == "plain":
+            parts = federation.gather(name, shape=shape, **terms)
+            federation.disclose("coordinator", name, PLAIN_DISCLOSES, shape)
+            return kernel.of_sums(np.sum([parts[site] for site in federation.sites], axis=0))
+        shown = PLAIN_DISCLOSES if federation.shows_inputs else SUMMED_DISCLOSES
+        federation.disclose("coordinator", name, shown, shape)
+        return kernel.of_sums(federation.sum(name, shape=shape, bound=4.0 * self.max_squared_norm, **terms))
+
+
+def exchange_kernel(exchange: KernelExchange, rows: int) -> FloatArray:
+    """Return the (n, n) kernel of the training records."""
+    matrix = np.empty((rows, rows))
+    for first, last in row_blocks(rows):
+        packed = exchange(EXCHANGED, (packed_size(rows, first, last),), first=first, last=last)
+        unpack(packed, first, last, matrix)
+    return matrix
+
+
+def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held_out: bool) -> FloatArray:
+    """Return (rows, columns) the kernel between records and reference records."""
+    blocks = [
+        exchange("reference_kernel", (last - first, columns), first=first, last=last, held_out=held_out)
+        for first, last in element_blocks(rows, columns)
+    ]
+    return np.concatenate(blocks) if blocks else np.zeros((0, columns))
+
+
+def check_memory(rows: int) -> None:
+    """Raise FederationError where the (n, n) matrix and LIBSVM's cache do not fit the memory at hand."""
+    needed, at_hand = kernel_bytes(rows), available_bytes()
+    if needed > at_hand:
+        raise FederationError(
+            f"The kernel matrix of {rows} records takes {needed / 2**30:.1f} GiB and {at_hand / 2**30:.1f} GiB are at "
+            "hand; train the low-rank variant, by algorithm.landmarks = 500 or so."
+        )
+
+
+def kernel_bytes(rows: int) -> int:
+    """Return the memory of the exact dual for this number of records at the coordinator."""
+    return 8 * rows * rows + (libsvm.CACHE_MB << 20)
