@@ -14,6 +14,10 @@ WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.commands.exit
 _WITH_SITES = (["run"], ["audit"])
 """The commands that start site processes."""
 
+_IDLE_THREADS_SLEEP = ("OPENBLAS_THREAD_TIMEOUT", "4")
+"""An idle thread of OpenBLAS runs for 2^4 cycles before it sleeps. By default it keeps a core busy for a tenth of a
+second, also after the library is loaded."""
+
 _POOLS = 2
 """Libraries for linear algebra that every command loads: numpy's and scipy's."""
 
@@ -22,10 +26,10 @@ def main() -> None:
     """Run the command line; Ctrl-C ends it with a sentence from the first import on, however often it is pressed."""
     signal.signal(signal.SIGINT, _leave)
     gc.disable()  # what is imported stays, and to look through it again and again takes a tenth of the time
+    os.environ.setdefault(*_IDLE_THREADS_SLEEP)
     from fedsvm.federation.errors import LaunchError
     from fedsvm.federation.processes import limits
-    from fedsvm.scenarios.console import guard_streams
-    from fedsvm.scenarios.interrupts import Interrupts
+    from fedsvm.scenarios.streams import guard_streams
 
     guard_streams()
     try:
@@ -37,6 +41,7 @@ def main() -> None:
     except LaunchError as error:
         sys.exit(_sentence(str(error), WRONG))
     from fedsvm.scenarios import cli
+    from fedsvm.scenarios.interrupts import Interrupts
 
     app = cli.application(*sys.argv[1:2])
     gc.freeze()
@@ -56,9 +61,12 @@ def main() -> None:
 def _start_server() -> None:
     """Start the server that sites are forked from, which loads its modules while this process loads others."""
     from fedsvm.algorithms import SITE_MODULE
+    from fedsvm.federation.processes.server_start import start_server
+
+    server = start_server(SITE_MODULE)
     from fedsvm.federation.processes.launcher_cache import SPARE
 
-    SPARE.start(SITE_MODULE)
+    SPARE.adopt(SITE_MODULE, server)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
