@@ -56,11 +56,11 @@ from fedsvm.algorithms.dpp_svm import (
     kernel_training,
     train,
 )
-from fedsvm.algorithms.features.kernel_exchange import EXCHANGED, KernelExchange, check_memory, exchange_kernel
+from fedsvm.algorithms.features.kernel_exchange import EXCHANGED, KernelExchange, exchange_kernel
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
-from fedsvm.algorithms.optimization.kernel_dual import Dual
+from fedsvm.algorithms.optimization.kernel_dual import Dual, check_memory
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import FeatureRanking, RankingStep, column_of
 from fedsvm.algorithms.selection.elimination import Remove, lowest, removed_count

@@ -37,7 +37,6 @@ from fedsvm.algorithms.features.kernel_exchange import (
     EXCHANGED,
     KernelExchange,
     against_reference,
-    check_memory,
     exchange_kernel,
 )
 from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
@@ -55,7 +54,7 @@ from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.cutting_plane import CuttingPlaneSettings, solve
 from fedsvm.algorithms.optimization.hinge_sums import HingeSums
-from fedsvm.algorithms.optimization.kernel_dual import Dual
+from fedsvm.algorithms.optimization.kernel_dual import Dual, check_memory
 from fedsvm.algorithms.optimization.line_search import grid_search
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled

@@ -10,11 +10,8 @@ import numpy as np
 
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.partial_kernel import element_blocks, packed_size, row_blocks, unpack
-from fedsvm.algorithms.optimization import libsvm
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.processes.memory import available_bytes
 
 EXCHANGED = "kernel_rows"
 """The step in which kernel matrices go over the network."""
@@ -73,18 +70,3 @@ def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held
         for first, last in element_blocks(rows, columns)
     ]
     return np.concatenate(blocks) if blocks else np.zeros((0, columns))
-
-
-def check_memory(rows: int) -> None:
-    """Raise FederationError where the (n, n) matrix and LIBSVM's cache do not fit the memory at hand."""
-    needed, at_hand = kernel_bytes(rows), available_bytes()
-    if needed > at_hand:
-        raise FederationError(
-            f"The kernel matrix of {rows} records takes {needed / 2**30:.1f} GiB and {at_hand / 2**30:.1f} GiB are at "
-            "hand; train the low-rank variant, by algorithm.landmarks = 500 or so."
-        )
-
-
-def kernel_bytes(rows: int) -> int:
-    """Return the memory of the exact dual for this number of records at the coordinator."""
-    return 8 * rows * rows + (libsvm.CACHE_MB << 20)

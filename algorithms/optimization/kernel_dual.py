@@ -10,6 +10,8 @@ import numpy as np
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.solution import relative_gap
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.processes.memory import available_bytes
 
 
 @dataclass(frozen=True)
@@ -42,3 +44,18 @@ class Dual:
         objective, bound = 0.5 * squared_norm + C * hinge, float(np.abs(dual_coef).sum()) - 0.5 * squared_norm
         iterations, converged = int(np.max(solver.n_iter_)), solver.fit_status_ == 0
         return cls(support.astype(np.int64), dual_coef, intercept, objective, bound, iterations, converged)
+
+
+def check_memory(rows: int) -> None:
+    """Raise FederationError where the (n, n) matrix and LIBSVM's cache do not fit the memory at hand."""
+    needed, at_hand = kernel_bytes(rows), available_bytes()
+    if needed > at_hand:
+        raise FederationError(
+            f"The kernel matrix of {rows} records takes {needed / 2**30:.1f} GiB and {at_hand / 2**30:.1f} GiB are at "
+            "hand; train the low-rank variant, by algorithm.landmarks = 500 or so."
+        )
+
+
+def kernel_bytes(rows: int) -> int:
+    """Return the memory of the exact dual for this number of records at the coordinator."""
+    return 8 * rows * rows + (libsvm.CACHE_MB << 20)
