@@ -63,16 +63,14 @@ WAYS: Mapping[str, Way] = {
     "default": Way(),
     "`step_noise` 0.3": Way(step_noise=0.3),
     "`objective_noise` 0.5": Way(objective_noise=0.5),
-    "`tolerance` 0.01": Way(tolerance=1e-2),
     "`tolerance` 0.1": Way(tolerance=1e-1),
-    "`max_iterations` 4": Way(max_iterations=4),
     "`max_iterations` 3": Way(max_iterations=3),
     "`max_iterations` 2": Way(max_iterations=2),
 }
 
 
 class Measured(NamedTuple):
-    """What one way gives on one split; accuracies in percent. named, wrong: the claims of a site. nan: not measured."""
+    """The results of one way on one split; accuracies in percent. named, wrong: the claims of a site. nan: not measured."""
 
     exact_kernel: float
     accuracy: float
