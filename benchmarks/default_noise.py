@@ -70,7 +70,7 @@ WAYS: Mapping[str, Way] = {
 
 
 class Measured(NamedTuple):
-    """The results of one way on one split; accuracies in percent. named, wrong: the claims of a site. nan: not measured."""
+    """The results of one way on one split; accuracies in percent, nan if not measured. named, wrong: claims of a site."""
 
     exact_kernel: float
     accuracy: float
@@ -200,7 +200,7 @@ def attack(source: MappedSource, way: Way, trained: Trained, site: int, random: 
 
 
 def measure(name: str, way: Way, seed: int) -> Measured:
-    """Return what a way gives on one split."""
+    """Train by a way on one split, attack, and return the results."""
     source = map_source((*SETS[name], *way.statistics, f"seed={seed}"))
     random = np.random.default_rng()
     trained = train(source, way, random)
