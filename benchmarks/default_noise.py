@@ -70,7 +70,7 @@ WAYS: Mapping[str, Way] = {
 
 
 class Measured(NamedTuple):
-    """The results of one way on one split; accuracies in percent, nan if not measured. named, wrong: claims of a site."""
+    """The results of one way on one split: accuracies in percent, nan if not measured; claims of a site."""
 
     exact_kernel: float
     accuracy: float
