@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
 from fedsvm.scenarios.report.axes import ChartAxis
 from fedsvm.scenarios.report.chart import boxes
@@ -647,6 +648,14 @@ def test_every_entry_can_be_run_or_says_why_not(full: bool, tmp_path: Path) -> N
 
 
 @pytest.mark.long
+@pytest.mark.long
+def test_public_rows_of_every_shifted_draw_have_both_classes() -> None:
+    """A run without them fails, and with it the whole reproduction."""
+    farthest = {run.changes: run for cell in plan.cells(entries()["li-shift"][1], full=True) for run in cell.runs}
+    for run in (each for each in farthest.values() if "data.source=made-census:shift=2" in each.changes):
+        dataset.prepare(*spec.read(run.scenario, overrides=list(run.changes)))
+
+
 def test_runs_of_papers_have_exact_statistics() -> None:
     """No paper has noisy ones; with exact ones, the objective has no noise by default either."""
     for paper, entry in entries().values():
