@@ -45,7 +45,7 @@ def points(gain: float) -> str:
     return _without_zero_sign(f"{100 * gain:+.1f}")
 
 
-def signed(gain: float) -> str:
+def area_gain(gain: float) -> str:
     """Return a difference of areas with its sign: +0.022, 0.000."""
     return _without_zero_sign(f"{gain:+.3f}")
 

@@ -16,7 +16,7 @@ from fedsvm.federation.report import CostReport, DisclosureReport
 from fedsvm.federation.text import visible
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
-from fedsvm.scenarios.figures import format_count, human_bytes, percent, percent_range, plain_range, points, signed
+from fedsvm.scenarios.figures import area_gain, format_count, human_bytes, percent, percent_range, plain_range, points
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownColumns
 from fedsvm.scenarios.run.gains import Gain
@@ -339,7 +339,7 @@ def _gain(gain: Gain) -> str:
     """Return what the test rows say about a gain, by accuracy and AUC."""
     found = [f"accuracy {points(gain.accuracy)} points{_gain_within(gain, 'accuracy', points)}"]
     if gain.auc is not None:
-        found.append(f"AUC {signed(gain.auc)}{_gain_within(gain, 'auc', signed)}")
+        found.append(f"AUC {area_gain(gain.auc)}{_gain_within(gain, 'auc', area_gain)}")
     return ", ".join(found)
 
 

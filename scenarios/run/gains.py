@@ -75,11 +75,11 @@ def _auc(decisions: FloatArray, labels: FloatArray) -> float | None:
     of_class = [(decisions, labels > 0)]
     if decisions.ndim > 1:
         of_class = [(column, labels == k) for k, column in enumerate(decisions.T)]
-    areas = [_placed(scores, known).auc for scores, known in of_class if 0 < known.sum() < len(known)]
+    areas = [_placements(scores, known).auc for scores, known in of_class if 0 < known.sum() < len(known)]
     return float(np.mean(areas)) if areas else None
 
 
-def _placed(scores: FloatArray, is_positive: NDArray[np.bool_]) -> Placements:
+def _placements(scores: FloatArray, is_positive: NDArray[np.bool_]) -> Placements:
     """Return the placements of scores (n,), as ties where they differ in their last digits alone."""
     return Placements.of(np.round(scores, RANKED_DECIMALS), is_positive)
 
@@ -91,7 +91,7 @@ def _auc_interval(
     rows = int(min(is_positive.sum(), (~is_positive).sum()))
     if rows < 2:
         return None
-    own, *placed = (_placed(each, is_positive) for each in (decisions, *others))
+    own, *placed = (_placements(each, is_positive) for each in (decisions, *others))
     mean = Placements(
         np.mean([each.positive for each in placed], axis=0), np.mean([each.negative for each in placed], axis=0)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from fedsvm.scenarios.figures import area, percent, percent_range, plain_range, points, signed
+from fedsvm.scenarios.figures import area, area_gain, percent, percent_range, plain_range, points
 from fedsvm.scenarios.report.section import Card, Section
 from fedsvm.scenarios.report.summary import verdict
 from fedsvm.scenarios.run.gains import Gain
@@ -48,15 +48,15 @@ def _row(name: str, rows: str, of: Score, intervals: Mapping[str, Interval], gai
         percent(of.accuracy) + (f" ({percent_range(accuracy.low, accuracy.high)})" if accuracy else ""),
         area(of.auc) + (f" ({plain_range(auc.low, auc.high)})" if auc else ""),
     ]
-    return [name, rows, *shown, *_gained(gain)]
+    return [name, rows, *shown, *_gain_cells(gain)]
 
 
-def _gained(gain: Gain | None) -> list[str]:
+def _gain_cells(gain: Gain | None) -> list[str]:
     """Return the gains in accuracy and AUC, with their intervals and what these say."""
     if gain is None:
         return ["", ""]
     accuracy = f"{points(gain.accuracy)}{_within(gain, 'accuracy', points)}"
-    return [accuracy, "" if gain.auc is None else f"{signed(gain.auc)}{_within(gain, 'auc', signed)}"]
+    return [accuracy, "" if gain.auc is None else f"{area_gain(gain.auc)}{_within(gain, 'auc', area_gain)}"]
 
 
 def _within(gain: Gain, name: str, written: Callable[[float], str]) -> str:
