@@ -36,35 +36,31 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
 from fedsvm.algorithms.algorithm import Outline, TrainingReport, VerticalAlgorithm
-from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.vertical import Records, VerticalTask, alignment_script, max_squared_norm
 from fedsvm.algorithms.dpp_svm import (
     COEFFICIENTS_DISCLOSE,
-    EXCHANGED,
     FOLD,
     DppModel,
     DppSettings,
     DppSite,
     DppSvm,
-    Dual,
-    KernelExchange,
-    check_memory,
     decision_values,
-    exchange_kernel,
     kernel_test,
     kernel_training,
     train,
 )
+from fedsvm.algorithms.features.kernel_exchange import EXCHANGED, KernelExchange, exchange_kernel
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.kernel_dual import Dual, check_memory
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import FeatureRanking, RankingStep, column_of
 from fedsvm.algorithms.selection.elimination import Remove, lowest, removed_count
@@ -79,7 +75,10 @@ from fedsvm.federation.site.script import Script, once, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
-from fedsvm.protocols.analysis.views import Coalition
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
+    from fedsvm.protocols.analysis.views import Coalition
 
 MIN_TOGETHER = 3
 """Columns that go in a step, where the user does not say one: of fewer the matrices before and after show them."""
