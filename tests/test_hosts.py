@@ -180,8 +180,8 @@ def test_who_is_not_let_in_is_told_nothing_of_the_run(eventful: Eventful) -> Non
 
 def test_an_operator_reads_the_settings_that_are_no_defaults(eventful: Eventful) -> None:
     asked = next(line for line in eventful.sites[0].said.splitlines() if "coordinator asks: " in line)
-    assert "landmarks = " in asked and "defaults otherwise" in asked
-    assert "rank_tolerance" not in asked and len(asked) < 400
+    assert "defaults otherwise" in asked, asked
+    assert "rank_tolerance" not in asked
 
 
 @pytest.mark.parametrize(
