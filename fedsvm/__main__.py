@@ -14,10 +14,6 @@ WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.commands.exit
 _WITH_SITES = (["run"], ["audit"])
 """The commands that start site processes."""
 
-_IDLE_THREADS_SLEEP = ("OPENBLAS_THREAD_TIMEOUT", "4")
-"""An idle thread of OpenBLAS runs for 2^4 cycles before it sleeps. By default it keeps a core busy for a tenth of a
-second, also after the library is loaded."""
-
 _POOLS = 2
 """Libraries for linear algebra that every command loads: numpy's and scipy's."""
 
@@ -26,12 +22,13 @@ def main() -> None:
     """Run the command line; Ctrl-C ends it with a sentence from the first import on, however often it is pressed."""
     signal.signal(signal.SIGINT, _leave)
     gc.disable()  # what is imported stays, and to look through it again and again takes a tenth of the time
-    os.environ.setdefault(*_IDLE_THREADS_SLEEP)
     from fedsvm.federation.errors import LaunchError
     from fedsvm.federation.processes import limits
+    from fedsvm.federation.processes.blas import fast_blas
     from fedsvm.scenarios.streams import guard_streams
 
     guard_streams()
+    os.environ.update(fast_blas())
     try:
         pool_tasks = _POOLS * limits.pool_tasks()
         limits.require_tasks(pool_tasks + limits.TASKS_PER_ENDPOINT + 1 + limits.TASKS_PER_REHEARSAL, "fedsvm")
@@ -53,6 +50,7 @@ def main() -> None:
             cli.main(app, fedsvm.BEGAN)
         finally:
             interrupts.end()
+            gc.freeze()  # the interpreter need not look through everything again when it ends
     except KeyboardInterrupt:
         interrupts.end()
         sys.exit(_sentence("Interrupted.", INTERRUPTED))

@@ -3,6 +3,7 @@
 - `launcher_interface`: `Launcher`, the interface by which a federation starts its sites
 - `launcher`: starts sites on this machine
 - `cluster`: starts sites on a Ray cluster, by a `LocalLauncher` on each node
+- `blas`: the environment in which linear algebra is fast
 - `server_start`: starts the process from which sites are forked
 - `forkserver`: that process
 - `limits`: the number of processes and threads that the system allows

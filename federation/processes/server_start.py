@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from fedsvm.federation.processes.blas import fast_blas
 from fedsvm.federation.processes.child import Child
 
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
@@ -23,4 +24,4 @@ no pieces of each thread's own, which lie where the server freed them: a site wo
 
 def start_server(module: str) -> Child:
     """Start the server of an installation: see `LocalLauncher`. Raises LaunchError."""
-    return Child(module, os.environ | _ONE_THREAD | _GIVE_MEMORY_BACK)
+    return Child(module, os.environ | fast_blas() | _ONE_THREAD | _GIVE_MEMORY_BACK)
