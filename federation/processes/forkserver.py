@@ -59,6 +59,8 @@ def main(installation: Installation, descriptor: int) -> None:
         except OSError:  # nobody is there any more
             return
         _ForkServer(installation, stream, Path(workspace)).serve()
+    sys.stderr.flush()
+    os._exit(0)  # the launcher waits, and the interpreter would take apart all that was loaded
 
 
 @contextlib.contextmanager
@@ -173,7 +175,7 @@ class _ForkServer:
         """
         try:
             program = self._installation.programs[policy.terms.program]
-            policy.check_settings(self._installation.setting_names(policy.terms.program))
+            policy.check_settings(self._installation.default_settings(policy.terms.program))
         except (KeyError, FederationError):
             return policy
         for library in program.libraries:

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedsvm.algorithms import SITE_MODULE
-from fedsvm.algorithms.attacks.attack import KnownRecords
 from fedsvm.algorithms.origins import Mechanisms, origins
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.federation import report
@@ -262,6 +261,8 @@ def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterat
 
 def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
     """Record what declared colluders learned and, if everybody is audited, what others did."""
+    from fedsvm.algorithms.attacks.attack import KnownRecords
+
     scenario, federation, outcome = this.scenario, this.federation, this.outcome
     algorithm, declared = scenario.algorithm.implementation, scenario.collusion
     settings, _ = resolve_settings(scenario)
@@ -371,7 +372,9 @@ def _result(this: Run) -> RunResult:
         model_file=_model_file(this, folds[-1], privacy) if folds else None,
         metrics=_metrics(this),
         at_sites=measuring.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
-        centralised=measuring.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
+        centralised=measuring.mean_pooled(
+            [fold.pooled for fold in folds if fold.pooled is not None], scenario.data.folds or 1
+        ),
         baselines=measuring.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
         own_models=mean_own_models([fold.own for fold in folds if fold.own is not None], scenario.data.folds or 1),
         selection=selection_result(
