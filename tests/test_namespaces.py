@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import csv
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from numpy.typing import NDArray
+from sklearn.svm import SVC
 
+from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.scenarios.oversight import receipts
 from tests.capture import Captured, captured
 from tests.conftest import ROOT, wait_until
 from tests.guides import blocks
 from tests.hosts import ENDS_WITHIN_S, EXACT, NAMES, Hosts, Started, same, stalled, write_files
 from tests.namespaces import Network, network, why_not
+from tests.test_column_prediction import NEW, write_new_patients
+from tests.test_hosts import write_columns
 
 HOSTS = ("coordinator", *NAMES)
 EXACTLY = " ".join(f"--set {each}" for each in EXACT)
@@ -199,3 +208,81 @@ def test_sites_that_serve_take_part_in_two_runs_and_keep_a_receipt_of_each(tmp_p
         of_all = [kept[name][run] for name in NAMES]
         assert all(each.is_whole and each.outcome == "completed" for each in of_all)
         assert not any(receipts.compare(*pair).differences for pair in permutations(of_all, 2))
+
+
+def everywhere(there: Hosts, guide: str, scenario: str = "") -> None:
+    """Run a guide's last commands of the coordinator and, at each site, of south, until all of them end."""
+    lines = {block.title: block.text for block in blocks(ROOT / "docs" / guide)}
+    words = {"coordinator": lines["coordinator"].replace("hospitals.toml", scenario).split()[1:]}
+    words |= {name: lines["south"].replace("south", name).split()[1:] for name in NAMES}
+    begun = []
+    for host, line in words.items():
+        begun.append(Hosts(there.folder / host, there.within).command(host, *line))
+        there.started.append(begun[-1])
+        if host == "coordinator":
+            begun[0].says("listens at ")
+    assert [each.ends() for each in begun] == [0] * 4, [each.said for each in begun]
+
+
+def test_hospitals_with_columns_predict_new_patients_as_the_model_of_all_columns(tmp_path: Path) -> None:
+    """New patients get the decision values of the model of all columns, which is LIBSVM's of the joined table."""
+    with hospitals(tmp_path) as (there, _):
+        joined, new = write_columns(tmp_path), write_new_patients(tmp_path)
+        for name in NAMES:
+            shutil.move(tmp_path / f"{name}.csv", tmp_path / name / f"{name}.csv")
+            shutil.move(tmp_path / f"{name}-new.csv", tmp_path / name / "new.csv")
+        everywhere(there, "three-hospitals.md", "columns.toml")
+        everywhere(there, "vertical.md")
+    assert len(new) >= NEW // 2 and not joined.keys() & new.keys()
+    pooled = Pooled.of(tmp_path, [joined[who] for who in joined if not is_held_out(who)])
+    with (tmp_path / "south" / "south-predictions.csv").open() as file:
+        found = {row["patient"]: float(row["decision"]) for row in csv.DictReader(file)}
+    assert found == pytest.approx(dict(zip(new, pooled.decisions(list(new.values())), strict=True)), abs=1e-9)
+    assert found == pytest.approx(dict(zip(new, pooled.of_libsvm(list(new.values())), strict=True)), abs=1e-4)
+
+
+def is_held_out(patient: str) -> bool:
+    """Return whether sites test the model on a patient, by the guide's share and seed."""
+    return int.from_bytes(hashlib.sha256(f"0 {patient}".encode()).digest()[:8], "big") < 0.25 * 2**64
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """The model of all columns in one place: the coordinator's coefficients, of records of the joined table."""
+
+    kernel: Kernel
+    mean: NDArray[np.float64]
+    deviation: NDArray[np.float64]
+    train: NDArray[np.float64]
+    labels: NDArray[np.float64]
+    support: NDArray[np.intp]
+    coefficients: NDArray[np.float64]
+    intercept: float
+
+    @classmethod
+    def of(cls, folder: Path, table: Sequence[tuple[float, ...]]) -> Pooled:
+        """Take the coefficients of the run, and find their records in the joined table by the sites' parts."""
+        with np.load(folder / "coordinator" / "result" / "model.npz") as file:
+            model = dict(file)
+        reference = np.hstack([np.load(folder / name / f"{name}.npz")["reference"] for name in NAMES])
+        rows, labels = np.array(table)[:, :3], np.array(table)[:, 3]
+        mean, deviation = rows.mean(axis=0), rows.std(axis=0)
+        train = (rows - mean) / deviation
+        apart = np.abs(train[:, None] - reference).max(axis=2)
+        assert apart.min(axis=0).max() < 1e-9, "every support record is one that all sites have, scaled as pooled"
+        kernel, support = Kernel.from_arrays(model), apart.argmin(axis=0)
+        return cls(kernel, mean, deviation, train, labels, support, model["dual_coef"], float(model["b"]))
+
+    def decisions(self, rows: Sequence[tuple[float, ...]]) -> list[float]:
+        """Return the decision values of patients."""
+        values = self.kernel(self._scaled(rows), self.train[self.support]) @ self.coefficients + self.intercept
+        return [float(value) for value in values]
+
+    def of_libsvm(self, rows: Sequence[tuple[float, ...]]) -> list[float]:
+        """Return what LIBSVM gives that is trained on the joined table."""
+        fields = self.kernel.to_fields()
+        svm = SVC(C=1.0, kernel="rbf", gamma=fields["gamma"], tol=1e-8).fit(self.train, self.labels)
+        return [float(value) for value in svm.decision_function(self._scaled(rows))]
+
+    def _scaled(self, rows: Sequence[tuple[float, ...]]) -> NDArray[np.float64]:
+        return (np.array(rows) - self.mean) / self.deviation
