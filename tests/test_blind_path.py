@@ -259,7 +259,7 @@ def test_sites_that_are_restarted_are_told_the_next_step(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
-        ("hybrid-better", "algorithm.masking=committee", "is for pan-svm"),
+        ("hybrid-better", "algorithm.masking=committee", 'masking: "committee" needs variant = "joint" and solver'),
         ("rfe", "algorithm.masking=committee", "is for pan-svm"),
         ("committee", "algorithm.solver=auto", 'masking: "committee" needs solver = "interior-point"'),
     ],

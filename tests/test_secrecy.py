@@ -75,6 +75,7 @@ def check(stated: Recovery | None, audit: PartyAudit, *, has_prior: bool) -> Non
 
 
 PAN = "algorithm.name=pan-svm"
+HYBRID = "algorithm={name='hybrid-svm', features=40}"
 VERTICAL = ("data.partition=vertical", "data.label_site=1", "data.split=even")
 CASES: dict[str, tuple[str, ...]] = {
     "pan-svm": (PAN, "algorithm.landmarks=40"),
@@ -124,6 +125,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "algorithm.landmarks=20",
     ),
     "sparse-svm": ("algorithm.name=sparse-svm", "algorithm.landmarks=20"),
+    "hybrid-svm": (HYBRID, "algorithm.mechanism=none", "data.public=30"),
+    "hybrid-svm committee": (HYBRID, "algorithm.mechanism=none", "algorithm.masking=committee", "data.public=30"),
     "dpp-svm": ("algorithm.name=dpp-svm", *VERTICAL),
     "dpp-svm rbf": ("algorithm.name=dpp-svm", "algorithm.kernel=rbf", *VERTICAL),
     "dpp-svm plain": (
