@@ -16,8 +16,9 @@ import typer
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.scenarios.commands.exit_statuses import FAILED, WRONG
-from fedsvm.scenarios.console import OutputLost, complain
+from fedsvm.scenarios.console import complain
 from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.streams import OutputLost
 
 AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.commands.run": ("run", "audit", "check-sum"),
