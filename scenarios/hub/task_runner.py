@@ -29,7 +29,7 @@ from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import Message
 from fedsvm.scenarios.hosts.coordination import dataset_of
 from fedsvm.scenarios.hosts.sources import RowsAtHosts, SourceAtHosts
-from fedsvm.scenarios.hub import task_form
+from fedsvm.scenarios.hub import public_rows, task_form
 from fedsvm.scenarios.hub.database import Database, Participant, Task
 from fedsvm.scenarios.hub.description_task import CarryOut, describe
 from fedsvm.scenarios.hub.offered import offered_terms, reason_of, scenario_text
@@ -183,7 +183,12 @@ class TaskRunner:
         sites = [each for each in sites if each.site in scenario.federation.site_names]
         folder = self.folder_of(task_id)
         (folder / JOURNAL).mkdir(mode=0o700, parents=True, exist_ok=True)
-        source = dataset_of(scenario)
+        try:
+            scenario = public_rows.placed_in(folder, scenario, task.public_rows)
+            source = dataset_of(scenario)
+        except ScenarioError as error:
+            self._on_over(task_id, reason_of(error))
+            return
         source.describe([_joined_site(each) for each in sites])
         with suppress(NothingDue), Journal(folder / JOURNAL / _COORDINATORS) as journal:
             if not journal.header:
