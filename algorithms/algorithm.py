@@ -18,12 +18,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.scale_digits import ScaleDigits
 from fedsvm.algorithms.calibration import Calibration, ClassCalibration
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.horizontal import HorizontalSite
@@ -41,7 +39,10 @@ from fedsvm.algorithms.sklearn_parts import NotExportable, Steps
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SiteProgram
-from fedsvm.protocols.analysis.views import Coalition
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
+    from fedsvm.protocols.analysis.views import Coalition
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -400,6 +401,8 @@ class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):
 
     def file_attacks(self, settings: S) -> Sequence[Attack]:
         """Return the attack on the digits of the scale, which every file has."""
+        from fedsvm.algorithms.attacks.scale_digits import ScaleDigits
+
         return [ScaleDigits()]
 
     def score(self, federation: Federation, model: M, rows: FloatArray) -> FloatArray | None:

@@ -22,14 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Outline, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.bin_sums import BinSums
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model, preparation
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask
@@ -43,6 +41,9 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import CHECKED, free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 BIN_SUMS = (
     "of every bin of every grid the sum of its rows' labels, and products that say how many they are: of few possible "
@@ -227,6 +228,8 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
 
     def attacks(self, settings: BinnedSettings) -> list[Attack]:
         """Return the attacks on the sums of bins."""
+        from fedsvm.algorithms.attacks.bin_sums import BinSums
+
         return [BinSums()]
 
 

@@ -30,15 +30,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.cross_tables import CrossTables
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model, preparation
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask, PreparedRows
@@ -54,6 +52,9 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 LEAF = -1
 """In place of the column of a node that is not split."""
@@ -419,4 +420,6 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
 
     def attacks(self, settings: TreeSettings) -> list[Attack]:
         """Return the attacks on the tables."""
+        from fedsvm.algorithms.attacks.cross_tables import CrossTables
+
         return [CrossTables()]

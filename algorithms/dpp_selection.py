@@ -36,12 +36,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
 from fedsvm.algorithms.algorithm import Outline, TrainingReport, VerticalAlgorithm
-from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.vertical import Records, VerticalTask, alignment_script, max_squared_norm
@@ -79,7 +78,10 @@ from fedsvm.federation.site.script import Script, once, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
-from fedsvm.protocols.analysis.views import Coalition
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
+    from fedsvm.protocols.analysis.views import Coalition
 
 MIN_TOGETHER = 3
 """Columns that go in a step, where the user does not say one: of fewer the matrices before and after show them."""

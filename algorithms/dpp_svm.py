@@ -17,14 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Arrays, Outline, TrainingReport, VerticalAlgorithm, VerticalModel
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.kernel_matrix import KernelMatrix
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import (
@@ -64,7 +62,10 @@ from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, maybe, repeat, seq
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.analysis.views import Coalition
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
+    from fedsvm.protocols.analysis.views import Coalition
 
 EXCHANGED = "kernel_rows"
 """The step in which kernel matrices go over the network."""
@@ -417,6 +418,8 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
 
     def attacks(self, settings: DppSettings) -> list[Attack]:
         """Return the attack with known records on the kernel matrices that a coalition has in the end."""
+        from fedsvm.algorithms.attacks.kernel_matrix import KernelMatrix
+
         return [KernelMatrix(EXCHANGED, distances=Kernel(settings.kernel).of_distances, matrix=_last_matrix)]
 
 

@@ -27,13 +27,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from annotated_types import Ge, Le
 
 from fedsvm.algorithms.algorithm import Outline
-from fedsvm.algorithms.attacks.attack import Attack
 from fedsvm.algorithms.ranking import RankingStep
 from fedsvm.algorithms.selection import filters
 from fedsvm.algorithms.selection.elimination import lowest
@@ -47,6 +46,9 @@ from fedsvm.algorithms.selection.wrapper import WrapperSettings, wrapper_attacks
 from fedsvm.algorithms.settings import Count, Positive, Share, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.terms import Terms
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 
 @dataclass

@@ -29,16 +29,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from fedsvm.algorithms.algorithm import Premises, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
-from fedsvm.algorithms.attacks.second_moments import SecondMoments
-from fedsvm.algorithms.attacks.weight_equations import WeightEquations
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.data.classes import one_against_rest, problems_of
 from fedsvm.algorithms.data.horizontal import each_model, preparation
@@ -65,6 +60,9 @@ from fedsvm.federation.site.program import AGREED, CHECKED, free, step
 from fedsvm.federation.site.script import Script, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.blind_parameters import BlindSystem
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 MOMENTS = (
     "the second moments of all rows in their features, and the features' products with the labels: of few possible "
@@ -273,10 +271,16 @@ class LeastSquares(MappedAlgorithm[LeastSquaresSettings, PanModel]):
 
     def attacks(self, settings: LeastSquaresSettings) -> list[Attack]:
         """Return the attacks on landmarks, and on the moments."""
+        from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+        from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+        from fedsvm.algorithms.attacks.second_moments import SecondMoments
+
         return [LandmarkCopies(), ClusterRounds(), SecondMoments()]
 
     def file_attacks(self, settings: LeastSquaresSettings) -> Sequence[Attack]:
         """Return the attacks on landmarks and digits of the scale, and on the weights of equal classes."""
+        from fedsvm.algorithms.attacks.weight_equations import WeightEquations
+
         attacks = list(super().file_attacks(settings))
         if settings.class_weight is None:
             attacks.append(WeightEquations("squared", settings.regularisation))

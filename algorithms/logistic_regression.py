@@ -29,17 +29,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from fedsvm.algorithms.algorithm import Premises, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
-from fedsvm.algorithms.attacks.logistic_steps import LogisticSteps
-from fedsvm.algorithms.attacks.second_moments import SecondMoments
-from fedsvm.algorithms.attacks.weight_equations import WeightEquations
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.data.classes import problems_of
 from fedsvm.algorithms.data.horizontal import each_model, preparation
@@ -76,6 +70,9 @@ from fedsvm.federation.site.script import Script, repeat, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.blind_parameters import STRETCH, Beside, BlindSystem
 from fedsvm.protocols.blind_system import BlindSolution
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
@@ -490,11 +487,18 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the first round's moments, and on the points."""
+        from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+        from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+        from fedsvm.algorithms.attacks.logistic_steps import LogisticSteps
+        from fedsvm.algorithms.attacks.second_moments import SecondMoments
+
         steps = LogisticSteps(settings.step_noise, settings.regularisation)
         return [LandmarkCopies(), ClusterRounds(), SecondMoments(), steps]
 
     def file_attacks(self, settings: LogisticSettings) -> Sequence[Attack]:
         """Return the attacks on landmarks and digits of the scale, and on the weights of equal classes."""
+        from fedsvm.algorithms.attacks.weight_equations import WeightEquations
+
         attacks = list(super().file_attacks(settings))
         if settings.class_weight is None:
             attacks.append(WeightEquations("logistic", settings.regularisation))

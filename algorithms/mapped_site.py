@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from fedsvm.algorithms.algorithm import HorizontalAlgorithm, Model, Outline
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
-from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
 from fedsvm.algorithms.calibration import CalibrationRows, ThresholdSettings
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.features.choice import FeatureSettings
@@ -18,7 +15,10 @@ from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.optimization.weighting import ClassWeightSettings, RowWeights
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import PartTypes
-from fedsvm.protocols.analysis.views import Coalition
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
+    from fedsvm.protocols.analysis.views import Coalition
 
 S = TypeVar("S", bound=FeatureSettings)
 M = TypeVar("M", bound=Model)
@@ -89,6 +89,9 @@ class MappedAlgorithm(HorizontalAlgorithm[S, M]):
 
     def file_attacks(self, settings: S) -> Sequence[Attack]:
         """Return the attacks on landmarks, and on the digits of the scale."""
+        from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+        from fedsvm.algorithms.attacks.landmark_means import LandmarkMeans
+
         return [LandmarkCopies(), LandmarkMeans(settings.min_cluster_size), *super().file_attacks(settings)]
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:

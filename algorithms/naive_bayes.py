@@ -25,14 +25,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.class_means import ClassMeans
 from fedsvm.algorithms.data.class_statistics import ClassStatistics
 from fedsvm.algorithms.data.classes import log_odds, members
 from fedsvm.algorithms.data.columns import Columns
@@ -48,6 +46,9 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
 from fedsvm.federation.site.script import Script, stage
 from fedsvm.federation.site.terms import Terms
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 MIN_CLASS_ROWS = 3
 MODEL_SHOWS = (
@@ -260,6 +261,8 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
 
     def file_attacks(self, settings: NaiveBayesSettings) -> Sequence[Attack]:
         """Return the attacks on the digits of the scale, and on the means of classes."""
+        from fedsvm.algorithms.attacks.class_means import ClassMeans
+
         return [*super().file_attacks(settings), ClassMeans(settings.var_smoothing)]
 
     def train_pooled(self, model: NaiveBayesModel, settings: NaiveBayesSettings, rows: EvaluationRows) -> Pooled:

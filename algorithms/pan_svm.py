@@ -13,30 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from fedsvm.algorithms.algorithm import Outline, Premises, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
-from fedsvm.algorithms.attacks.finite_domain import FiniteDomain
-from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
-from fedsvm.algorithms.attacks.joint_blocks import (
-    JointBlocks,
-    JointCounts,
-    JointCuts,
-    JointSupportRows,
-    joint_rows_told,
-)
-from fedsvm.algorithms.attacks.joint_systems import JointNewtonSystems
-from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
-from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
-from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
-from fedsvm.algorithms.attacks.opened_scalars import OpenedScalars
-from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
-from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.calibration import (
     ThresholdSettings,
     calibration,
@@ -85,6 +66,10 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import PartTypes
 from fedsvm.federation.site.script import Script, stage
 from fedsvm.federation.site.terms import Terms
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
+    from fedsvm.algorithms.attacks.support_rows import SupportRows
 
 
 @dataclass
@@ -232,6 +217,18 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
         """Return the attacks on landmarks, cuts, Newton's systems and steps, and the trained point."""
+        from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+        from fedsvm.algorithms.attacks.cut_differences import CutDifferences
+        from fedsvm.algorithms.attacks.finite_domain import FiniteDomain
+        from fedsvm.algorithms.attacks.fold_differences import FoldDifferences
+        from fedsvm.algorithms.attacks.joint_blocks import JointBlocks, JointCounts, JointSupportRows
+        from fedsvm.algorithms.attacks.joint_systems import JointNewtonSystems
+        from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+        from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
+        from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
+        from fedsvm.algorithms.attacks.opened_scalars import OpenedScalars
+        from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
+
         return [
             LandmarkCopies(),
             FoldDifferences(settings.min_cluster_size),
@@ -252,11 +249,15 @@ class PanSvm(MappedAlgorithm[PanSettings, PanModel]):
 
     def file_attacks(self, settings: PanSettings) -> list[Attack]:
         """Return the attacks on landmarks and digits of the scale, and on the weights."""
+        from fedsvm.algorithms.attacks.joint_blocks import JointSupportRows
+
         jointly = [JointSupportRows(settings.C, settings.tolerance)] if settings.multiclass == "joint" else []
         return [*super().file_attacks(settings), _support_rows(settings), *jointly]
 
 
 def _support_rows(settings: PanSettings) -> SupportRows:
+    from fedsvm.algorithms.attacks.support_rows import SupportRows
+
     return SupportRows(
         settings.C,
         settings.tolerance,
@@ -364,6 +365,9 @@ def _pooled_jointly(
 
 def _rows_told_by(feature_map: FeatureMap) -> RowsTold:
     """Return what a group's cuts reveal of single rows, by inverting their differences and blocks."""
+    from fedsvm.algorithms.attacks.cut_differences import pair_differences, single_rows
+    from fedsvm.algorithms.attacks.joint_blocks import JointCuts, joint_rows_told
+
     if not isinstance(feature_map, NystromMap):
         return NOTHING_TOLD
     inverse = NystromInverse(feature_map.base_kernel, feature_map.landmarks, feature_map.mapping)

@@ -27,14 +27,12 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
 from fedsvm.algorithms.data.horizontal import HorizontalSite, each_model, preparation
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask, PreparedRows
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings, check_kernel
@@ -52,6 +50,9 @@ from fedsvm.federation.site.script import Script, maybe, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.sets.records import compare_records, encrypt_records
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 _SECONDS_PER_POINT = 1.5e-3
 """To hash or encrypt one: three times what it takes, since sites may share as few as one core."""
@@ -276,6 +277,8 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
 
     def attacks(self, settings: PpSettings) -> list[Attack]:
         """Return the attacks on the encrypted items."""
+        from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
+
         return [KnownItems(), ItemFrequencies()]
 
 

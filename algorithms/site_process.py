@@ -6,6 +6,11 @@ people only (no command line, no scikit-learn).
 
 from __future__ import annotations
 
+import gc
+
+if __name__ == "__main__":
+    gc.disable()  # until the server has loaded everything: see `forkserver`
+
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -17,7 +22,7 @@ from fedsvm.algorithms.column_description import DescriptionSite
 from fedsvm.algorithms.column_prediction import NAME as PREDICT
 from fedsvm.algorithms.column_prediction import PredictionSite
 from fedsvm.algorithms.features.k_means import local_centres
-from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
+from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.small_run import run_steps
 from fedsvm.federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
 from fedsvm.federation.channel.generator import KeyedRandom
@@ -34,8 +39,7 @@ from fedsvm.protocols.sums.ring import RING
 
 
 def _warm_up() -> None:
-    for name in OWN_ALGORITHMS:  # sites share their code, and do not load it each for itself
-        ALGORITHMS[name]
+    """Run what most sites run. The server loads an algorithm when it starts the first sites that train by it."""
     local_centres(np.eye(3), 2, 1, np.random.default_rng(0))
     secret_order(np.zeros((1, 4), dtype=np.uint64), "warm-up", 3)
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))

@@ -45,17 +45,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from annotated_types import Gt, Lt
 
 from fedsvm.algorithms.algorithm import TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.dual_points import DualPoints
-from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
-from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.calibration import ThresholdSettings, calibration
 from fedsvm.algorithms.data.horizontal import each_model, preparation
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask
@@ -77,6 +72,9 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import AGREED, PartTypes, free, step
 from fedsvm.federation.site.script import Script, repeat, seq, stage
 from fedsvm.federation.site.terms import Terms
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
@@ -390,6 +388,11 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """Return the attacks on landmarks, on the certificate, and on the trained point."""
+        from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+        from fedsvm.algorithms.attacks.dual_points import DualPoints
+        from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+        from fedsvm.algorithms.attacks.support_rows import SupportRows
+
         return [
             LandmarkCopies(),
             ClusterRounds(),

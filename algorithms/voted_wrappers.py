@@ -37,14 +37,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
 
 from fedsvm.algorithms.algorithm import Outline
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.support_differences import SupportDifferences
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.ranking import DecidedBy, RankingStep
@@ -61,6 +59,9 @@ from fedsvm.algorithms.settings import Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.program import steps_of
 from fedsvm.federation.site.terms import Terms
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 Criterion = Literal["rfe", "rsvm", "svm-t"]
 CRITERIA: tuple[Criterion, ...] = ("rfe", "rsvm", "svm-t")
@@ -174,6 +175,8 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
 
     def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
         """Return also the attacks on differences of support sums, and on the models of the wrapper."""
+        from fedsvm.algorithms.attacks.support_differences import SupportDifferences
+
         return [SupportDifferences(), *wrapper_attacks(settings), *super().attacks(settings)]
 
     def problems(self, settings: VotedSettings, outline: Outline) -> Iterator[str]:

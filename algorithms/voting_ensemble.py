@@ -30,16 +30,12 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Arrays, Model, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
-from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
-from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
 from fedsvm.algorithms.data.horizontal import each_model, preparation
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
@@ -64,6 +60,9 @@ from fedsvm.federation.site.program import AGREED, free, step
 from fedsvm.federation.site.script import Script, maybe, seq, stage
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.secret_order import secret_order
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 _STOPPING = StoppingRule(tolerance=1e-6, max_iterations=200)
 
@@ -276,4 +275,8 @@ class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
 
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
         """Return the attacks on landmarks, and on each site's model."""
+        from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+        from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+        from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
+
         return [LandmarkCopies(), ClusterRounds(), SiteSupportRows(settings.C, _STOPPING.tolerance)]

@@ -24,10 +24,11 @@ def main() -> None:
     gc.disable()  # what is imported stays, and to look through it again and again takes a tenth of the time
     from fedsvm.federation.errors import LaunchError
     from fedsvm.federation.processes import limits
-    from fedsvm.scenarios.console import guard_streams
-    from fedsvm.scenarios.interrupts import Interrupts
+    from fedsvm.federation.processes.blas import fast_blas
+    from fedsvm.scenarios.streams import guard_streams
 
     guard_streams()
+    os.environ.update(fast_blas())
     try:
         pool_tasks = _POOLS * limits.pool_tasks()
         limits.require_tasks(pool_tasks + limits.TASKS_PER_ENDPOINT + 1 + limits.TASKS_PER_REHEARSAL, "fedsvm")
@@ -37,6 +38,7 @@ def main() -> None:
     except LaunchError as error:
         sys.exit(_sentence(str(error), WRONG))
     from fedsvm.scenarios import cli
+    from fedsvm.scenarios.interrupts import Interrupts
 
     app = cli.application(*sys.argv[1:2])
     gc.freeze()
@@ -48,6 +50,7 @@ def main() -> None:
             cli.main(app, fedsvm.BEGAN)
         finally:
             interrupts.end()
+            gc.freeze()  # the interpreter need not look through everything again when it ends
     except KeyboardInterrupt:
         interrupts.end()
         sys.exit(_sentence("Interrupted.", INTERRUPTED))
@@ -56,9 +59,12 @@ def main() -> None:
 def _start_server() -> None:
     """Start the server that sites are forked from, which loads its modules while this process loads others."""
     from fedsvm.algorithms import SITE_MODULE
+    from fedsvm.federation.processes.server_start import start_server
+
+    server = start_server(SITE_MODULE)
     from fedsvm.federation.processes.launcher_cache import SPARE
 
-    SPARE.start(SITE_MODULE)
+    SPARE.adopt(SITE_MODULE, server)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -196,10 +196,10 @@ class BlindSystem:
 
     def diagonal(self) -> FloatArray:
         """Return the extended matrices of the penalty."""
-        values = np.zeros((self.extended, self.extended))
-        penalized = np.arange(self.size - self.free)
-        values[penalized, penalized] = self.penalty / self.scale
-        return self.numbers.encode(values, FRACTION_BITS)
+        penalized, penalty = np.arange(self.size - self.free), np.array([[self.penalty / self.scale]])
+        full = np.zeros((len(self.numbers.primes), self.extended, self.extended))
+        full[:, penalized, penalized] = self.numbers.encode(penalty, FRACTION_BITS)[:, 0]
+        return full
 
 
 @dataclass(frozen=True)

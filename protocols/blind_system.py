@@ -350,11 +350,9 @@ def _residual(channel: Channel, system: BlindSystem, held: FloatArray, found: Fl
     numbers, d, bits = system.numbers, system.size, solution_bits(found)
     (words,) = channel.expand([seed.tobytes()], (1, d))
     weights = numbers.of_integers((words >> np.uint64(64 - CHECK_BITS)).astype(np.int64))
-    factors = numbers.of_integers(np.ones((1, 1), dtype=np.int64))
-    for _ in range(bits):
-        factors = numbers.reduce(2 * factors)
     products = numbers.product(held[:, :d, :d], numbers.encode(found, bits))
-    return numbers.product(weights, numbers.reduce(products - numbers.reduce(held[:, :d, d:] * factors)))
+    right_hand_sides = numbers.reduce(held[:, :d, d:] * numbers.power_of_two(bits))
+    return numbers.product(weights, numbers.reduce(products - right_hand_sides))
 
 
 def _drawn_mask(channel: Channel, system: BlindSystem, widest: float) -> OwnMask:

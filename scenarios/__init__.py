@@ -21,6 +21,7 @@ api       `fedsvm.run`
 commands  commands of the packages above, except those that have their own
 cli       the whole command line
 console   the terminal
+streams   standard output and error, which may be closed
 figures   numbers as text: percent, bytes
 interrupts  Ctrl-C, SIGTERM and SIGHUP
 drift         new rows beside the training rows of a model

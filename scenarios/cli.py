@@ -16,12 +16,15 @@ import typer
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.scenarios.commands.exit_statuses import FAILED, WRONG
-from fedsvm.scenarios.console import OutputLost, complain
+from fedsvm.scenarios.console import complain
 from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.streams import OutputLost
 
 AREAS: Mapping[str, tuple[str, ...]] = {
     "fedsvm.scenarios.commands.run": ("run", "audit", "check-sum"),
-    "fedsvm.scenarios.hosts.commands": ("coordinate", "site", "keys", "policy"),
+    "fedsvm.scenarios.hosts.coordinator_command": ("coordinate",),
+    "fedsvm.scenarios.hosts.site_command": ("site",),
+    "fedsvm.scenarios.hosts.preparation_commands": ("keys", "policy"),
     "fedsvm.scenarios.oversight.commands": ("explain", "receipt"),
     "fedsvm.scenarios.hub.commands": ("hub", "join"),
     "fedsvm.scenarios.commands.results": ("report", "predict-cost", "predict", "export"),

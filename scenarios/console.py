@@ -1,4 +1,4 @@
-"""The terminal: text that cannot change how it is shown, and streams that may be closed while a run goes on.
+"""The terminal: text that cannot change how it is shown.
 
 Names of columns, classes and files are a stranger's: what is not printed as itself (control characters, which a
 terminal obeys, and line ends) is shown as Python escapes it, and nothing is taken for markup.
@@ -6,80 +6,19 @@ terminal obeys, and line ends) is shown as Python escapes it, and nothing is tak
 
 from __future__ import annotations
 
-import errno
 import io
 import itertools
 import json
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from fedsvm.federation.text import visible
-
-
-class OutputLost(Exception):
-    """Standard output takes nothing more. The message is the system's reason."""
-
-    def __init__(self, number: int | None) -> None:
-        super().__init__(os.strerror(number) if number else "it is closed")
-        self.reader_left = number == errno.EPIPE
-
-
-class _Output(io.FileIO):
-    """Standard output; once it takes nothing more, what is still to be written is dropped."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            _open_null(self.fileno())
-            raise OutputLost(error.errno) from None
-
-
-class _ErrorOutput(io.FileIO):
-    """Standard error: what cannot be said there is left unsaid, and stops nothing."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError:
-            _open_null(self.fileno())
-            return len(data)
-
-
-def _open_null(descriptor: int, flags: int = os.O_WRONLY) -> None:
-    null = os.open(os.devnull, flags)
-    if null != descriptor:
-        os.dup2(null, descriptor)
-        os.close(null)
-    os.set_inheritable(descriptor, True)  # or site processes start without, and their first socket gets its number
-
-
-def guard_streams() -> None:
-    """Make all printing detect a closed standard output, and survive a closed standard error.
-
-    Streams that are closed from the start are opened in a way that takes nothing, so that no file or socket of a run
-    gets their numbers.
-    """
-    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            _open_null(descriptor, flags)
-    encoding = next((stream.encoding for stream in (sys.stdout, sys.stderr) if stream is not None), "utf-8")
-    sys.stdout = _text(_Output(1, "w", closefd=False), encoding)
-    sys.stderr = _text(_ErrorOutput(2, "w", closefd=False), encoding)
-
-
-def _text(raw: io.FileIO, encoding: str) -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=raw.isatty())
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -8,12 +8,15 @@ are those of one round as the small runs had them: so many for a round, a site, 
 connection that is made, none below 0, fitted to all rounds with equal relative errors. Such a fit is below the mean
 where seconds vary, so it is scaled to the seconds of the largest small run. The launch has so many for a run and a
 site. What is said to pairs of sites grows with their square, but so little of it is there that small runs cannot tell
-what it takes. They are seconds of this machine, on which all sites share its cores.
+what it takes. Libraries and data take as long as before the small run that took longest, which is the first of a
+process; results and report have so many seconds for a run and a site. They are seconds of this machine, on which all
+sites share its cores.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +32,7 @@ from fedsvm.federation.traffic_ledger import CONTROL
 from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.site_column import resolve_site_names
+from fedsvm.scenarios.report import page
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.log import read_log
 from fedsvm.scenarios.schema import spec
@@ -59,8 +63,8 @@ class RoundCost:
 class Total(NamedTuple):
     """The cost of a run: rounds, hops, messages, bytes and seconds.
 
-    launch_s: until the sites were up and introduced. own_s: of the coordinator between rounds. site_bytes: own memory
-    of a site.
+    launch_s: until the sites were up and introduced. own_s: of the coordinator between rounds. prepare_s: of libraries
+    and data, before the launch. end_s: of results and report. site_bytes: own memory of a site.
     """
 
     sites: int
@@ -73,7 +77,14 @@ class Total(NamedTuple):
     launch_s: float
     rounds_s: float
     own_s: float
+    prepare_s: float
+    end_s: float
     site_bytes: float
+
+    @property
+    def seconds(self) -> float:
+        """From the command to the prompt."""
+        return self.prepare_s + self.launch_s + self.rounds_s + self.own_s + self.end_s
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,8 @@ class MeasuredRun:
     launch_bytes: float
     launch_s: float
     own_s: float
+    prepare_s: float
+    end_s: float
     site_bytes: float
 
     @property
@@ -95,11 +108,28 @@ class MeasuredRun:
     @property
     def total(self) -> Total:
         """All rounds together."""
-        return _total(self.sites, self.rounds, self.launch_bytes, self.launch_s, self.own_s, self.site_bytes)
+        beside = (self.launch_s, self.own_s, self.prepare_s, self.end_s)
+        return _total(self.sites, self.rounds, self.launch_bytes, *beside, self.site_bytes)
 
 
-def measure(scenario: str, sites: int, changes: Sequence[str] = (), unset: Sequence[str] = ()) -> MeasuredRun:
+def measure(
+    scenario: str,
+    sites: int,
+    changes: Sequence[str] = (),
+    unset: Sequence[str] = (),
+    *,
+    began: float | None = None,
+) -> MeasuredRun:
     """Run a scenario with so many sites, and without comparison with pooled rows.
+
+    Parameters
+    ----------
+    scenario : str
+    sites : int
+    changes, unset : sequence of str
+        See `spec.read`.
+    began : float, optional
+        When this process began to load libraries for this run, on the monotonic clock. Default: now.
 
     Raises
     ------
@@ -110,16 +140,22 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = (), unset: Seque
     KeyboardInterrupt
         It was interrupted.
     """
+    began = time.monotonic() if began is None else began
     overrides = [*changes, "compare.centralised=false"]
     chosen, base = spec.read(scenario, overrides=overrides, unset=unset, sites=sites)
     chosen = resolve_site_names(chosen, base)
     rows = dataset.prepare(chosen, base)
     with tempfile.TemporaryDirectory(prefix="fedsvm-forecast-") as folder:
-        result = runner.run(chosen, rows, Path(folder), lambda federation, faults: None, another_follows=True).result
+        finished = runner.run(
+            chosen, rows, Path(folder), lambda federation, faults: None, began=began, another_follows=True
+        )
+        result = finished.result
         if result.status == "interrupted":
             raise KeyboardInterrupt
         if result.status != "completed" or result.cost is None:
             raise FederationError(f"The run with {sites} sites, which a prediction begins with, failed: {result.error}")
+        page.write_report(Path(folder))
+        end_s = time.monotonic() - began - result.timing.total_s
         log = [event for event in read_log(Path(folder)) if event["event"] == "round"]
         ledger = pq.read_table(Path(folder) / "ledger.parquet").to_pylist()
     counts: dict[tuple[int, bool], dict[str, float]] = defaultdict(lambda: defaultdict(float))
@@ -153,6 +189,8 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = (), unset: Seque
         counts[0, True]["predicted_wire_bytes"],
         result.timing.launch_s,
         own_s,
+        result.timing.prepare_s,
+        end_s,
         float(np.mean(site_bytes)) if site_bytes else float("nan"),
     )
 
@@ -176,8 +214,10 @@ def predict(runs: Sequence[MeasuredRun], secure_sum: SecureSum, sites: int) -> T
     rounds = [_carried_on(each, runs, last, secure_sum, sites) for each in last.rounds]
     timed = [replace(each, seconds=float(_terms(sites, each) @ seconds)) for each in rounds]
     launch_bytes = _extrapolate(runs, lambda run: run.launch_bytes, sites)
-    launch_s = float(_starts(sites) @ _fit_costs([(_starts(run.sites), run.launch_s) for run in runs]))
-    return _total(sites, timed, launch_bytes, launch_s, last.own_s, last.site_bytes)
+    launch_s = _by_sites(runs, lambda run: run.launch_s, sites)
+    prepare_s = max(run.prepare_s for run in runs)
+    end_s = _by_sites(runs, lambda run: run.end_s, sites)
+    return _total(sites, timed, launch_bytes, launch_s, last.own_s, prepare_s, end_s, last.site_bytes)
 
 
 def _total(
@@ -186,6 +226,8 @@ def _total(
     launch_bytes: float,
     launch_s: float,
     own_s: float,
+    prepare_s: float,
+    end_s: float,
     site_bytes: float,
 ) -> Total:
     return Total(
@@ -199,6 +241,8 @@ def _total(
         launch_s,
         sum(each.seconds for each in rounds),
         own_s,
+        prepare_s,
+        end_s,
         site_bytes,
     )
 
@@ -255,8 +299,10 @@ def _fit_costs(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
     return np.asarray(nnls(terms / seconds[:, None], np.ones(len(seconds)))[0])
 
 
-def _starts(sites: int) -> FloatArray:
-    return np.array([1.0, sites])
+def _by_sites(runs: Sequence[MeasuredRun], seconds: Callable[[MeasuredRun], float], sites: int) -> float:
+    """Return the seconds of a number of sites, by those for a run and for a site of measured runs."""
+    costs = _fit_costs([(np.array([1.0, run.sites]), seconds(run)) for run in runs])
+    return float(np.array([1.0, sites]) @ costs)
 
 
 def _terms(sites: int, known: RoundCost) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,21 @@ def test_rounds_messages_and_bytes_are_those_of_a_run(protocol: str) -> None:
     assert predicted.control_bytes == pytest.approx(found.control_bytes, rel=0.05), "names have a digit more"
     assert predicted.rounds_s > 0
     assert predicted.launch_s > 0
+
+
+def test_seconds_include_libraries_and_data_once_and_results_and_report() -> None:
+    """The first run of a process loads libraries. Results are longer with more sites, and data are not."""
+    loading = 5.0
+    first = forecast.measure("naive-bayes", 3, began=time.monotonic() - loading)
+    runs = [first, *(forecast.measure("naive-bayes", sites) for sites in (4, 5))]
+    assert loading <= first.prepare_s < loading + 60
+    assert all(0 < run.prepare_s < first.prepare_s for run in runs[1:])
+    assert all(run.end_s > 0 for run in runs)
+    predicted = forecast.predict(runs, forecast.secure_sum_of("naive-bayes"), 100)
+    assert predicted.prepare_s == first.prepare_s
+    assert predicted.end_s > 0
+    parts = predicted.launch_s + predicted.rounds_s + predicted.own_s + predicted.end_s
+    assert predicted.seconds == pytest.approx(first.prepare_s + parts)
 
 
 @pytest.mark.long

@@ -451,13 +451,13 @@ def test_only_two_members_of_a_committee_have_the_system_of_all_rows(masking: st
     scenario.write_text(
         f"""
         data = {{ source = "{cards(tmp_path / "cards.csv")}", positive = "yes", test_fraction = 0.2, public = 20 }}
-        federation = {{ sites = 3 }}
-        algorithm = {{ name = "hybrid-svm", features = 20, mechanism = "none", masking = "{masking}", tolerance = 1e-6 }}
+        federation.sites = 3
+        algorithm = {{ name = "hybrid-svm", features = 20, mechanism = "none", tolerance = 1e-6 }}
         compare = {{ centralised = true }}
         collusion = {{ sites = ["site-2", "site-3"], coordinator = true, candidates = "source" }}
         """
     )
-    read, base = spec.read(str(scenario))
+    read, base = spec.read(str(scenario), overrides=[f"algorithm.masking={masking}"])
     (tmp_path / "run").mkdir()
     finished = runner.run(read, dataset.prepare(read, base), tmp_path / "run", lambda *_: None, audit=True).result
     assert finished.error is None

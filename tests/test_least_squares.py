@@ -177,7 +177,7 @@ def test_weights_behind_a_committee_name_as_many_boards_as_documented(
     ran = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda *_: None, audit=True)
     without, listed = ran.result.audit
     assert (without.recovered, listed.rows, listed.false_claims) == (0, 766, 0)
-    said = re.search(r"names (\d+) of\n?\s*766 boards from the weights", (ROOT / "docs/threat-model.md").read_text())
+    said = re.search(r"names (\d+) of\n?\s*766 boards from the weights", (ROOT / "docs/revealed.md").read_text())
     assert said is not None
     assert listed.recovered == pytest.approx(int(said[1]), abs=3)  # masks round otherwise in each run
 

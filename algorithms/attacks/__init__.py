@@ -43,5 +43,6 @@ Reading order:
 - `every_problem`: attacks on binary problems where there are several
 - `second_moments`: an attack on the second moments of all rows in known features
 
-A new attack is a class of the interface in `attack`. Its algorithm lists it (`Algorithm.attacks`).
+A new attack is a class of the interface in `attack`. Its algorithm lists it (`Algorithm.attacks`) and imports it
+there, since audits alone need it.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import Ge, Le
@@ -28,7 +28,9 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import Extent
 from fedsvm.algorithms.settings import Count, Dimension, Renamed, Share, ShareOrCount, doc
 from fedsvm.federation.federation import Federation
-from fedsvm.protocols.analysis.views import Coalition
+
+if TYPE_CHECKING:
+    from fedsvm.protocols.analysis.views import Coalition
 
 FEATURE_MAPS: Mapping[str, type[FeatureMap]] = {each.name: each for each in (NystromMap, FourierMap, IdentityMap)}
 

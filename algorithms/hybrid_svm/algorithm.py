@@ -148,7 +148,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         if settings.mechanism != "gaussian" and settings.delta is not None:
             yield f'delta: applies only to mechanism = "gaussian", got {settings.delta!r}; remove it'
         if settings.masking == "committee" and not _has_path(settings):
-            yield 'masking: "committee" needs variant = "joint" and solver = "interior-point", which alone have a system'
+            yield 'masking: "committee" needs variant = "joint" and solver = "interior-point"; others have no system'
         if settings.solver == "auto":
             yield 'solver: must be "interior-point" or "cutting-plane" here, since the guarantee covers what they show'
         if settings.multiclass == "joint" and settings.solver != "cutting-plane":

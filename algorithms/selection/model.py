@@ -17,15 +17,12 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.algorithm import Arrays, HorizontalAlgorithm, Model, Outline, Premises, TrainingReport
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.chosen_columns import OnChosenColumns
-from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
 from fedsvm.algorithms.calibration import Calibration, ClassCalibration
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask, PreparedRows
@@ -51,7 +48,10 @@ from fedsvm.algorithms.settings import ShareOrCount, doc
 from fedsvm.algorithms.sklearn_parts import Steps
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.protocols.analysis.views import Coalition
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
+    from fedsvm.protocols.analysis.views import Coalition
 
 _DENSE, _GROWTH = 10, 1.25
 """Sizes of a curve: each up to the first, then by this factor, and by 2 from `MANY_COLUMNS` on."""
@@ -333,6 +333,9 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
 
     def attacks(self, settings: S) -> Sequence[Attack]:
         """Return the attacks on cuts of columns, and those on PAN-SVM, which find rows in the selected columns."""
+        from fedsvm.algorithms.attacks.chosen_columns import OnChosenColumns
+        from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
+
         return [SubsetCuts(), *(OnChosenColumns(attack) for attack in PanSvm().attacks(settings))]
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:

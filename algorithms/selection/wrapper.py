@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from fedsvm.algorithms.attacks.attack import Attack
-from fedsvm.algorithms.attacks.wrapper_models import WrapperSupportRows
 from fedsvm.algorithms.features.choice import choose_features
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.model import SelectionInput, SelectionSettings
 from fedsvm.algorithms.selection.training import SubsetTraining
 from fedsvm.algorithms.settings import doc
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import Attack
 
 
 @dataclass
@@ -49,6 +50,8 @@ class WrapperSettings(SelectionSettings):
 
 def wrapper_attacks(settings: WrapperSettings) -> list[Attack]:
     """Return the attack on the weights of the wrapper's PAN-SVMs; none on linear SVMs, of which cuts are attacked."""
+    from fedsvm.algorithms.attacks.wrapper_models import WrapperSupportRows
+
     if settings.wrapper == "linear":
         return []
     named = isinstance(settings.gamma, str)

@@ -169,35 +169,19 @@ class Visit:
             Reminders(self.tell) as reminders,
         ):
             self._endpoint = endpoint
-            self._join(endpoint, coordinator, reminders)
+            self._join(endpoint, reminders)
 
-    def _join(self, endpoint: OutboundEndpoint, coordinator: Party, reminders: Reminders) -> None:
-        deadline, tell, place = Deadline(self.wait_s), reminders.tell, self.place
-        reminders.activity = lambda: (
-            "waits for the coordinator's terms"
-            if endpoint.orders.established
-            else f"waits for the coordinator at {place.coordinator}, which does not answer"
-        )
+    def _join(self, endpoint: OutboundEndpoint, reminders: Reminders) -> None:
+        deadline, tell = Deadline(self.wait_s), reminders.tell
+        reminders.activity = lambda: self._describe_wait(endpoint)
         offer = self._ask(endpoint, deadline)
         terms = _read_terms(offer)
-        self._run = offer.run
+        self._run, endpoint.ticket = offer.run, offer.ticket
         tell(f"{COORDINATOR} asks: {describe_terms(terms)}")
-        endpoint.ticket = offer.ticket
-        via_coordinator = terms.routing == "via-coordinator"
-        agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
-        public = agreement.public if agreement is not None else None
         reminders.activity = lambda: "reads its data"
-        receipt: Receipt | None = None
-        try:
-            receipt = self._receipt(offer.run, terms)
-            self.rules.check_terms(terms)
-            held = self.hold(terms)
-            self.rules.check_held(held.rows, [column.name for column in held.columns])
-        except StepRefused as error:
-            if receipt is not None:
-                receipt.record_declined(error.shared)
-            self._decline(endpoint, error.shared, by_policy=isinstance(error, OrderRefused))
-            raise FederationError(f"{self.name} does not take part: {error}") from error
+        receipt, held = self._agree(endpoint, offer.run, terms)
+        agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or _is_via_coordinator(terms) else None
+        public = agreement.public if agreement is not None else None
         columns = [[column.name, column.categorical] for column in held.columns]
         endpoint.say(Ready(columns, public, self._voucher(offer.run, public, terms)).to_message(), deadline)
         tell(f"{self.name} is ready, and waits for the others")
@@ -206,43 +190,17 @@ class Visit:
         self._check_begin(begin, held)
         partition = held.partition(begin.columns).as_read()
         tell(f"the run begins, with {', '.join(begin.sites)}")
-        assignment = Assignment(
-            name=self.name,
-            run=offer.run,
-            listen=endpoint.address,
-            peers=len(begin.sites),
-            encrypted=True,
-            coordinator_address=coordinator.address,
-            coordinator_key=coordinator.public_key,
-            coordinator_signing_key=place.coordinator_signing_key,
-            program=terms.program,
-            partition_path="",
-            policy=SitePolicy(tuple(begin.sites), terms, self.rules, pins=place.pins),
-            settings={**self.settings, "seed": terms.seed},
-            needs_pairwise_keys=terms.needs_pairwise_keys,
-            via_coordinator=via_coordinator,
-            log_level=SILENT,
-            shares_errors=False,
-            patience_s=self.patience_s,
-            resume_s=self.wait_s,
-        )
         endpoint.admit_myself(public)
         endpoint.has_begun = True
-        faults = OwnFaults(self.faults, _have_continued)
         failures: list[str] = []
-
-        def note_pause(failure: str) -> None:
-            waits = f"{self.name} waits {self.wait_s:g} s for it to be resumed"
-            tell(f"the run failed: {_end_with_period(failure)} {waits}" if failure else "the run is resumed")
-
         site = Site(
-            assignment,
+            self._assignment(offer.run, terms, begin.sites, endpoint.address),
             self.installation,
             endpoint,
             agreement,
-            faults,
+            OwnFaults(self.faults, _have_continued),
             failures.append,
-            on_pause=note_pause,
+            on_pause=lambda failure: tell(self._describe_pause(failure)),
             partition=partition,
             receipt=receipt,
         )
@@ -252,6 +210,55 @@ class Visit:
             raise FederationError(f"{self.name} ended the run: {failures[-1]}")
         self._check_end(end)
         tell("the run is completed" + (f"; its receipt is {receipt.path}" if receipt is not None else ""))
+
+    def _describe_wait(self, endpoint: OutboundEndpoint) -> str:
+        if endpoint.orders.established:
+            return "waits for the coordinator's terms"
+        return f"waits for the coordinator at {self.place.coordinator}, which does not answer"
+
+    def _describe_pause(self, failure: str) -> str:
+        """Return the sentence for a run that failed and may be resumed; without a failure it is resumed."""
+        if not failure:
+            return "the run is resumed"
+        return f"the run failed: {_end_with_period(failure)} {self.name} waits {self.wait_s:g} s for it to be resumed"
+
+    def _agree(self, endpoint: OutboundEndpoint, run: bytes, terms: Terms) -> tuple[Receipt | None, SiteData]:
+        """Return the run's receipt and the site's data. Raises FederationError after declining terms it cannot meet."""
+        receipt: Receipt | None = None
+        try:
+            receipt = self._receipt(run, terms)
+            self.rules.check_terms(terms)
+            held = self.hold(terms)
+            self.rules.check_held(held.rows, [column.name for column in held.columns])
+        except StepRefused as error:
+            if receipt is not None:
+                receipt.record_declined(error.shared)
+            self._decline(endpoint, error.shared, by_policy=isinstance(error, OrderRefused))
+            raise FederationError(f"{self.name} does not take part: {error}") from error
+        return receipt, held
+
+    def _assignment(self, run: bytes, terms: Terms, sites: Sequence[str], address: str) -> Assignment:
+        place = self.place
+        return Assignment(
+            name=self.name,
+            run=run,
+            listen=address,
+            peers=len(sites),
+            encrypted=True,
+            coordinator_address=place.coordinator,
+            coordinator_key=place.coordinator_key,
+            coordinator_signing_key=place.coordinator_signing_key,
+            program=terms.program,
+            partition_path="",
+            policy=SitePolicy(tuple(sites), terms, self.rules, pins=place.pins),
+            settings={**self.settings, "seed": terms.seed},
+            needs_pairwise_keys=terms.needs_pairwise_keys,
+            via_coordinator=_is_via_coordinator(terms),
+            log_level=SILENT,
+            shares_errors=False,
+            patience_s=self.patience_s,
+            resume_s=self.wait_s,
+        )
 
     def _voucher(self, run: bytes, agreement_key: bytes | None, terms: Terms) -> bytes | None:
         """Return the site's signature of its keys and the terms; None without a signing key."""
@@ -372,6 +379,10 @@ class Visit:
 
 def _end_with_period(sentence: str) -> str:
     return f"{sentence.rstrip('.')}."
+
+
+def _is_via_coordinator(terms: Terms) -> bool:
+    return terms.routing == "via-coordinator"
 
 
 def _read_terms(offer: Offer) -> Terms:

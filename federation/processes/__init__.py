@@ -3,7 +3,9 @@
 - `launcher_interface`: `Launcher`, the interface by which a federation starts its sites
 - `launcher`: starts sites on this machine
 - `cluster`: starts sites on a Ray cluster, by a `LocalLauncher` on each node
-- `forkserver`: the process from which sites are forked
+- `blas`: the environment in which linear algebra is fast
+- `server_start`: starts the process from which sites are forked
+- `forkserver`: that process
 - `limits`: the number of processes and threads that the system allows
 - `child`, `pipe`: a process at the other end of a stream, and its messages
 - `launcher_cache`: a launcher that outlives one federation by a moment, so that the next need not load everything again

@@ -130,7 +130,7 @@ class _ForkServer:
         if not limits.limit_below(limits.TASKS_PER_REHEARSAL):  # otherwise the start of the sites says what is wrong
             rehearse(self._workspace, self._lifeline, self._installation.practice)
         gc.collect()
-        gc.freeze()
+        gc.enable()  # an installation may load its modules without it
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on the stream says when to end
         try:
             while self._serving and time.monotonic() < self._rests_until:
@@ -193,6 +193,7 @@ class _ForkServer:
     def _fork_all(self, assignments: list[Assignment]) -> None:
         """Fork in one go: every page that the server writes between two forks is one more of the child's own."""
         server = os.getpid()
+        gc.freeze()
         for assignment in assignments:
             pid = os.fork()
             if pid == 0:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import select
 import shutil
 import time
@@ -17,6 +16,7 @@ from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.processes import limits, pipe
 from fedsvm.federation.processes.child import Child
 from fedsvm.federation.processes.launcher_interface import Ended
+from fedsvm.federation.processes.server_start import start_server
 from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.transport.deadline import Deadline
@@ -26,17 +26,6 @@ _START_S = 60.0
 _SITE_START_S = 0.05
 """Additional start time per site when thousands start: five times that of one."""
 
-_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
-_GIVE_MEMORY_BACK = {
-    "MALLOC_ARENA_MAX": "1",
-    "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
-    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
-}
-"""Without these the C library of Linux keeps what large vectors took, in every site. A megabyte it may keep: to give
-back and fetch anew each matrix of a few hundred rows makes a step of training take twice as long. The last has it keep
-no pieces of each thread's own, which lie where the server freed them: a site would write to a page for each."""
-
 
 class LocalLauncher:
     """Forks sites from a preloaded server process, and ends them all when it is closed.
@@ -45,6 +34,8 @@ class LocalLauncher:
     ----------
     module : str
         What the server runs, as `python -m`: it names the installation whose programs the sites offer.
+    server : Child, optional
+        The server, if it was started before.
 
     Attributes
     ----------
@@ -61,13 +52,13 @@ class LocalLauncher:
         Which stalled sites went on, and when.
     """
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, server: Child | None = None) -> None:
         self.host = "127.0.0.1"
         self.pids: dict[str, int] = {}
         self.struck: dict[int, float] = {}
         self.continued: list[tuple[str, float]] = []
         self._ended: list[Ended] = []
-        self._server = Child(module, os.environ | _ONE_THREAD | _GIVE_MEMORY_BACK)
+        self._server = server or start_server(module)
         self._stream = self._server.stream
         self.workspace: Path | None = None
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from fedsvm.federation.processes.child import Child
 from fedsvm.federation.processes.forkserver import REST_S
 from fedsvm.federation.processes.launcher import LocalLauncher
 
@@ -43,9 +44,9 @@ class _LauncherCache:
         self._lock = threading.Lock()
         self._kept: _KeptLauncher | None = None
 
-    def start(self, module: str) -> None:
-        """Start a server in the background, before it is needed."""
-        self._replace(_KeptLauncher(LocalLauncher(module), _surroundings(module)))
+    def adopt(self, module: str, server: Child) -> None:
+        """Keep a server that was started just before, until it is needed."""
+        self._replace(_KeptLauncher(LocalLauncher(module, server), _surroundings(module)))
 
     def take(self, module: str) -> LocalLauncher:
         """Return the kept launcher if it would be started in the same way now and still answers, or a new one."""

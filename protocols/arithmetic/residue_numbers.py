@@ -109,6 +109,10 @@ class ResidueNumbers:
         """Return the residues (primes, rows, columns) of a matrix of int64."""
         return np.stack([_modulo(integers, prime) for prime in self.primes]).astype(np.float64)
 
+    def power_of_two(self, exponent: int) -> FloatArray:
+        """Return the residues (primes, 1, 1) of a power of two."""
+        return np.array([pow(2, exponent, prime) for prime in self.primes], dtype=np.float64)[:, None, None]
+
     def encode(self, values: FloatArray, fraction_bits: int) -> FloatArray:
         """Return the residues of a matrix of float64, each rounded to a multiple of 2^-fraction_bits.
 

@@ -1,4 +1,4 @@
-"""Commands of `fedsvm`, and their shared parts. Packages above this one have a `commands` module of their own.
+"""Commands of `fedsvm`, and their shared parts. Packages above this one have command modules of their own.
 
 options       arguments and options of several commands
 outputs       checks that an output does not exist yet

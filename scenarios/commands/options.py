@@ -84,3 +84,21 @@ def seconds(option: str, text: str) -> float:
     if not 0 < found <= 30 * _SECONDS["d"]:
         raise ScenarioError([f"{option}: must be a time such as 90s, 30m or 2h, at most 30d, got {text}."])
     return found
+
+
+def require_address(option: str, address: str) -> None:
+    """Raise ScenarioError for text that is not a tcp address with a port."""
+    from fedsvm.federation.hosts.messages import is_tcp
+
+    if not is_tcp(address):
+        raise ScenarioError([f"{option}: must be an address such as tcp://north.example:7101, got {address}."])
+
+
+def require_site_name(where: str, name: str) -> None:
+    """Raise ScenarioError for a name that no site can have. where: the option or file that has it."""
+    from fedsvm.scenarios.schema.federation import require_name
+
+    try:
+        require_name(name)
+    except ValueError as error:
+        raise ScenarioError([f"{where}: {error}."]) from error

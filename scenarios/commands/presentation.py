@@ -14,11 +14,12 @@ import typer
 
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.commands.exit_statuses import FAILED, INTERRUPTED, interrupted_as
-from fedsvm.scenarios.console import OutputLost, complain, errors, out
+from fedsvm.scenarios.console import complain, errors, out
 from fedsvm.scenarios.report.live import EtaEstimator, LiveView, PlainView, SilentView, View
 from fedsvm.scenarios.report.summary import print_end, print_summary
 from fedsvm.scenarios.run.folder import make_folder
 from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.streams import OutputLost
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

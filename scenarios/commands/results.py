@@ -67,6 +67,7 @@ def report(
 
 @app.command("predict-cost")
 def predict_cost(
+    context: typer.Context,
     scenario: Scenario,
     sites: Annotated[int, typer.Option(min=2, help="Number of sites to predict for.")],
     changes: Changes = None,
@@ -85,10 +86,11 @@ def predict_cost(
     except ValueError:
         raise ScenarioError([f"--measure {measured}: list numbers of sites, such as 5,20,60."]) from None
     forecast.check(sites, numbers)
-    runs = []
+    runs: list[forecast.MeasuredRun] = []
     for number in numbers:
+        began = None if runs else context.find_root().obj
         with interrupted_as("Interrupted; nothing is kept of what was measured."):
-            runs.append(forecast.measure(scenario, number, changes or [], unset or []))
+            runs.append(forecast.measure(scenario, number, changes or [], unset or [], began=began))
         errors.print(f"{number} sites measured")
     totals = [run.total for run in runs]
     secure_sum = forecast.secure_sum_of(scenario, changes or [], unset or [])
@@ -96,17 +98,27 @@ def predict_cost(
     if as_json:
         kinds = ["measured"] * len(runs) + ["predicted"]
         print(
-            json.dumps([{"kind": kind, **each._asdict()} for kind, each in zip(kinds, totals, strict=True)], indent=1)
+            json.dumps(
+                [
+                    {"kind": kind, **each._asdict(), "seconds": each.seconds}
+                    for kind, each in zip(kinds, totals, strict=True)
+                ],
+                indent=1,
+            )
         )
         return
-    counts, seconds = ("sites", "rounds", "hops", "messages"), ("launch", "rounds take", "between")
+    counts, seconds = (
+        ("sites", "rounds", "hops", "messages"),
+        ("prepare", "launch", "rounds take", "between", "end", "in all"),
+    )
     head = ("", *counts, "payload", "wire", "orders", *seconds, "memory")
     print_table([head, *(_cost_row("predicted" if each is totals[-1] else "measured", each) for each in totals)])
 
 
 def _cost_row(how: str, total: Total) -> tuple[str, ...]:
     carried = (human_bytes(each) for each in (total.payload_bytes, total.wire_bytes, total.control_bytes))
-    seconds = (f"{each:.3g} s" for each in (total.launch_s, total.rounds_s, total.own_s))
+    parts = (total.prepare_s, total.launch_s, total.rounds_s, total.own_s, total.end_s, total.seconds)
+    seconds = (f"{each:.3g} s" for each in parts)
     counts = (f"{total.sites}", f"{total.rounds}", f"{total.hops:.0f}", f"{total.messages:.0f}")
     return (how, *counts, *carried, *seconds, human_bytes(total.sites * total.site_bytes))
 

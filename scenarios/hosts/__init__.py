@@ -7,7 +7,9 @@
 - `public_rows`: the coordinator's own rows, if training is private
 - `sources`: rows and columns at other hosts, for training
 - `coordination`: a run over registered sites
-- `commands`: the commands of a coordinator and of a site
+- `coordinator_command`: `fedsvm coordinate`
+- `site_command`: `fedsvm site`
+- `preparation_commands`: `fedsvm keys` and `fedsvm policy`
 - `host_description`: description of the columns of sites on other hosts
 - `prediction`: request to sites on other hosts for predictions of new records
 - `new_records`: reads a site's new records, and its part of the model

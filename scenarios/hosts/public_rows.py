@@ -56,8 +56,8 @@ def in_columns(scenario: Scenario, public: SiteData | None, schema: Schema) -> R
     order, mine = [*schema.numeric, *schema.categorical], {each.name: each.categorical for each in public.columns}
     if mine != {name: name in schema.categorical for name in order}:
         raise FederationError(
-            f"The public rows of {scenario.data.public_source} have other columns than the sites, who have "
-            f"{', '.join(order)}; fix the file, or add the others to data.ignore."
+            f"The public rows of {Path(str(scenario.data.public_source)).name} have other columns than the sites, who "
+            f"have {', '.join(order)}; fix the file, or add the others to data.ignore."
         )
     held = public.partition(order)
     return Rows(numbers_of(held)[:], _texts(held), _labels(held))

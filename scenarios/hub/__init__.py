@@ -4,6 +4,7 @@ A task is a scenario over offline sites (`fedsvm.federation.offline`). It uses t
 run; a database keeps its messages until a participant fetches them. Reading order:
 
 - `task_form`: makes a task's scenario from its form
+- `public_rows`: the public rows of a task with private training
 - `offered`: the scenario and the terms of a stored task
 - `prediction_task`: predicts new records by the model of another task
 - `database`: the tables, which `migrations` creates

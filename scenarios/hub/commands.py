@@ -80,8 +80,7 @@ def join(
     from fedsvm.federation.hosts import certificates
     from fedsvm.scenarios.hosts.new_records import rules_for
     from fedsvm.scenarios.hub.participation import InvitationLink, TaskParticipation
-    from fedsvm.scenarios.schema.corrections import Corrections
-    from fedsvm.scenarios.schema.own_file import read_table_file
+    from fedsvm.scenarios.schema.corrections import read_corrections
     from fedsvm.scenarios.schema.policy import read_policy
 
     terminate_as_interrupted()
@@ -98,7 +97,7 @@ def join(
             lambda sentence: say("join", sentence),
             watch,
             seconds("--wait", wait),
-            None if own is None else read_table_file("--corrections", own, Corrections),
+            read_corrections(own),
             None if sites is None else certificates.read_pinned(sites),
             predict,
         )

@@ -12,17 +12,22 @@ import asyncio
 import errno
 import logging
 import resource
+import signal
+import socket
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import h11
+import uvicorn
+from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 _LOGGER = logging.getLogger(__name__)
-BACKLOG = 100
+_BACKLOG = 100
 """Connections that asyncio accepts at once, before any of them is counted."""
-KEEP_ALIVE_S = 5
+_KEEP_ALIVE_S = 5
+_SHUTDOWN_S = 5
 _MAX_CONNECTIONS = 4096
 _OTHER_FILES = 256
 """Descriptors kept free for the database, runs, and connections that are being accepted or closed."""
@@ -164,6 +169,26 @@ class BoundedConnection(H11Protocol):
         if self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused:
             return self._received - received < least
         return self.is_idle
+
+
+async def answer(app: FastAPI, bound: socket.socket) -> None:
+    """Answer the requests that come in at a bound socket, until the process is told to end."""
+    config = uvicorn.Config(
+        app,
+        http=ConnectionLimits.of_this_process().protocol(),
+        backlog=_BACKLOG,
+        log_config=None,  # as the hub's own log, which may be JSON
+        log_level="error",  # a warning for every malformed request would let strangers fill the log
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        timeout_graceful_shutdown=_SHUTDOWN_S,
+    )
+    loop, server = asyncio.get_running_loop(), uvicorn.Server(config)
+    log_exhaustion_rarely(loop)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` does
+        loop.add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGTERM, None)
+    await server.serve(sockets=[bound])
 
 
 def log_exhaustion_rarely(loop: asyncio.AbstractEventLoop) -> None:

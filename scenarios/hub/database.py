@@ -69,7 +69,7 @@ class Task(Base):
     """A task: its scenario, who made it, until when, and how far it has come.
 
     kind: train, describe or predict. state: inviting, running, completed, failed, cancelled, expired.
-    trained, asks: for predictions, the task of the model, and the terms.
+    trained, asks: for predictions, the task of the model, and the terms. public_rows: the creator's, as CSV.
     """
 
     __tablename__ = "tasks"
@@ -90,6 +90,7 @@ class Task(Base):
     trained: Mapped[str | None] = mapped_column(sql.String(32))
     asks: Mapped[dict[str, Any] | None] = mapped_column(sql.JSON(none_as_null=True))
     results_to: Mapped[str] = mapped_column(sql.String(16), default="participants")
+    public_rows: Mapped[str] = mapped_column(sql.Text, default="")
     begun_at: Mapped[float | None]
     ended_at: Mapped[float | None]
     progress: Mapped[dict[str, Any]] = mapped_column(sql.JSON, default=dict)

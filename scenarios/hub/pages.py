@@ -345,6 +345,7 @@ class Pages:
             summary=task_form.summary_of(wish.algorithm),
             vertical=task_form.is_vertical(wish.algorithm),
             trains=wish.kind == task_form.TRAIN,
+            public=task_form.takes_public_rows(wish.algorithm),
             default_mu=task_form.default_mu(wish.algorithm),
             settings=task_form.fields_of(wish.algorithm),
             sums=list(OWN_SUMS),
@@ -415,6 +416,7 @@ _WISHED = (
     "identifier",
     "statistics_privacy",
     "ranges",
+    "public_rows",
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,8 +35,6 @@ def serve(
 ) -> None:
     """Run a hub until it is told to end. Raises ScenarioError for wrong options, FederationError where it cannot."""
     try:
-        import uvicorn
-
         from fedsvm.scenarios.hub import connections
         from fedsvm.scenarios.hub.demo import CREATOR, prepare
         from fedsvm.scenarios.hub.roles import Roles
@@ -63,35 +60,16 @@ def serve(
             roles=roles,
         )
         logging.basicConfig(level=logging.WARNING, stream=errors.file, format="%(levelname)s: %(message)s")
-        hub = Hub(settings, _carrier(smtp, folder))
+        hub = Hub(settings, _mail_sender(smtp, folder))
         say("hub", f"listens at {where}; mails go to {smtp or folder / 'mails'}")
         if demo:
             path = prepare(hub.tasks, hub.accounts, folder / "demo")
             say("hub", f"the example task is ready; sign in at {where}{path}")
             say("hub", f"the participants' files are in {folder / 'demo'}, and their invitations in {folder / 'mails'}")
-        config = uvicorn.Config(
-            application(hub),
-            http=connections.ConnectionLimits.of_this_process().protocol(),
-            backlog=connections.BACKLOG,
-            log_config=None,  # as the hub's own log, which may be JSON
-            log_level="error",  # a warning for every malformed request would let strangers fill the log
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=connections.KEEP_ALIVE_S,
-            timeout_graceful_shutdown=5,
-        )
-
-        async def answer() -> None:
-            loop, server = asyncio.get_running_loop(), uvicorn.Server(config)
-            connections.log_exhaustion_rarely(loop)
-            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` does
-                loop.add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGTERM, None)
-            await server.serve(sockets=[bound])
-
-        asyncio.run(answer())
+        asyncio.run(connections.answer(application(hub), bound))
 
 
-def _carrier(smtp: str, folder: Path) -> MailSender:
+def _mail_sender(smtp: str, folder: Path) -> MailSender:
     from fedsvm.scenarios.hub.mails import Files, Smtp
 
     return Smtp(*_address("--smtp", smtp)) if smtp else Files(folder / "mails")

@@ -16,6 +16,7 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.sums.registry import DROPOUT_SUM
 from fedsvm.scenarios import description
 from fedsvm.scenarios.hosts import host_scenario as across_hosts
+from fedsvm.scenarios.hub import public_rows
 from fedsvm.scenarios.run.offered_terms import resolve_settings, terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -31,6 +32,8 @@ TRAIN = "train"
 _PREDICT_SUMMARY = "Decision values of new records, whose columns are at different participants, by a trained model."
 _DESCRIBE_SUMMARY = "Counts, gaps, means, quantiles and frequencies of columns over all participants, without training."
 _LOOKS_EVERY_S = 60.0
+_FILES_OF_HUB = ("ledger",)
+"""Settings that name a file of the coordinator, whose machine is not the creator's."""
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?"
 _RANGE = re.compile(rf"\S.*\s{_NUMBER}\s+{_NUMBER}")
@@ -66,6 +69,8 @@ class TaskForm:
         Of participants with the same columns: mu of their noisy statistics; empty for the default of the algorithm.
     ranges : str
         A line for each numeric column whose range is public: its name, its lowest and its highest value.
+    public_rows : str
+        Of algorithms that promise privacy: rows that are nobody's secret, as CSV with the columns of the participants.
     """
 
     algorithm: str
@@ -88,6 +93,7 @@ class TaskForm:
     identifier: str = ""
     statistics_privacy: str = ""
     ranges: str = ""
+    public_rows: str = ""
 
     @property
     def kind(self) -> str:
@@ -116,6 +122,11 @@ def is_vertical(name: str) -> bool:
     return name != DESCRIBE and isinstance(ALGORITHMS[name], VerticalAlgorithm)
 
 
+def takes_public_rows(name: str) -> bool:
+    """Return whether an algorithm takes scale and features from public rows, and from no participant's."""
+    return name != DESCRIBE and getattr(ALGORITHMS[name], "scaling", "") == "public-rows"
+
+
 def summary_of(name: str) -> str:
     """Return what an algorithm is, in a sentence."""
     of_others = {DESCRIBE: _DESCRIBE_SUMMARY, PREDICT: _PREDICT_SUMMARY}
@@ -124,7 +135,9 @@ def summary_of(name: str) -> str:
 
 def fields_of(name: str) -> list[Setting]:
     """Return the settings of an algorithm, from which its form is made."""
-    return [] if name == DESCRIBE else settings(ALGORITHMS[name].Settings)
+    if name == DESCRIBE:
+        return []
+    return [each for each in settings(ALGORITHMS[name].Settings) if each.name not in _FILES_OF_HUB]
 
 
 def default_mu(name: str) -> float:
@@ -140,14 +153,18 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         raise ScenarioError(problems)
     data: dict[str, Any] = {"label": wish.label, "classes": wish.classes}
     data |= {"positive": wish.positive} if len(wish.classes) == 2 else {}
-    tested = "folds" if wish.folds else "test_fraction"
-    data[tested] = spec.value_of(getattr(wish, tested))
+    if takes_public_rows(wish.algorithm):
+        data |= {"public_source": public_rows.FILE, "test_fraction": 0.0}
+    else:
+        tested = "folds" if wish.folds else "test_fraction"
+        data[tested] = spec.value_of(getattr(wish, tested))
     if is_vertical(wish.algorithm):
         data |= {"source": across_hosts.HELD_BY_SITE, "partition": "vertical"}
         data |= {"label_site": wish.label_site or sites[0], "align": "identifier" if wish.identifier else "position"}
         data |= {"identifier": wish.identifier} if wish.identifier else {}
     else:
-        data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE), "tested_by": "sites"}
+        data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE)}
+        data |= {} if takes_public_rows(wish.algorithm) else {"tested_by": "sites"}
         data |= {"statistics_privacy": spec.value_of(wish.statistics_privacy)} if wish.statistics_privacy else {}
         data |= {"ranges": dict(map(_range, _range_lines(wish)))}
     given = {
@@ -212,6 +229,10 @@ def _unsaid(wish: TaskForm) -> list[str]:
     said = {"label": wish.label, "positive": wish.positive, "negative": wish.negative}
     why = "is missing; the task must name it, because no participant sees all labels."
     problems = [f"data.{key}: {why}" for key in said if not said[key]]
+    files = [name for name in _FILES_OF_HUB if wish.settings.get(name, "").strip()]
+    problems += [f"algorithm.{name}: a task cannot name a file of the hub; remove it." for name in files]
+    if takes_public_rows(wish.algorithm) and not wish.public_rows:
+        problems.append(f"Public rows: are missing; {wish.algorithm} takes scale and features from them.")
     if wish.positive and len(set(wish.classes)) < len(wish.classes):
         problems.append("data.classes: must all be different; remove the one that is there twice.")
     return problems
@@ -238,5 +259,5 @@ def _range(line: str) -> tuple[str, list[float]]:
 
 def _is_askable(algorithm: Any) -> bool:
     vertical = isinstance(algorithm, VerticalAlgorithm)
-    rows = not vertical and getattr(algorithm, "scaling", "") == "secure-sums"
+    rows = not vertical and getattr(algorithm, "scaling", "") in ("secure-sums", "public-rows")
     return (vertical or rows) and bool(algorithm.Site.is_replayable)

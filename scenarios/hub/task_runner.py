@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sql
 
@@ -28,7 +29,7 @@ from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import Message
 from fedsvm.scenarios.hosts.coordination import dataset_of
 from fedsvm.scenarios.hosts.sources import RowsAtHosts, SourceAtHosts
-from fedsvm.scenarios.hub import task_form
+from fedsvm.scenarios.hub import public_rows, task_form
 from fedsvm.scenarios.hub.database import Database, Participant, Task
 from fedsvm.scenarios.hub.description_task import CarryOut, describe
 from fedsvm.scenarios.hub.offered import offered_terms, reason_of, scenario_text
@@ -58,6 +59,18 @@ class _TaskThread:
     is_nudged: bool = False
     is_over: bool = False
     broke_off: bool = False
+
+    def rest(self, closing: threading.Event) -> bool:
+        """Wait for more, for some seconds; whether there may be. closing: set when all threads must end."""
+        with self.changed:
+            if not self.is_nudged:
+                self.is_resting = True
+                self.changed.notify_all()
+                self.changed.wait_for(lambda: self.is_nudged or closing.is_set(), LINGER_S)
+            goes_on, self.is_nudged, self.is_resting = self.is_nudged, False, False
+            if not goes_on:
+                self.is_over = True
+            return goes_on and not closing.is_set()
 
 
 class TaskRunner:
@@ -170,7 +183,12 @@ class TaskRunner:
         sites = [each for each in sites if each.site in scenario.federation.site_names]
         folder = self.folder_of(task_id)
         (folder / JOURNAL).mkdir(mode=0o700, parents=True, exist_ok=True)
-        source = dataset_of(scenario)
+        try:
+            scenario = public_rows.placed_in(folder, scenario, task.public_rows)
+            source = dataset_of(scenario)
+        except ScenarioError as error:
+            self._on_over(task_id, reason_of(error))
+            return
         source.describe([_joined_site(each) for each in sites])
         with suppress(NothingDue), Journal(folder / JOURNAL / _COORDINATORS) as journal:
             if not journal.header:
@@ -197,79 +215,86 @@ class TaskRunner:
         work: Callable[[Federation], None],
     ) -> None:
         """Do the work over the federation of the participants."""
-        begun: Federation | None = None
-        roster = Roster(
-            [
-                Party(COORDINATOR, "", None),
-                *(Party(s.site, "", s.public_key, s.agreement_key, s.voucher) for s in sites),
-            ]
-        )
-        said: list[tuple[str, int, int, Message]] = []
-
-        def keep(federation: Federation | None = None) -> None:
-            """Store what was said, and how far it is."""
-            with _else_later(conducted), self._database.session() as session:
-                whom = {each.site: session.get_one(Participant, each.id) for each in sites}
-                new = [
-                    whom[site]
-                    for site, number, place, message in said
-                    if self._letters.tell(session, whom[site], number, place, message)
-                ]
-                for each in new:
-                    each.due_since = each.due_since or time.time()
-                if federation is not None:
-                    now = federation.progress
-                    session.get_one(Task, task.id).progress = {
-                        "phase": now.phase,
-                        "round": now.round,
-                        "figures": {name: value for name, value in now.figures.items() if math.isfinite(value)},
-                    }
-            said.clear()
-            if new:
-                self.on_said(task.id)
-
-        def arrivals() -> Iterator[StoredArrival | Departure]:
-            after, last = 0, journal.last_round
-            while True:
-                with _else_later(conducted), self._database.reading() as session:
-                    came = list(self._letters.arrivals(session, {each.id: each for each in sites}, last, after))
-                for after, arrived in came:  # noqa: B007 - where it stopped is where it goes on
-                    yield arrived
-                if came:
-                    continue
-                keep(begun)
-                if not self._rest(conducted):
-                    return
-
-        names, terms = tuple(each.site for each in sites), offered_terms(task)
-        signer = OrderSigner(self._signing, task.run, names, Terms.from_fields(asdict(terms)))
-        policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout)
+        coordinator = Party(COORDINATOR, "", None)
+        parties = [Party(each.site, "", each.public_key, each.agreement_key, each.voucher) for each in sites]
+        exchange = _Exchange(self._database, self._letters, task.id, sites, conducted, self._closing, self.on_said)
+        terms = Terms.from_fields(asdict(offered_terms(task)))
         try:
             with open_offline_federation(
-                roster,
+                Roster([coordinator, *parties]),
                 task.run,
-                arrivals(),
-                lambda *words: said.append(words),
+                exchange.arrivals(journal.last_round),
+                exchange.say,
                 scenario.protocol.secure_sum,
-                policy,
+                DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout),
                 journal,
-                signer,
-            ) as begun:
-                work(begun)
+                OrderSigner(self._signing, task.run, tuple(each.site for each in sites), terms),
+            ) as exchange.federation:
+                work(exchange.federation)
         finally:
-            keep(begun)  # the sites are told to stop
+            exchange.store()  # the sites are told to stop
 
-    def _rest(self, conducted: _TaskThread) -> bool:
-        """Wait for more, for some seconds; whether there may be."""
-        with conducted.changed:
-            if not conducted.is_nudged:
-                conducted.is_resting = True
-                conducted.changed.notify_all()
-                conducted.changed.wait_for(lambda: conducted.is_nudged or self._closing.is_set(), LINGER_S)
-            goes_on, conducted.is_nudged, conducted.is_resting = conducted.is_nudged, False, False
-            if not goes_on:
-                conducted.is_over = True
-            return goes_on and not self._closing.is_set()
+
+@dataclass
+class _Exchange:
+    """The messages between the coordinator of a task and its participants, which the database stores.
+
+    Attributes
+    ----------
+    federation : Federation, optional
+        The coordinator's, whose progress is stored with the messages; None before there is one.
+    """
+
+    database: Database
+    letters: StoredMessages
+    task_id: str
+    sites: list[Participant]
+    conducted: _TaskThread
+    closing: threading.Event
+    on_said: Callable[[str], None]
+    federation: Federation | None = None
+    _said: list[tuple[str, int, int, Message]] = field(default_factory=list)
+
+    def say(self, site: str, number: int, place: int, message: Message) -> None:
+        """Take in a message to a site; see `open_offline_federation`. The next `store` stores it."""
+        self._said.append((site, number, place, message))
+
+    def arrivals(self, last_round: int) -> Iterator[StoredArrival | Departure]:
+        """Yield what came in, given the last round of the journal, until nothing more comes for some seconds."""
+        after, by_id = 0, {each.id: each for each in self.sites}
+        while True:
+            with _else_later(self.conducted), self.database.reading() as session:
+                came = list(self.letters.arrivals(session, by_id, last_round, after))
+            for after, arrived in came:  # noqa: B007 - where it stopped is where it goes on
+                yield arrived
+            if came:
+                continue
+            self.store()
+            if not self.conducted.rest(self.closing):
+                return
+
+    def store(self) -> None:
+        """Store the messages to sites, and the progress."""
+        with _else_later(self.conducted), self.database.session() as session:
+            whom = {each.site: session.get_one(Participant, each.id) for each in self.sites}
+            new = [
+                whom[site]
+                for site, number, place, message in self._said
+                if self.letters.tell(session, whom[site], number, place, message)
+            ]
+            for each in new:
+                each.due_since = each.due_since or time.time()
+            if self.federation is not None:
+                session.get_one(Task, self.task_id).progress = _progress_of(self.federation)
+        self._said.clear()
+        if new:
+            self.on_said(self.task_id)
+
+
+def _progress_of(federation: Federation) -> dict[str, Any]:
+    now = federation.progress
+    figures = {name: value for name, value in now.figures.items() if math.isfinite(value)}
+    return {"phase": now.phase, "round": now.round, "figures": figures}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from fedsvm.federation.offline.sealing import Vault, derive_key
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
-from fedsvm.scenarios.hub import task_form
+from fedsvm.scenarios.hub import public_rows, task_form
 from fedsvm.scenarios.hub.accounts import RequestRefused
 from fedsvm.scenarios.hub.database import Database, Mail, Participant, Task, day, digest, token
 from fedsvm.scenarios.hub.new_task import Invited, NewTask, problems_of
@@ -78,6 +78,7 @@ class Tasks:
         sites = [each.site for each in new.invited]
         try:
             scenario = task_form.scenario_of(new.title, new.wish, sites, new.min_sites)
+            public_rows.require_readable(scenario, new.wish.public_rows)
         except ScenarioError as error:
             raise RequestRefused(" ".join(error.problems)) from error
         now, number = time.time(), secrets.token_hex(8)
@@ -98,6 +99,7 @@ class Tasks:
                 end_by=None if new.end_days is None else now + new.end_days * _A_DAY_S,
                 min_sites=new.min_sites,
                 results_to=new.results_to,
+                public_rows=new.wish.public_rows,
                 progress={},
             )
             self._invite_all(session, task, new.invited)
@@ -402,6 +404,7 @@ class Tasks:
             end_by=None if task.end_by is None else now + task.end_by - task.made_at,
             min_sites=task.min_sites,
             results_to=task.results_to,
+            public_rows=task.public_rows,
             progress={},
         )
         self._invite_all(session, again, [Invited(each.site, email if each is lost else each.email) for each in stay])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from fedsvm.algorithms.settings import shorten_value
 from fedsvm.scenarios.schema.base import Part
+from fedsvm.scenarios.schema.own_file import read_table_file
 
 
 def as_written(value: Any) -> Any:
@@ -62,6 +64,11 @@ class Corrections(Part):
         """Return the columns that each key names, by the key; `rename` names them as they are in the file."""
         codes = list(self.missing_values) if isinstance(self.missing_values, dict) else []
         return {"rename": list(self.rename), "missing_values": codes, "recode": list(self.recode)}
+
+
+def read_corrections(path: Path | None) -> Corrections | None:
+    """Return a site's own corrections in a file; None for no file. Raises ScenarioError with all mistakes."""
+    return None if path is None else read_table_file("--corrections", path, Corrections)
 
 
 def _is_list(value: Any) -> bool:
