@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -45,6 +45,16 @@ from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, e
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
 from fedsvm.algorithms.losses import LOSSES, Loss, loss_named
+from fedsvm.algorithms.optimization.loss_sums import (
+    GRADIENT_TOLERANCE,
+    MAX_STEPS,
+    Plan,
+    erm_sums,
+    joint_erm_sums,
+    minimize_together,
+    minimum,
+    softmax_loss,
+)
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
 from fedsvm.algorithms.privacy.accountant import Once, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
@@ -52,7 +62,7 @@ from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise
 from fedsvm.algorithms.settings import Natural, Positive, doc, shorten_value
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, linear_step, sampler
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.errors import FederationError, StepRefused
+from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import AGREED, CHECKED, free, step
@@ -61,8 +71,6 @@ from fedsvm.federation.site.terms import Terms
 
 Perturbation = Literal["objective", "output", "none"]
 
-GRADIENT_TOLERANCE = 1e-10
-"""Of J; the minimiser is within this over lambda."""
 
 IN_FLOATING_POINT = (
     "Objective perturbation is done in float64: its noise and what it releases lie on no lattice, and the proof is of "
@@ -72,8 +80,6 @@ IN_FLOATING_POINT = (
 EXCESS = 0.1
 """The mean loss above that of weights of length 1 for which a result says how many rows suffice."""
 
-_MAX_STEPS = 100
-_MIN_LENGTH = 2.0**-30
 _LENGTH_ROUNDING = 1e-12
 
 
@@ -200,7 +206,7 @@ class ErmSite(PubliclyScaledSite):
         Training takes a sum at the start and one for each point that Newton's method tries. No step follows the model.
         """
         joint = terms.settings["multiclass"] == "joint"
-        steps = repeat("joint_erm_sums" if joint else "erm_sums", 1, 1 + _MAX_STEPS)
+        steps = repeat("joint_erm_sums" if joint else "erm_sums", 1, 1 + MAX_STEPS)
         return each_private_model(terms, stage("row_count", "take_rows", steps))
 
     @step(
@@ -333,8 +339,8 @@ def _minimize_locally(
     points, problems = model.feature_map(rows.rows), one_against_rest(rows.labels, classes)
     if model.jointly:
         of_classes = members(problems)
-        total = functools.partial(_softmax, points, of_classes)
-        weights, value = _minimum(total, classes * points.shape[1], len(points), settings)
+        total = functools.partial(softmax_loss, points, of_classes)
+        weights, value = minimum(total, classes * points.shape[1], len(points), settings.regularisation)
         return weights.reshape(classes, -1), value
     loss = settings.loss_function
 
@@ -343,26 +349,9 @@ def _minimize_locally(
         return float(values.sum()), (slopes * labels) @ points
 
     totals = [functools.partial(of_two, labels) for labels in problems]
-    found = [_minimum(total, points.shape[1], len(points), settings) for total in totals]
+    found = [minimum(total, points.shape[1], len(points), settings.regularisation) for total in totals]
     weights = np.stack([each for each, _ in found])
     return weights[0] if classes == 2 else weights, sum(value for _, value in found)
-
-
-def _minimum(
-    total: Callable[[FloatArray], tuple[float, FloatArray]], size: int, rows: int, settings: ErmSettings
-) -> tuple[FloatArray, float]:
-    """Return weights (size,) and J of one problem; total: the sum of its losses over all rows, and their gradient."""
-    from scipy.optimize import minimize
-
-    lam = settings.regularisation
-
-    def objective(f: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = total(f)
-        return value / rows + 0.5 * lam * float(f @ f), gradient / rows + lam * f
-
-    options = {"maxiter": 10_000, "ftol": 1e-16, "gtol": 1e-10}
-    best = minimize(objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options)
-    return np.asarray(best.x), float(best.fun)
 
 
 def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:
@@ -404,43 +393,6 @@ class UnitBallMap:
         return 0 if len(self.rho) else int((np.linalg.norm(rows, axis=1) > self.longest).sum())
 
 
-def erm_sums(points: FloatArray, labels: FloatArray, f: FloatArray, loss: Loss) -> FloatArray:
-    """Return (1 + d + d^2,) the sum of losses of rows (n, d) with labels (n,), its gradient and its Hessian."""
-    values, slopes, curvatures = loss(labels * (points @ f))
-    hessian = (points * curvatures[:, None]).T @ points
-    return np.concatenate([[values.sum()], (slopes * labels) @ points, hessian.ravel()])
-
-
-def _softmax(points: FloatArray, classes: FloatArray, f: FloatArray) -> tuple[float, FloatArray]:
-    """Return the multinomial logistic loss of rows (n, d) of classes (K, n) at f (K d,), and its gradient (K d,)."""
-    value, slopes, _ = _softmax_terms(points, classes, f)
-    return value, (slopes @ points).ravel()
-
-
-def _softmax_terms(points: FloatArray, classes: FloatArray, f: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Return the loss, its slopes (K, n) in each row's scores, and probabilities (K, n); 0 for rows of no class."""
-    named = classes.sum(axis=0) > 0
-    scores = f.reshape(len(classes), -1) @ points.T
-    logarithms = scores - np.logaddexp.reduce(scores, axis=0)
-    chances = np.exp(logarithms) * named
-    return -float((classes * logarithms).sum()), chances - classes, chances
-
-
-def joint_erm_sums(points: FloatArray, classes: FloatArray, f: FloatArray) -> FloatArray:
-    """Return (1 + K d + (K d)^2,) multinomial logistic loss of rows (n, d) of classes (K, n) at f, gradient, Hessian.
-
-    A row of no class has no loss.
-    """
-    value, slopes, chances = _softmax_terms(points, classes, f)
-    kinds, size = len(classes), points.shape[1]
-    hessian = np.empty((kinds, size, kinds, size))
-    for k, chance in enumerate(chances):
-        for other in range(kinds):
-            weights = chance * (float(k == other) - chances[other])
-            hessian[k, :, other] = (points * weights[:, None]).T @ points
-    return np.concatenate([[value], (slopes @ points).ravel(), hessian.ravel()])
-
-
 # Training.
 
 
@@ -471,7 +423,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
             ]
             total = functools.partial(_sum_at_points, federation, settings, count, task.problems)
         before = federation.progress.round
-        found = np.stack(minimised_together(total, plans, count))
+        found = np.stack(minimize_together(total, plans, count))
         return count, plans, found.reshape(task.problems, -1)
 
     count, plans, f = federation.until_stable(stage)
@@ -506,15 +458,6 @@ def sufficient_rows(settings: ErmSettings, size: int, classes: int) -> dict[str,
     }
 
 
-@dataclass(frozen=True)
-class Plan:
-    """The objective that is minimised: J with b.f/n, and lambda + Delta in place of lambda. scale: of the norm of b."""
-
-    regularisation: float
-    b: FloatArray
-    scale: float | None
-
-
 def _release_weights(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray:
     """Return weights (K, d) with noise, which is drawn once: a resumed run releases the same."""
     released: FloatArray = federation.journaled_random("the released weights", lambda: noise.released(f.ravel()))
@@ -543,59 +486,6 @@ def _objective_terms(settings: ErmSettings, rows: int, problems: int) -> tuple[f
         extra = c / (rows * math.expm1(epsilon / 4)) - lam
         left = epsilon / 2
     return lam + extra, 2 * settings.loss_function.slope / left
-
-
-Total = Callable[[list[int], FloatArray], FloatArray]
-"""(k, 1 + d + d^2): the sums over all rows of what `erm_sums` computes, of problems at points (k, d)."""
-
-
-def minimised_together(total: Total, plans: Sequence[Plan], rows: int) -> list[FloatArray]:
-    """Return the minimizer (d,) of each problem. All share rounds, which each leaves when it is solved.
-
-    Raises FederationError if one is not reached.
-    """
-    steps = [_newton(plan, rows) for plan in plans]
-    points, found = {k: next(each) for k, each in enumerate(steps)}, dict[int, FloatArray]()
-    while points:
-        active = list(points)
-        for k, sums in zip(active, total(active, np.stack(list(points.values()))), strict=True):
-            try:
-                points[k] = steps[k].send(sums)
-            except StopIteration as end:
-                found[k] = end.value
-                del points[k]
-    return [found[k] for k in range(len(plans))]
-
-
-def _newton(plan: Plan, rows: int) -> Generator[FloatArray, FloatArray, FloatArray]:
-    """Run Newton's method with step halving: request the sums at points (d,), and return the minimizer."""
-    f, length = np.zeros(len(plan.b)), 1.0
-    value, gradient, hessian = _objective((yield f), plan, rows, f)
-    for _ in range(_MAX_STEPS):
-        if np.linalg.norm(gradient) <= GRADIENT_TOLERANCE:
-            return f
-        direction = -np.linalg.solve(hessian, gradient)
-        candidate = f + length * direction
-        at_candidate = _objective((yield candidate), plan, rows, candidate)
-        rounding = 1e-14 * (abs(value) + plan.regularisation * float(f @ f))  # large terms may cancel in a small value
-        if at_candidate[0] <= value + 1e-4 * length * float(gradient @ direction) + rounding:
-            (value, gradient, hessian), f, length = at_candidate, candidate, 1.0
-        elif (length := length / 2) < _MIN_LENGTH:
-            break
-    raise FederationError(
-        f"Training did not reach a gradient of {GRADIENT_TOLERANCE:g} over {len(f)} features; nothing is released. "
-        "Raise algorithm.regularisation."
-    )
-
-
-def _objective(total: FloatArray, plan: Plan, rows: int, f: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Return value, gradient and Hessian of the objective, from the sums over all rows."""
-    size, lam, sums = len(f), plan.regularisation, total / rows
-    return (
-        float(sums[0] + 0.5 * lam * f @ f + plan.b @ f / rows),
-        sums[1 : 1 + size] + lam * f + plan.b / rows,
-        sums[1 + size :].reshape(size, size) + lam * np.eye(size),
-    )
 
 
 def _sum_at_points(

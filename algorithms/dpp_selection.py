@@ -46,24 +46,21 @@ from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.vertical import Records, VerticalTask, alignment_script, max_squared_norm
 from fedsvm.algorithms.dpp_svm import (
     COEFFICIENTS_DISCLOSE,
-    EXCHANGED,
     FOLD,
     DppModel,
     DppSettings,
     DppSite,
     DppSvm,
-    Dual,
-    KernelExchange,
-    check_memory,
     decision_values,
-    exchange_kernel,
     kernel_test,
     kernel_training,
     train,
 )
+from fedsvm.algorithms.features.kernel_exchange import EXCHANGED, KernelExchange, exchange_kernel
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.kernel_dual import Dual, check_memory
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.ranking import FeatureRanking, RankingStep, column_of
 from fedsvm.algorithms.selection.elimination import Remove, lowest, removed_count

@@ -33,6 +33,12 @@ from fedsvm.algorithms.data.vertical import (
     count_columns,
     max_squared_norm,
 )
+from fedsvm.algorithms.features.kernel_exchange import (
+    EXCHANGED,
+    KernelExchange,
+    against_reference,
+    exchange_kernel,
+)
 from fedsvm.algorithms.features.kernel_expansion import KernelExpansion
 from fedsvm.algorithms.features.kernels import Kernel, KernelSettings, check_kernel, squared_distances
 from fedsvm.algorithms.features.landmarks import landmark_count
@@ -41,23 +47,20 @@ from fedsvm.algorithms.features.partial_kernel import (
     MIN_SITES_TO_OPEN,
     element_blocks,
     exchanged_elements,
-    packed_size,
     partial_kernel,
-    row_blocks,
     unpack,
 )
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.cutting_plane import CuttingPlaneSettings, solve
 from fedsvm.algorithms.optimization.hinge_sums import HingeSums
+from fedsvm.algorithms.optimization.kernel_dual import Dual, check_memory
 from fedsvm.algorithms.optimization.line_search import grid_search
-from fedsvm.algorithms.optimization.solution import StoppingRule, relative_gap
+from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.settings import Positive, Share, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.processes.memory import available_bytes
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import free, step
 from fedsvm.federation.site.script import Script, maybe, repeat, seq
@@ -67,17 +70,6 @@ if TYPE_CHECKING:
     from fedsvm.algorithms.attacks.attack import Attack
     from fedsvm.protocols.analysis.views import Coalition
 
-EXCHANGED = "kernel_rows"
-"""The step in which kernel matrices go over the network."""
-
-PLAIN_DISCLOSES = (
-    "every site's own kernel matrix; inner products give that site's columns away up to a rotation, and exactly to "
-    "whoever knows as many of its records as it has independent columns"
-)
-SUMMED_DISCLOSES = (
-    "the kernel matrix of all columns together, which gives them away to whoever knows as many complete records as "
-    "there are independent columns"
-)
 COEFFICIENTS_DISCLOSE = "the labels of the support records, in the signs of the coefficients"
 OPENED_DISCLOSES = "kernel values of all columns together, between records held out and the support records"
 
@@ -450,72 +442,6 @@ def train(federation: Federation, settings: DppSettings, labels: FloatArray, see
     return _train_low_rank(exchange, settings, labels, seed, classes)
 
 
-@dataclass(frozen=True)
-class KernelExchange:
-    """Kernel values of all columns together, from the sites' parts.
-
-    how: by the secure sum, or plain. max_squared_norm: bounds the squared length of a record.
-    """
-
-    federation: Federation
-    kernel: Kernel
-    how: Literal["summed", "plain"]
-    max_squared_norm: float
-
-    def __call__(self, name: str, shape: Sequence[int], **terms: Any) -> FloatArray:
-        """Return the kernel values that `name` computes parts of, of `shape`."""
-        kernel, federation = self.kernel, self.federation
-        terms["distances"] = kernel.of_distances
-        if self.how == "plain":
-            parts = federation.gather(name, shape=shape, **terms)
-            federation.disclose("coordinator", name, PLAIN_DISCLOSES, shape)
-            return kernel.of_sums(np.sum([parts[site] for site in federation.sites], axis=0))
-        shown = PLAIN_DISCLOSES if federation.shows_inputs else SUMMED_DISCLOSES
-        federation.disclose("coordinator", name, shown, shape)
-        return kernel.of_sums(federation.sum(name, shape=shape, bound=4.0 * self.max_squared_norm, **terms))
-
-
-def exchange_kernel(exchange: KernelExchange, rows: int) -> FloatArray:
-    """Return the (n, n) kernel of the training records."""
-    matrix = np.empty((rows, rows))
-    for first, last in row_blocks(rows):
-        packed = exchange(EXCHANGED, (packed_size(rows, first, last),), first=first, last=last)
-        unpack(packed, first, last, matrix)
-    return matrix
-
-
-@dataclass(frozen=True)
-class Dual:
-    """One dual, solved: the support and its coefficients (s,), and what is certified of it."""
-
-    support: IntArray
-    coefficients: FloatArray
-    intercept: float
-    objective: float
-    bound: float
-    iterations: int
-    converged: bool
-
-    @property
-    def gap(self) -> float:
-        """(objective - bound) / objective."""
-        return relative_gap(self.objective, self.bound)
-
-    @classmethod
-    def of(cls, matrix: FloatArray, labels: FloatArray, C: float) -> Self:
-        """Solve the dual by LIBSVM for a kernel matrix (n, n). Labels of one class need no solution."""
-        if len(np.unique(labels)) < 2:
-            return cls(np.zeros(0, dtype=np.int64), np.zeros(0), float(labels[0]), 0.0, 0.0, 0, converged=True)
-        solver = libsvm.dual(matrix, labels, C)
-        support, dual_coef, intercept = solver.support_, solver.dual_coef_[0], float(solver.intercept_[0])
-        without_intercept = matrix[:, support] @ dual_coef
-        squared_norm = float(dual_coef @ without_intercept[support])
-        hinge = float(np.maximum(0.0, 1.0 - labels * (without_intercept + intercept)).sum())
-        objective, bound = 0.5 * squared_norm + C * hinge, float(np.abs(dual_coef).sum()) - 0.5 * squared_norm
-        iterations, converged = int(np.max(solver.n_iter_)), solver.fit_status_ == 0
-        return cls(support.astype(np.int64), dual_coef, intercept, objective, bound, iterations, converged)
-
-
 def _train_exactly(exchange: KernelExchange, settings: DppSettings, labels: FloatArray, classes: int) -> DppModel:
     """Solve the dual of each problem by LIBSVM."""
     federation, kernel = exchange.federation, exchange.kernel
@@ -591,30 +517,6 @@ def _train_low_rank(
         gaps=tuple(each.gap for each in solutions) if classes > 2 else (),
     )
     return DppModel(kernel, records, dual_coef, intercept, fitted, exchange.max_squared_norm, training)
-
-
-def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held_out: bool) -> FloatArray:
-    """Return (rows, columns) the kernel between records and reference records."""
-    blocks = [
-        exchange("reference_kernel", (last - first, columns), first=first, last=last, held_out=held_out)
-        for first, last in element_blocks(rows, columns)
-    ]
-    return np.concatenate(blocks) if blocks else np.zeros((0, columns))
-
-
-def check_memory(rows: int) -> None:
-    """Raise FederationError where the (n, n) matrix and LIBSVM's cache do not fit the memory at hand."""
-    needed, at_hand = kernel_bytes(rows), available_bytes()
-    if needed > at_hand:
-        raise FederationError(
-            f"The kernel matrix of {rows} records takes {needed / 2**30:.1f} GiB and {at_hand / 2**30:.1f} GiB are at "
-            "hand; train the low-rank variant, by algorithm.landmarks = 500 or so."
-        )
-
-
-def kernel_bytes(rows: int) -> int:
-    """Return the memory of the exact dual for this number of records at the coordinator."""
-    return 8 * rows * rows + (libsvm.CACHE_MB << 20)
 
 
 # Prediction.

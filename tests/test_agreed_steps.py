@@ -21,13 +21,13 @@ from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.partition import site_partition
-from fedsvm.algorithms.dp_erm import _MAX_STEPS
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.kernels import Kernel, check_kernel
 from fedsvm.algorithms.features.random_bins import RandomBins
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import _by_interior_point
+from fedsvm.algorithms.optimization.loss_sums import MAX_STEPS
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import IntArray
@@ -678,7 +678,7 @@ OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "losses at more points than training takes": (
         terms("dp-erm", epsilon=1.0),
         SiteRules(),
-        after(encoded_as_public, TAKEN, losses(1 + _MAX_STEPS)),
+        after(encoded_as_public, TAKEN, losses(1 + MAX_STEPS)),
         summed("erm_sums", (1, 21), f=np.full((1, COLUMNS), 7.0), loss="logistic", half_width=0.5),
         "erm_sums",
     ),

@@ -14,7 +14,8 @@ from sklearn.svm import SVC
 
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.vertical import Align, align, hold_out, max_squared_norm
-from fedsvm.algorithms.dpp_svm import DppModel, DppSettings, KernelExchange, decision_values, exchange_kernel, train
+from fedsvm.algorithms.dpp_svm import DppModel, DppSettings, decision_values, train
+from fedsvm.algorithms.features.kernel_exchange import KernelExchange, exchange_kernel
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.partial_kernel import (
     exchanged_elements,

@@ -18,7 +18,6 @@ from fedsvm.algorithms.attacks.every_problem import problems_of
 from fedsvm.algorithms.attacks.joint_blocks import JointCuts
 from fedsvm.algorithms.attacks.plain_cuts import lone_joint_rows
 from fedsvm.algorithms.data.classes import above_others, log_odds
-from fedsvm.algorithms.dp_erm import joint_erm_sums
 from fedsvm.algorithms.hybrid_svm.minimizer import minimize_jointly
 from fedsvm.algorithms.hybrid_svm.noise import noise_of
 from fedsvm.algorithms.optimization import cutting_plane, interior_point
@@ -27,6 +26,7 @@ from fedsvm.algorithms.optimization.joint_barrier import JointProblem, on_the_cu
 from fedsvm.algorithms.optimization.joint_hinge import JointSums, as_cuts, train_pooled
 from fedsvm.algorithms.optimization.line_search import grid_search
 from fedsvm.algorithms.optimization.local_path import LocalPath
+from fedsvm.algorithms.optimization.loss_sums import joint_erm_sums
 from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters, noise_for

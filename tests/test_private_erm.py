@@ -23,15 +23,13 @@ from fedsvm.algorithms.dp_erm import (
     ErmModel,
     ErmSettings,
     Perturbation,
-    Plan,
     at_most_one,
-    erm_sums,
-    minimised_together,
     perturb_objective,
     sufficient_rows,
     train,
 )
 from fedsvm.algorithms.losses import LOGISTIC, LOSSES, Loss, huber, require_sound
+from fedsvm.algorithms.optimization.loss_sums import Plan, erm_sums, minimize_together
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters, noise_for
 from fedsvm.federation.arrays import FloatArray
@@ -217,7 +215,7 @@ def minimizer(points: FloatArray, labels: FloatArray, plan: Plan) -> FloatArray:
     def sums(_active: list[int], at: FloatArray) -> FloatArray:
         return erm_sums(points, labels, at[0], LOGISTIC)[None]
 
-    (found,) = minimised_together(sums, [plan], len(points))
+    (found,) = minimize_together(sums, [plan], len(points))
     return found
 
 

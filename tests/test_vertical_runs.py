@@ -12,9 +12,9 @@ import numpy as np
 import psutil
 import pytest
 
-from fedsvm.algorithms.dpp_svm import kernel_bytes
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.partial_kernel import exchanged_elements
+from fedsvm.algorithms.optimization.kernel_dual import kernel_bytes
 from fedsvm.federation.channel.transcript import read_transcript
 from fedsvm.protocols.arithmetic.commutative import P256
 from fedsvm.protocols.common_seed import SHAPE

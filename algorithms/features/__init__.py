@@ -2,6 +2,7 @@
 
 kernels         LIBSVM's kernels, of inner products or squared distances
 partial_kernel  one site's columns' part of a kernel matrix
+kernel_exchange  kernel matrices from the parts of all sites
 kernel_expansion  decision values as sums of kernel values
 feature_map     the interface of a map from rows to features
 nystrom         features spanned by landmarks

@@ -1,5 +1,6 @@
 """Training from sums over rows.
 
+kernel_dual    the dual of a kernel SVM, by LIBSVM
 line_search    steps along a line, in one round or several
 cutting_plane  linear SVMs by cutting planes, to a certified gap
 weighting      weights of classes and rows, as factors of their penalty
@@ -8,6 +9,7 @@ joint_hinge    the same for all classes in one problem
 objective_noise  noise in the objective, of which each site keeps its own draw to itself
 path_rounds    one round of the interior point: its order, a site's part of its sum, and the decoded sum
 path_sums      the interior point over a federation: at a site, and at the coordinator
+loss_sums      regularized losses, by Newton's method on sums over rows
 linear_svm     a linear SVM by either solver
 single_rows    single rows that cuts on columns reveal
 libsvm         LIBSVM on pooled rows, for comparison, and on a kernel matrix
