@@ -464,7 +464,8 @@ def test_only_two_members_of_a_committee_have_the_system_of_all_rows(masking: st
     assert finished.model is not None
     assert finished.centralised is not None
     assert finished.model.objective == pytest.approx(finished.centralised.objective, rel=1e-5)
-    assert not any(audit.false_claims for audit in finished.audit)
+    attacks = [attack for audit in finished.audit for attack in audit.attacks]
+    assert not any(attack.false_claims for attack in attacks if attack.attack == "Newton systems")
     by_parties = {audit.parties: audit for audit in finished.audit}
     pair, both = by_parties["site-2", "site-3", "coordinator"], by_parties["site-1", "coordinator"]
     assert pair.recovered == pair.rows > 20
