@@ -70,6 +70,7 @@ from fedsvm.federation.site.terms import Terms
 if TYPE_CHECKING:
     from fedsvm.algorithms.attacks.attack import Attack
     from fedsvm.algorithms.attacks.support_rows import SupportRows
+    from fedsvm.algorithms.optimization.cutting_plane import Points
 
 
 @dataclass
@@ -365,13 +366,18 @@ def _pooled_jointly(
 
 def _rows_told_by(feature_map: FeatureMap) -> RowsTold:
     """Return what a group's cuts reveal of single rows, by inverting their differences and blocks."""
-    from fedsvm.algorithms.attacks.cut_differences import pair_differences, single_rows
-    from fedsvm.algorithms.attacks.joint_blocks import JointCuts, joint_rows_told
-
     if not isinstance(feature_map, NystromMap):
         return NOTHING_TOLD
     inverse = NystromInverse(feature_map.base_kernel, feature_map.landmarks, feature_map.mapping)
-    return RowsTold(
-        differences=lambda points, cuts: len(single_rows(points, pair_differences(cuts), inverse).labels),
-        blocks=lambda points, cuts, classes: joint_rows_told(JointCuts.of(points, cuts, classes), inverse),
-    )
+
+    def count_by_differences(points: Points, cuts: FloatArray) -> int:
+        from fedsvm.algorithms.attacks.cut_differences import pair_differences, single_rows
+
+        return len(single_rows(points, pair_differences(cuts), inverse).labels)
+
+    def count_by_blocks(points: FloatArray, cuts: FloatArray, classes: int) -> tuple[int, int]:
+        from fedsvm.algorithms.attacks.joint_blocks import JointCuts, joint_rows_told
+
+        return joint_rows_told(JointCuts.of(points, cuts, classes), inverse)
+
+    return RowsTold(differences=count_by_differences, blocks=count_by_blocks)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,11 +24,11 @@ from sklearn.svm import SVC
 
 from fedsvm.algorithms.data.horizontal_task import HorizontalTask
 from fedsvm.algorithms.data.statistics_rounds import StatisticsPlan
-from fedsvm.algorithms.features.choice import FeatureSettings
+from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.mapped_site import MappedSite
 from fedsvm.algorithms.pan_svm import PanSite
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import read_partition
 from fedsvm.scenarios.data import dataset
@@ -142,12 +143,31 @@ class PooledFederation:
         return {site.site: site.find_step(step)() for site in self._sites}
 
 
-def mapped(scenario_words: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
-    """Return the accuracy of a scenario's model, and what is said of its landmarks."""
+@dataclass(frozen=True)
+class MappedSource:
+    """All rows of a source in the features of a run: settings, features (n, m), labels (n,) of +1 and -1 or of more
+    classes, the rows of each site and the test rows, by number. rows (n, d): scaled. choice: of the features."""
+
+    settings: Any
+    features: FloatArray
+    labels: Any
+    sites: Sequence[IntArray]
+    test: IntArray
+    rows: FloatArray
+    choice: Features
+
+    @property
+    def training(self) -> IntArray:
+        """The training rows of all sites."""
+        return np.concatenate(self.sites)
+
+
+def map_source(scenario_words: tuple[str, ...]) -> MappedSource:
+    """Return the rows of a scenario's source, mapped by the steps of its sites."""
     name, *overrides = scenario_words
     scenario, base = spec.read(name, overrides=overrides)
     data = dataset.prepare(scenario, base)
-    if scenario.data.statistics_privacy:
+    if scenario.data.statistics_privacy and data.schema.numeric:
         scenario, base = spec.read(name, overrides=[*overrides, f"data.ranges={ranges_of(data)}"])
     terms = terms_of(scenario)
     draws = np.random.default_rng()
@@ -164,16 +184,28 @@ def mapped(scenario_words: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
         data.schema, scenario.data.scale, scenario.seed, classes=data.classes, plan=StatisticsPlan.of(terms)
     )
     settings = cast("FeatureSettings", scenario.algorithm.settings)
-    features = map_rows(federation, settings, task.prepare(federation), task.seed)
-    train = np.vstack([site.mapped.features for site in sites.values()])
-    labels = np.concatenate([data.rows.labels[shard.rows] for shard in data.shards])
-    test = data.rows.take(data.test(None))
-    rows = features.map(task.columns(test.numeric, test.categorical))
-    model = SVC(C=scenario.algorithm.settings.C, kernel="linear").fit(train, labels)
+    choice = map_rows(federation, settings, task.prepare(federation), task.seed)
+    rows = task.columns(data.rows.numeric, data.rows.categorical)
+    return MappedSource(
+        scenario.algorithm.settings,
+        choice.map(rows),
+        data.rows.labels,
+        [np.asarray(shard.rows) for shard in data.shards],
+        np.asarray(data.test(None)),
+        rows,
+        choice,
+    )
+
+
+def mapped(scenario_words: tuple[str, ...]) -> tuple[float, dict[str, Any]]:
+    """Return the accuracy of a scenario's model, and what is said of its landmarks."""
+    found = map_source(scenario_words)
+    train = found.features[found.training]
+    model = SVC(C=found.settings.C, kernel="linear").fit(train, found.labels[found.training])
     share = float(np.clip((train**2).sum(axis=1), 0, 1).mean())
-    count = features.figures.get("landmarks", train.shape[1])
-    figures = {"landmarks": count, "share": share, "remark": features.remarks.get("landmarks", "")}
-    return float(model.score(rows, test.labels)), figures
+    count = found.choice.figures.get("landmarks", train.shape[1])
+    figures = {"landmarks": count, "share": share, "remark": found.choice.remarks.get("landmarks", "")}
+    return float(model.score(found.features[found.test], found.labels[found.test])), figures
 
 
 def ranges_of(data: dataset.FederatedDataset) -> str:

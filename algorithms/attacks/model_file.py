@@ -9,8 +9,6 @@ from typing import Any
 from fedsvm.algorithms.attacks.class_means import CLASSES
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
 
-HOLDER = "model file"
-
 
 def file_view(arrays: Mapping[str, Any]) -> RunView:
     """Return the arrays of a file as the parameters that sites were sent, where attacks look for them."""

@@ -8,10 +8,12 @@ D + M, and q and M are sums over rows whose weights follow from the path. So
 is linear in how often each candidate occurs, c_i, and its noise has a covariance that is linear in c_i, too. The attack
 whitens the equations of all rounds by its estimate of D + M, finds the posterior of c (`binary_counts`), and so on from
 there; eta is known but for how often it was halved, which the residuals say; lambda is the length of the step in that
-metric. Behind a committee the noise is normal with a known variance on the equation itself. The site's own rows are
-known to be there. Noise in the objective is an unknown vector of normal numbers in all equations alike, over which the
-likelihood is integrated; the site's own draw is known. While counts leave more than the dither can have made, the
-equations are believed less.
+metric. The site's own rows are known to be there. Noise in the objective is an unknown vector of normal numbers in all
+equations alike, over which the likelihood is integrated; the site's own draw is known. While counts leave more than the
+dither can have made, the equations are believed less.
+
+Behind a committee the noise is normal with a known variance on the equation itself. So nothing is whitened, and the
+search begins with more noise. Nothing is claimed unless the counts leave what noise and their own uncertainty explain.
 
 No dither hides what the optimum itself says: w is the sum of alpha_i f~_i, so the last steps tell of rows at the margin
 or within, as the released model does.
@@ -60,6 +62,12 @@ MOST_LEFT = 2.0
 """Counts that leave more than so much of the dither's variance are not right, and nothing is claimed."""
 
 _MOST_HALVINGS = 8
+
+_FALLING = (16.0, 4.0, 1.0)
+"""The factors of known noise with which its posterior is sought one after the other."""
+
+_KEPT = 0.8
+"""The share of the first steps that is tried next if counts do not explain all of them."""
 
 LEAST_NOISE = 1e-3
 """The noise assumed without dither."""
@@ -172,11 +180,54 @@ def members_of(
     diagonal. present: how many rows the training has. tilt: the standard deviation of each entry of a vector that is
     the same in all equations.
     """
+    if all(step.has_known_noise for step in steps):
+        return _members_by_known_noise(steps, rows, ridge, present, unknown, tilt)
     found = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[0], tilt)
     if found.left < MOST_LEFT or tilt:
         return found
     slower = _members(steps, rows, ridge, present, unknown, step_noise, _HASTES[1], tilt)
     return min(found, slower, key=lambda each: each.left)
+
+
+def _members_by_known_noise(
+    steps: list[StepEquation], rows: FloatArray, ridge: FloatArray, present: int, unknown: int, tilt: float
+) -> Members:
+    """Return the members by the most steps, from the first on, that the counts explain, as far as they are sure."""
+    chance = _prior_chance(len(rows), present, unknown)
+    design, right = _known_noise_equations(steps, rows, ridge, unknown, tilt)
+    count, places = len(steps), rows.shape[1]
+    while True:
+        some = slice(count * places)
+        G, h = design[some].T @ design[some], design[some].T @ right[some]
+        common = np.arange(unknown, len(h))
+        G[common, common] += tilt**-2 if tilt else 0.0
+        chances = posterior(*_integrate(G, h, unknown), chance, [_SPARE * level for level in _FALLING])
+        same = np.linalg.solve(G[unknown:, unknown:], h[unknown:] - G[unknown:, :unknown] @ chances)
+        spread = design[some, :unknown] ** 2 @ (chances * (1 - chances))
+        over = (design[some] @ np.append(chances, same) - right[some]) ** 2 / (1 + spread)
+        left = float(over.reshape(count, places).mean(axis=1).max())
+        if left < MOST_LEFT or count == 1:
+            return Members(chances, left)
+        count = int(_KEPT * count)
+
+
+def _known_noise_equations(
+    steps: list[StepEquation], rows: FloatArray, ridge: FloatArray, unknown: int, tilt: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the design and the right side of all steps, whose noise has a variance of 1; own rows are subtracted."""
+    parts, rights = list[FloatArray](), list[FloatArray]()
+    for step in steps:
+        unit = np.ones(rows.shape[1]) if step.dither is None else step.dither
+        own = step.terms[unknown:].sum(axis=0)
+        common = np.eye(rows.shape[1])[:, np.flatnonzero(ridge)] if tilt else np.zeros((rows.shape[1], 0))
+        parts.append(np.hstack([step.terms[:unknown].T, common]) / unit[:, None])
+        rights.append((step.right - own) / unit)
+    return np.vstack(parts), np.concatenate(rights)
+
+
+def _prior_chance(rows: int, present: int, unknown: int) -> float:
+    """Return the chance that a candidate is in the data, before anything is known but the number of rows."""
+    return float(np.clip((present - (rows - unknown)) / max(unknown, 1), 0.02, 0.98))
 
 
 def _members(
@@ -191,7 +242,7 @@ def _members(
 ) -> Members:
     if tilt:
         steps = [step.with_unknown(np.flatnonzero(ridge)) for step in steps]
-    chance = float(np.clip((present - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
+    chance = _prior_chance(len(rows), present, unknown)
     own, common = len(rows) - unknown, int((ridge > 0).sum()) if tilt else 0
     counts = np.concatenate([np.full(unknown, chance), np.ones(own), np.zeros(common)])
     equations = [step.whiten(rows, ridge, counts[: len(rows)], step_noise) for step in steps]
@@ -256,6 +307,11 @@ class StepEquation:
     step: FloatArray
     dither: FloatArray | None
 
+    @property
+    def has_known_noise(self) -> bool:
+        """Return whether there is noise of a known deviation on every entry."""
+        return self.dither is not None and bool(self.dither.all())
+
     def with_unknown(self, places: IntArray) -> StepEquation:
         """Return the equation with a further unknown, of weight 1, in each of these entries."""
         return replace(self, terms=np.vstack([self.terms, np.eye(self.terms.shape[1])[places]]))
@@ -264,9 +320,6 @@ class StepEquation:
         self, rows: FloatArray, ridge: FloatArray, counts: FloatArray, step_noise: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return design (d, n) and right side (d,), whose noise has a variance of about eta^2 / (1 + eta^2)."""
-        if self.dither is not None and self.dither.all():
-            unit = self.dither * (1 + step_noise**2) ** 0.5 / step_noise
-            return self.terms.T / unit[:, None], self.right / unit
         from scipy.linalg import solve_triangular  # an audit alone has a use for it
 
         metric = np.diag(ridge) + (rows.T * (self.slopes * counts)) @ rows

@@ -59,6 +59,8 @@ def main(installation: Installation, descriptor: int) -> None:
         except OSError:  # nobody is there any more
             return
         _ForkServer(installation, stream, Path(workspace)).serve()
+    sys.stderr.flush()
+    os._exit(0)  # the launcher waits, and the interpreter would take apart all that was loaded
 
 
 @contextlib.contextmanager

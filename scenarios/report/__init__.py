@@ -7,6 +7,7 @@ axes        axes of plots, and their scales
 drawing     elements of pictures
 run_plots   the plots of one run
 template    self-contained pages; style page.css, script page.js
+compiled_templates  templates as jinja2 compiles them, in files
 page        the report of a run: head, cards and sections
 section     the interface of a section
 sections    the sections of the page, one module each

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     import jinja2
 
 _FOLDER = Path(__file__).parent
+_PARTS: dict[str, str] = {}
+"""The templates of parts that were rendered, by the digest of their source."""
+
 _MACROS = '{% from "parts.html.j2" import figure, keys, grid, copied %}'
 
 
@@ -41,15 +44,24 @@ def render_part(source: str, parts: Mapping[str, Any]) -> Any:
     """Return a part of a page, from a template of the macros in parts.html.j2, with every value escaped."""
     import markupsafe
 
-    return markupsafe.Markup(_environment().from_string(_MACROS + source).render(parts))  # noqa: S704 - it is escaped
+    name = hashlib.sha256(source.encode()).hexdigest()
+    _PARTS[name] = _MACROS + source
+    return markupsafe.Markup(_environment().get_template(name).render(parts))  # noqa: S704 - it is escaped
 
 
 @cache
 def _environment() -> jinja2.Environment:
     import jinja2  # slow to import
 
-    loader = jinja2.FileSystemLoader(_FOLDER)
-    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, finalize=printable)
+    from fedsvm.scenarios.report.compiled_templates import CompiledTemplates
+
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.FileSystemLoader(_FOLDER), jinja2.DictLoader(_PARTS)]),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=printable,
+        bytecode_cache=CompiledTemplates(_FOLDER / "__pycache__"),
+    )
 
 
 def printable(value: Any) -> Any:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedsvm.algorithms.attacks.model_file import HOLDER
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.scenarios.run.audit import AttackResult, PartyAudit
+from fedsvm.scenarios.run.audit import HOLDER, AttackResult, PartyAudit
 
 NOTHING_TRIED = "no attack on this algorithm is implemented"
 NOTHING_FOUND = "nothing: what the attacks need is not in what they saw"

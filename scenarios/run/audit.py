@@ -12,17 +12,20 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from fedsvm.algorithms.attacks.attack import AlignedRecords, Attack, CandidateScores, KnownRecords, Prior, RowClaim
-from fedsvm.algorithms.attacks.every_problem import on_every_problem
-from fedsvm.algorithms.attacks.model_file import HOLDER, file_view
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun, RunView
+
+if TYPE_CHECKING:
+    from fedsvm.algorithms.attacks.attack import AlignedRecords, Attack, CandidateScores, KnownRecords, RowClaim
+
+HOLDER = "model file"
+"""The party that has the file of a model and nothing else."""
 
 _SAME_ROW = 2.0**-12
 """Rows that differ by less of each column's deviation are one."""
@@ -259,6 +262,9 @@ def audit_view(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, kno
     known : KnownRecords, optional
         Of vertical partitions.
     """
+    from fedsvm.algorithms.attacks.attack import CandidateScores, Prior
+    from fedsvm.algorithms.attacks.every_problem import on_every_problem
+
     coalition = view.coalition
     prior = Prior(
         own=_together(truth.rows, coalition.sites),
@@ -306,6 +312,8 @@ def _one_blas_thread() -> AbstractContextManager[Any]:
 
 def file_audits(arrays: Mapping[str, Any], attacks: Sequence[Attack], truth: GroundTruth) -> list[PartyAudit]:
     """Return what whoever holds a model's file makes of it, without a list of candidates and with the source's rows."""
+    from fedsvm.algorithms.attacks.model_file import file_view
+
     if not attacks or not truth.rows:
         return []
     view = file_view(arrays)

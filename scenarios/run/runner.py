@@ -14,7 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from fedsvm.algorithms import SITE_MODULE
-from fedsvm.algorithms.attacks.attack import KnownRecords
 from fedsvm.algorithms.origins import Mechanisms, origins
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.federation import report
@@ -262,6 +261,8 @@ def _start_sites(this: Run, starter: Starter, on_progress: OnProgress) -> Iterat
 
 def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
     """Record what declared colluders learned and, if everybody is audited, what others did."""
+    from fedsvm.algorithms.attacks.attack import KnownRecords
+
     scenario, federation, outcome = this.scenario, this.federation, this.outcome
     algorithm, declared = scenario.algorithm.implementation, scenario.collusion
     settings, _ = resolve_settings(scenario)
