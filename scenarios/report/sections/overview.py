@@ -24,7 +24,6 @@ SECTION = Section(
     title="Summary",
     content=lambda run: {"lines": lines(run.result)},
     template="""<div class="box"><dl>
-{% for name, value in lines %}<dt>{{ name }}</dt><dd>{% if name == "all sums" %}{% for party in value.split("; ") %}
-<div>{{ party }}</div>{% endfor %}{% else %}{{ value }}{% endif %}</dd>{% endfor %}</dl></div>""",
+{% for name, value in lines %}<dt>{{ name }}</dt><dd>{{ value }}</dd>{% endfor %}</dl></div>""",
     cards=_cards,
 )
