@@ -372,7 +372,9 @@ def _result(this: Run) -> RunResult:
         model_file=_model_file(this, folds[-1], privacy) if folds else None,
         metrics=_metrics(this),
         at_sites=measuring.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
-        centralised=measuring.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
+        centralised=measuring.mean_pooled(
+            [fold.pooled for fold in folds if fold.pooled is not None], scenario.data.folds or 1
+        ),
         baselines=measuring.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
         own_models=mean_own_models([fold.own for fold in folds if fold.own is not None], scenario.data.folds or 1),
         selection=selection_result(
