@@ -186,7 +186,7 @@ def losses(times: int) -> Orders:
 
 def trained_for_one_step(federation: Federation) -> None:
     """End the joint training of private rows after one iteration, whatever its gap is."""
-    settings = HybridSettings(**{**NOISY, "mechanism": "spherical"}, max_iterations=1)
+    settings = HybridSettings(**{**NOISY, "mechanism": "spherical"}, max_iterations=1, masking="congruence")
     _by_interior_point(federation, settings, np.zeros(2), 60)
 
 
