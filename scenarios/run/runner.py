@@ -283,7 +283,10 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
         if federation is not None:
             federation.log_metrics(audited=len(parties), to_audit=len(coalitions))
     if this.everybody and outcome.folds:
-        parties += file_audits(outcome.folds[-1].arrays, algorithm.file_attacks(settings), truth)
+        of_file = algorithm.file_attacks(settings)
+        if scenario.data.weight is not None:
+            of_file = [each for each in of_file if not each.needs_equal_rows]
+        parties += file_audits(outcome.folds[-1].arrays, of_file, truth)
     outcome.audit = tuple(parties)
 
 
