@@ -128,8 +128,8 @@ class Mechanisms:
         if "offset" in arrays and self.method != "none":
             yield f"scale from {' by '.join(self._of('statistics'))}"
         if "landmarks" in arrays:
-            yield "landmarks as the line landmarks says"
-        yield f"all else from {' by '.join(self._of('training'))}"
+            yield "landmarks (see their line)"
+        yield f"the rest from {' by '.join(self._of('training'))}"
 
 
 def origins(arrays: Mapping[str, Any], mechanisms: Mechanisms) -> tuple[ArrayOrigin, ...]:

@@ -13,7 +13,8 @@ if __name__ == "__main__":
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
+from typing import Any
 
 import numpy as np
 
@@ -73,12 +74,15 @@ class _Programs(Mapping[str, type[SiteProgram]]):
         return len(ALGORITHMS) + len(OTHERS)
 
 
-def _setting_names(program: str) -> frozenset[str] | None:
-    """Return the names of an algorithm's settings; None of another program, which has none."""
-    return None if program in OTHERS else frozenset(field.name for field in fields(ALGORITHMS[program].Settings))
+def _default_settings(program: str) -> Mapping[str, Any] | None:
+    """Return an algorithm's settings with their defaults; None of another program, which has none."""
+    if program in OTHERS:
+        return None
+    known = fields(ALGORITHMS[program].Settings)
+    return {field.name: None if field.default is MISSING else field.default for field in known}
 
 
-INSTALLATION = Installation(_Programs(), SUMS, _setting_names, _warm_up, _practice)
+INSTALLATION = Installation(_Programs(), SUMS, _default_settings, _warm_up, _practice)
 
 if __name__ == "__main__":
     main(INSTALLATION, int(sys.argv[1]))

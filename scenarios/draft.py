@@ -32,6 +32,9 @@ _ROWS_PER_SITE = 10
 
 _MAX_SITES = 50
 _MANY_ROWS, _FEW_ROWS = 1000, 200
+_MAX_LISTED = 8
+"""Columns with missing values that a line names."""
+
 _MU = 0.5
 """Of noisy statistics."""
 
@@ -105,6 +108,9 @@ def draft(
         *_ranges(data),
         "",
         *_algorithm(data),
+        "",
+        "[compare]",
+        "sites = true               # also trains each site's own model, to show what federating gains",
         "",
         "[protocol]",
         f"sum = {_text(hiding_sum(len(places) or _sites(table, by)))}               # fedsvm audit compares them",
@@ -246,8 +252,9 @@ def _data(
         yield f'unlabeled = "drop"         # rows without a label are removed: {data.unlabeled}'
     missing = {feature.name: int(gaps(feature.values).sum()) for feature in data.features}
     if incomplete := {name: count for name, count in missing.items() if count}:
-        said = ", ".join(f"{name} {count}" for name, count in list(incomplete.items())[:8])
-        yield f'missing = "mean"           # filled with means over all sites, by secure sums; missing are: {said}'
+        said = ", ".join(f"{name} {count}" for name, count in list(incomplete.items())[:_MAX_LISTED])
+        said += f" and {len(incomplete) - _MAX_LISTED} more columns" if len(incomplete) > _MAX_LISTED else ""
+        yield f'missing = "mean"           # filled with means over all sites, by secure sums; rows without: {said}'
         yield "missing_indicators = false # true: a column of 0 and 1 says where"
     yield 'scale = "standard"         # by secure sums'
     yield f"statistics_privacy = {_MU:g}   # mu of the noise in scale and landmarks, so that they name no row"
@@ -296,11 +303,14 @@ def _key(name: str) -> str:
 
 def _corrections(found: HarmonizedTables) -> Iterator[str]:
     """Yield the tables that bring files into one form."""
-    if found.codes:
-        yield from ("", "[data.missing_values]      # they look like codes; remove those that are values")
+    if found.codes or found.zeros:
+        head = "[data.missing_values]      # they look like codes; remove those that are values"
+        yield from ("", head if found.codes else "# [data.missing_values]")
         for name, codes in found.codes.items():
             said = ", ".join(f"{code} in {count} rows" for code, count in codes.items())
             yield f"{_key(name)} = [{', '.join(map(_plain, codes))}]  # {said}"
+        for name, (count, least) in found.zeros.items():
+            yield f"# {_key(name)} = [0]  # 0 in {count} rows, and no other value below {least:g}"
     for name, spellings in found.spellings.items():
         head = f"[data.recode.{_key(name)}]"
         yield from ("", head if any(each.is_plain for each in spellings) else f"# {head}")
@@ -330,6 +340,7 @@ def _algorithm(data: Dataset) -> Iterator[str]:
     rarest, count = min(Counter(data.labels.tolist()).items(), key=lambda each: each[1])
     yield f"[algorithm]                # fedsvm scenarios keys {DEFAULT_ALGORITHM} lists all settings"
     yield f"name = {_text(DEFAULT_ALGORITHM)}"
+    yield "# compare with --set algorithm.kernel=linear --set algorithm.features=identity: no landmarks, few messages"
     yield 'kernel = "rbf"'
     yield "C = 1.0"
     yield 'gamma = "auto"'
@@ -337,7 +348,7 @@ def _algorithm(data: Dataset) -> Iterator[str]:
         yield "landmarks = 200"
     else:
         yield "landmarks = 0.25           # a quarter as many as training rows"
-    yield "min_cluster_size = 3       # of landmarks that are means of rows: a share above 1/3 cannot be met then"
+    yield "min_cluster_size = 3       # least rows of a landmark that is a mean of rows; allows a share of 1/3 at most"
     if len(data.classes) == 2 and count < _RARE * data.rows:
         share = 100 * count / data.rows
         yield f'class_weight = "balanced"  # {rarest!r} is {share:.1f} % of the rows; without it few would be predicted'

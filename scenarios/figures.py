@@ -40,6 +40,20 @@ def plain_range(low: float, high: float) -> str:
     return f"{low:.3f} to {high:.3f}"
 
 
+def points(gain: float) -> str:
+    """Return a difference of shares in percentage points, with its sign: +3.7, -1.9, 0.0."""
+    return _without_zero_sign(f"{100 * gain:+.1f}")
+
+
+def area_gain(gain: float) -> str:
+    """Return a difference of areas with its sign: +0.022, 0.000."""
+    return _without_zero_sign(f"{gain:+.3f}")
+
+
+def _without_zero_sign(text: str) -> str:
+    return text if float(text) else text[1:]
+
+
 def duration(seconds: float) -> str:
     """Return seconds in words: 8 s, 12 min, 1 h 05 min."""
     if seconds < 120:

@@ -36,7 +36,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.launcher_cache import spare_launcher
 from fedsvm.federation.site.program import SiteProgram, steps_of
-from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.site_messages import StepFailure
 from fedsvm.federation.startup import Deployment, SiteSetup, start_federation
@@ -186,7 +186,7 @@ def losses(times: int) -> Orders:
 
 def trained_for_one_step(federation: Federation) -> None:
     """End the joint training of private rows after one iteration, whatever its gap is."""
-    settings = HybridSettings(**{**NOISY, "mechanism": "spherical"}, max_iterations=1)
+    settings = HybridSettings(**{**NOISY, "mechanism": "spherical"}, max_iterations=1, masking="congruence")
     _by_interior_point(federation, settings, np.zeros(2), 60)
 
 
@@ -244,341 +244,280 @@ def noise_for_epsilon() -> dict[str, Any]:
 
 
 FOR_EPSILON = noise_for_epsilon()
-LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
-    "a bound that tells how large a sum is": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        prepared,
-        summed("column_sums", (COLUMNS,), 1.0),
-        "a sum of step 'column_sums' must have the bound inf, got 1$",
+Case = tuple[Terms, SiteRules, Orders, Orders, str]
+"""The terms and the rules of all sites; honest orders; the order that they refuse; and words of the refusal."""
+
+
+def case(agreed: Terms, before: Orders, orders: Orders, said: str, rules: SiteRules = ANYTHING) -> Case:
+    return agreed, rules, before, orders, said
+
+
+def pan(before: Orders, orders: Orders, said: str, reading: Mapping[str, Any] | None = None, **settings: Any) -> Case:
+    """Return a case of pan-svm on the columns as they are, at sites with strict rules."""
+    return terms("pan-svm", reading, **PAN, **settings), STRICT, before, orders, said
+
+
+LIES: Mapping[str, Case] = {
+    "a bound that tells how large a sum is": pan(
+        prepared, summed("column_sums", (COLUMNS,), 1.0), "a sum of step 'column_sums' must have the bound inf, got 1$"
     ),
-    "groups of one row each": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        mapped,
-        ran("deal_groups", groups=20000),
-        "no step 'deal_groups'",
-    ),
-    "more groups than were agreed on": (
+    "groups of one row each": pan(mapped, ran("deal_groups", groups=20000), "no step 'deal_groups'"),
+    "more groups than were agreed on": case(
         terms("pan-svm", **PAN, solver="cutting-plane"),
-        SiteRules(),
         mapped,
         ran("deal_groups", groups=20000),
         "groups must be 32 or fewer, as agreed, got 20000",
     ),
-    "sums of groups": (terms("pan-svm", **PAN), STRICT, mapped, summed("starting_sums", (2, 1, 5)), "no step"),
-    "cuts": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        mapped,
-        summed("cuts", (1, 1, 6), problems=ONE, w=W[None], b=np.zeros(1)),
-        "no step 'cuts'",
-    ),
-    "a path around a point of its choice": (
-        terms("pan-svm", **PAN),
-        STRICT,
+    "sums of groups": pan(mapped, summed("starting_sums", (2, 1, 5)), "no step"),
+    "cuts": pan(mapped, summed("cuts", (1, 1, 6), problems=ONE, w=W[None], b=np.zeros(1)), "no step 'cuts'"),
+    "a path around a point of its choice": pan(
         measured,
         ran("begin_path", prior=W, price=1.0, lever=1.0, masking="congruence"),
         "the prior of begin_path must be 0",
     ),
-    "a path without the agreed masks": (
+    "a path without the agreed masks": case(
         terms("pan-svm", **PAN),
-        SiteRules(),
         measured,
         ran("begin_path", prior=0 * W, price=1.0, lever=1.0, masking="none"),
         'masking must be "congruence", as agreed, got "none"',
     ),
-    "a kernel so narrow that it sees single rows": (
+    "a kernel so narrow that it sees single rows": case(
         terms("svm-admm"),
-        SiteRules(),
         clustered,
         ran("receive_map", features="landmarks", landmarks=W[None], map=np.eye(1), **{**RBF, "gamma": 1e7}),
         'gamma must be "auto", as agreed, got 10000000.0',
     ),
-    "training rows as held-out rows": (
-        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
-        STRICT,
+    "training rows as held-out rows": pan(
         encoded,
         ran("hold_out", fold=-1),
         "fold must be one of the 2 that were agreed on",
+        reading={"folds": 2, "tested_by": "sites"},
     ),
-    "training on the rows of all folds": (
-        terms("pan-svm", {"folds": 2}, **PAN),
-        STRICT,
-        encoded,
-        ran("hold_out", fold=None),
-        "fold must be one of the 2 that were agreed on",
+    "training on the rows of all folds": pan(
+        encoded, ran("hold_out", fold=None), "fold must be one of the 2 that were agreed on", reading={"folds": 2}
     ),
-    "training on the private rows of all folds": (
+    "training on the private rows of all folds": case(
         terms("hybrid-svm", {"folds": 2}, epsilon=1.0),
-        SiteRules(),
         nothing,
         ran("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None),
         "fold must be one of the 2 that were agreed on",
     ),
-    "columns scaled by the test's records": (
+    "columns scaled by the test's records": case(
         terms("dpp-svm", {"test_fraction": 0.2}),
-        SiteRules(),
         aligned,
         ran("prepare_fold", fold=None, scale="standard"),
         "fold must be one of the 1 that were agreed on",
     ),
-    "a fold in a run without folds": (terms("pan-svm", **PAN), STRICT, prepared, ran("hold_out", fold=-1), "no step"),
-    "scores of training rows": (
-        terms("pan-svm", **PAN),
-        STRICT,
+    "a fold in a run without folds": pan(prepared, ran("hold_out", fold=-1), "no step"),
+    "scores of training rows": pan(
         prepared,
         summed("score_counts", (2004,), model=ONE, bins=1000, threshold=0.0, kept=False),
         "no step 'score_counts'",
     ),
-    "weights that sites keep": (
+    "weights that sites keep": case(
         terms("pan-svm", **PAN, release="sites"),
-        SiteRules(release=False),
         mapped,
         summed("released", (1, 6), np.inf, keep=ONE, constants=ONE, holder="site-1"),
         "no step 'released'",
+        rules=SiteRules(release=False),
     ),
-    "models that sites keep": (
+    "models that sites keep": case(
         terms("voting-ensemble", **PAN, release="sites"),
-        SiteRules(release=False),
         mapped,
         summed("model_table", (3, 6), np.inf),
         "no step 'model_table'",
+        rules=SiteRules(release=False),
     ),
-    "frequencies of its choice": (
+    "frequencies of its choice": case(
         terms("pan-svm", features="fourier", gamma=0.25),
-        SiteRules(),
         prepared,
         ran("receive_map", features="fourier", gamma=0.25, rho=1e5 * np.ones((1, COLUMNS))),
         "rho must be the 100 frequencies that the agreed seed draws",
     ),
-    "as many frequencies as agreed, of its choice": (
+    "as many frequencies as agreed, of its choice": case(
         terms("pan-svm", features="fourier", gamma=0.25, frequencies=7),
-        SiteRules(),
         prepared,
         ran("receive_map", features="fourier", gamma=0.25, rho=2 * FourierMap.draw(0.25, 7, COLUMNS, 1).rho),
         "rho must be the 7 frequencies that the agreed seed draws",
     ),
-    "grids of its choice": (
+    "grids of its choice": case(
         terms("binned-least-squares", gamma=0.1, grids=7, bins=20),
-        SiteRules(),
         prepared,
         ran("receive_grids", **RandomBins.draw(1e-3, 7, 20, COLUMNS, 1).to_fields()),
         "the grids must be the 7 that the agreed seed draws, and are not",
     ),
-    "grids of more places": (
+    "grids of more places": case(
         terms("binned-least-squares", gamma=0.1, grids=7, bins=20),
-        SiteRules(),
         prepared,
         ran("receive_grids", **RandomBins.draw(0.1, 7, 21, COLUMNS, 1).to_fields()),
         "the grids must be the 7 that the agreed seed draws, and are not",
     ),
-    "more landmarks than an agreed count": (
+    "more landmarks than an agreed count": case(
         terms("pan-svm", landmarks=2, gamma=0.25),
-        SiteRules(),
         clustered,
         ran("receive_map", features="landmarks", landmarks=np.ones((3, COLUMNS)), map=np.eye(3), **RBF),
         "landmarks must be 2 or fewer, as agreed, got 3",
     ),
-    "factors of classes without class weights": (
-        terms("pan-svm", **PAN),
-        STRICT,
+    "factors of classes without class weights": pan(
         measured,
         ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
         "factors must be those of class_weight = null, as agreed",
     ),
-    "other factors than the agreed ones": (
-        terms("pan-svm", **PAN, class_weight={"ill": 3.0}),
-        STRICT,
+    "other factors than the agreed ones": pan(
         measured,
         ran("begin_path", **BEGUN, factors=[3.0, 1e6]),
         'factors must be those of class_weight = {"ill": 3.0}, as agreed',
+        class_weight={"ill": 3.0},
     ),
-    "balanced factors that balance nothing": (
-        terms("pan-svm", **PAN, class_weight="balanced"),
-        STRICT,
+    "balanced factors that balance nothing": pan(
         balanced,
         ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
         'factors must be those of class_weight = "balanced", as agreed',
+        class_weight="balanced",
     ),
-    "moments of one class": (
+    "moments of one class": case(
         terms("least-squares", **PAN),
-        SiteRules(),
         mapped,
         summed("moments", (20,), intercept=True, factors=[0.0, 1.0]),
         "factors must be those of class_weight = null, as agreed",
     ),
-    "blind weights of one class": (
+    "blind weights of one class": case(
         terms("least-squares", **PAN, masking="committee"),
-        SiteRules(),
         measured,
         ran("blind_weights", intercept=True, regularisation=1.0, scale=2.0, factors=[0.0, 1.0]),
         "factors must be those of class_weight = null, as agreed",
     ),
-    "Newton sums of one class": (
+    "Newton sums of one class": case(
         terms("logistic-regression", **PAN),
-        SiteRules(),
         measured,
         summed("newton_sums", (1, 21), points=np.zeros((1, 5)), scales=np.ones(3), intercept=True, factors=[0.0, 1.0]),
         "factors must be those of class_weight = null, as agreed",
     ),
-    "blind Newton steps of one class": (
+    "blind Newton steps of one class": case(
         terms("logistic-regression", **PAN, masking="committee"),
-        SiteRules(),
         measured,
         ran("blind_steps", **BLIND_STEPS, factors=[0.0, 1.0]),
         "factors must be those of class_weight = null, as agreed",
     ),
-    "a path of other problems": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        measured,
-        ran("begin_path", **BEGUN, scheme="ovo"),
-        "scheme must be 'ovr', as agreed, got 'ovo'",
+    "a path of other problems": pan(
+        measured, ran("begin_path", **BEGUN, scheme="ovo"), "scheme must be 'ovr', as agreed, got 'ovo'"
     ),
-    "groups of other problems": (
+    "groups of other problems": case(
         terms("pan-svm", **PAN, solver="cutting-plane"),
-        SiteRules(),
         mapped,
         ran("deal_groups", groups=4, scheme="ovo"),
         "scheme must be 'ovr', as agreed, got 'ovo'",
     ),
-    "no groups": (
+    "no groups": case(
         terms("pan-svm", **PAN, solver="cutting-plane"),
-        SiteRules(),
         mapped,
         ran("deal_groups", groups=0),
         "groups must be a whole number from 1 on, got 0",
     ),
-    "a histogram without bins": (
-        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
-        STRICT,
+    "a histogram without bins": pan(
         fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (2004,), model=ONE, bins=-1, threshold=0.0, kept=False),
         "bins must be 1000, got -1",
+        reading={"folds": 2, "tested_by": "sites"},
     ),
-    "a finer histogram": (
-        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
-        STRICT,
+    "a finer histogram": pan(
         fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (2002,), model=ONE, bins=999, threshold=0.0, kept=False),
         "bins must be 1000, got 999",
+        reading={"folds": 2, "tested_by": "sites"},
     ),
-    "a part that no site keeps": (
-        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
-        STRICT,
+    "a part that no site keeps": pan(
         fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (2004,), model=ONE, bins=1000, threshold=0.0, kept=True),
         "kept must be false, as the agreed release says",
+        reading={"folds": 2, "tested_by": "sites"},
     ),
-    "more classes than labels": (
-        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
-        STRICT,
+    "more classes than labels": pan(
         fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (6009,), model=ONE, bins=1000, threshold=0.0, kept=False, classes=3),
         "classes must be 2, as in the labels of this site, got 3",
+        reading={"folds": 2, "tested_by": "sites"},
     ),
-    "a threshold": (
-        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
-        STRICT,
+    "a threshold": pan(
         fit("pan-svm", fold=0, **PAN),
         summed("score_counts", (2004,), model=ONE, bins=1000, threshold=0.5, kept=False),
         "threshold must be 0, got 0.5",
+        reading={"folds": 2, "tested_by": "sites"},
     ),
-    "edges around single values": (
+    "edges around single values": case(
         terms("decision-tree", max_depth=2),
-        SiteRules(),
         after(prepared, summed("column_moments", (2 * COLUMNS + 2,))),
         ran("receive_edges", edges=np.cumsum(np.tile([1.0, 1e-6], (COLUMNS, 16)), axis=1)[:, :31]),
         "edges must be 31 for each of 4 columns, equally far apart",
     ),
-    "fewer columns": (
-        terms("pan-svm", **PAN),
-        STRICT,
+    "fewer columns": pan(
         prepared,
         ran("receive_map", features="identity", dimensions=COLUMNS - 1),
         "dimensions must be 4, the number of columns",
     ),
-    "edges of a tree": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        prepared,
-        ran("receive_edges", edges=np.zeros((COLUMNS, 3))),
-        "no step 'receive_edges'",
+    "edges of a tree": pan(prepared, ran("receive_edges", edges=np.zeros((COLUMNS, 3))), "no step 'receive_edges'"),
+    "tables of a tree": pan(prepared, summed("cross_tables"), "no step 'cross_tables'"),
+    "rows by frequencies of its choice": pan(
+        prepared, ran("take_rows", rho=np.ones((1, COLUMNS)), longest=1.0, clip=True), "no step 'take_rows'"
     ),
-    "tables of a tree": (terms("pan-svm", **PAN), STRICT, prepared, summed("cross_tables"), "no step 'cross_tables'"),
-    "rows by frequencies of its choice": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        prepared,
-        ran("take_rows", rho=np.ones((1, COLUMNS)), longest=1.0, clip=True),
-        "no step 'take_rows'",
-    ),
-    "losses at a point": (terms("pan-svm", **PAN), STRICT, prepared, summed("erm_sums", (1, 21)), "no step 'erm_sums'"),
-    "frequencies in a run without": (
+    "losses at a point": pan(prepared, summed("erm_sums", (1, 21)), "no step 'erm_sums'"),
+    "frequencies in a run without": case(
         terms("dp-erm", epsilon=1.0),
-        SiteRules(),
         encoded_as_public,
         ran("take_rows", rho=np.ones((1, COLUMNS)), longest=1.0, clip=True),
         "features must be 0, as agreed, got 1",
     ),
-    "a model without its noise": (
-        terms("hybrid-svm", **NOISY),
-        SiteRules(),
-        nothing,
-        summed("own_part", (2,), np.inf, joint=False),
-        "no step 'own_part'",
+    "a model without its noise": case(
+        terms("hybrid-svm", **NOISY), nothing, summed("own_part", (2,), np.inf, joint=False), "no step 'own_part'"
     ),
-    "each site's model": (
+    "each site's model": case(
         terms("hybrid-svm", **NOISY),
-        SiteRules(),
         nothing,
         ran("train_alone", prior=W, C=1.0, tolerance=1e-3, rows=60),
         "no step 'train_alone'",
     ),
-    "a model with hardly any noise": (
+    "a model with hardly any noise": case(
         ONE_SHOT,
-        BUDGETED,
         trained_alone,
         summed("noisy_part", (2,), np.inf, **{**FOR_EPSILON, "steps": 1}),
         "noise must have the scale .* that epsilon needs",
+        rules=BUDGETED,
     ),
-    "a model with noise for a smaller epsilon than it says": (
+    "a model with noise for a smaller epsilon than it says": case(
         replace(ONE_SHOT, epsilon=0.1),
-        BUDGETED,
         trained_alone,
         summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
         "the agreed settings must name the mechanism, and the epsilon that this site charges",
+        rules=BUDGETED,
     ),
-    "a model with noise for more rows than it was trained with": (
+    "a model with noise for more rows than it was trained with": case(
         ONE_SHOT,
-        BUDGETED,
         lambda federation: trained_alone(federation, rows=30),
         summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
         "noise must have the scale .* that epsilon needs",
+        rules=BUDGETED,
     ),
-    "a model that counts for more than all": (
+    "a model that counts for more than all": case(
         ONE_SHOT,
-        BUDGETED,
         lambda federation: trained_alone(federation, rows=10),
         summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
         "rows must be those of all sites, and 20 or more",
+        rules=BUDGETED,
     ),
-    "noise in shares for more sites than there are": (
+    "noise in shares for more sites than there are": case(
         ONE_SHOT,
-        BUDGETED,
         trained_alone,
         summed("noisy_part", (2,), np.inf, **{**FOR_EPSILON, "shares": 9}),
         "shares must be from 1 to 2",
+        rules=BUDGETED,
     ),
-    "private rows at a price of its choice": (
+    "private rows at a price of its choice": case(
         terms("hybrid-svm", **{**NOISY, "mechanism": "gaussian", "delta": 1e-6}, features=1),
-        SiteRules(),
         with_measured_frequencies,
         ran("begin_path", prior=np.zeros(2), price=7e3, lever=0.0, masking="congruence"),
         "price must be C = 300 over the number of rows, got 7000",
     ),
-    "columns": (terms("pan-svm", **PAN), STRICT, prepared, ran("keep_columns", columns=ONE), "no step 'keep_columns'"),
+    "columns": pan(prepared, ran("keep_columns", columns=ONE), "no step 'keep_columns'"),
 }
 
 
@@ -592,73 +531,47 @@ LEAF: Mapping[str, Any] = {
 TESTED: Mapping[str, Any] = {"test_fraction": 0.2, "tested_by": "sites"}
 TAKEN = ran("take_rows", rho=np.zeros((0, COLUMNS)), longest=9.0, clip=True)
 SPHERICAL = terms("hybrid-svm", **{**NOISY, "mechanism": "spherical"}, features=1)
-OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
-    "a second path, around a point of its choice": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        fit("pan-svm", **PAN),
-        ran("begin_path", **{**BEGUN, "prior": W}),
-        "begin_path",
+OUT_OF_PLACE: Mapping[str, Case] = {
+    "a second path, around a point of its choice": pan(
+        fit("pan-svm", **PAN), ran("begin_path", **{**BEGUN, "prior": W}), "begin_path"
     ),
-    "a path begun again in mid-training": (
-        terms("pan-svm", **PAN),
-        STRICT,
+    "a path begun again in mid-training": pan(
         after(measured, ran("begin_path", **BEGUN), ran("share_path", holders=list(SITES))),
         ran("begin_path", **{**BEGUN, "lever": 2.0}),
         "begin_path",
     ),
-    "Newton's system before there is a path": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        measured,
-        summed("newton", (1, 24), iteration=1),
-        "newton",
-    ),
-    "weights before training": (
-        terms("pan-svm", **PAN),
-        STRICT,
+    "Newton's system before there is a path": pan(measured, summed("newton", (1, 24), iteration=1), "newton"),
+    "weights before training": pan(
         after(measured, ran("begin_path", **BEGUN), ran("share_path", holders=list(SITES))),
         summed("released", (1, 6), np.inf, keep=ONE, constants=ONE, holder="site-1"),
         "released",
     ),
-    "columns on another scale after training": (
-        terms("pan-svm", **PAN),
-        STRICT,
-        fit("pan-svm", **PAN),
-        ran("rescale", offset=np.zeros(COLUMNS), scale=np.full(COLUMNS, 1e-4)),
-        "rescale",
+    "columns on another scale after training": pan(
+        fit("pan-svm", **PAN), ran("rescale", offset=np.zeros(COLUMNS), scale=np.full(COLUMNS, 1e-4)), "rescale"
     ),
-    "a second test with other bins": (
-        terms("pan-svm", TESTED, **PAN),
-        STRICT,
-        after(fit("pan-svm", fold=0, **PAN), scored(1000)),
-        scored(500),
-        "score_counts",
+    "a second test with other bins": pan(
+        after(fit("pan-svm", fold=0, **PAN), scored(1000)), scored(500), "score_counts", reading=TESTED
     ),
-    "training after the last test": (
-        terms("pan-svm", TESTED, **PAN),
-        STRICT,
+    "training after the last test": pan(
         after(fit("pan-svm", fold=0, **PAN), scored(1000)),
         summed("newton", (1, 24), iteration=99),
         "newton",
+        reading=TESTED,
     ),
-    "the models of all sites twice": (
+    "the models of all sites twice": case(
         terms("voting-ensemble", **PAN),
-        SiteRules(),
         fit("voting-ensemble", **PAN),
         summed("model_table", (3, 7), np.inf),
         "model_table",
     ),
-    "bins of a tree of its own": (
+    "bins of a tree of its own": case(
         terms("decision-tree", **TREE),
-        SiteRules(),
         fit("decision-tree", **TREE),
         ran("receive_edges", edges=np.zeros((COLUMNS, 31))),
         "receive_edges",
     ),
-    "more levels than a tree has": (
+    "more levels than a tree has": case(
         terms("decision-tree", **TREE),
-        SiteRules(),
         after(
             prepared,
             summed("column_moments", (2 * COLUMNS + 2,)),
@@ -668,30 +581,23 @@ OUT_OF_PLACE: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         summed("cross_tables", (1, COLUMNS, 32, 2), **{**LEAF, "bin": np.array([2])}),
         "cross_tables",
     ),
-    "rows mapped anew while a model is trained": (
+    "rows mapped anew while a model is trained": case(
         terms("dp-erm", epsilon=1.0),
-        SiteRules(),
         after(encoded_as_public, TAKEN, losses(2)),
         ran("take_rows", rho=np.zeros((0, COLUMNS)), longest=99.0, clip=True),
         "take_rows",
     ),
-    "losses at more points than training takes": (
+    "losses at more points than training takes": case(
         terms("dp-erm", epsilon=1.0),
-        SiteRules(),
         after(encoded_as_public, TAKEN, losses(1 + MAX_STEPS)),
         summed("erm_sums", (1, 21), f=np.full((1, COLUMNS), 7.0), loss="logistic", half_width=0.5),
         "erm_sums",
     ),
-    "joint private training that ended early and starts again": (
-        SPHERICAL,
-        SiteRules(),
-        after(with_frequencies, trained_for_one_step),
-        trained_for_one_step,
-        "squared_norms",
+    "joint private training that ended early and starts again": case(
+        SPHERICAL, after(with_frequencies, trained_for_one_step), trained_for_one_step, "squared_norms"
     ),
-    "a model of private rows without its release": (
+    "a model of private rows without its release": case(
         SPHERICAL,
-        SiteRules(),
         after(with_frequencies, trained_for_one_step, summed("own_part", (2,), np.inf, joint=True)),
         summed("own_part", (3,), np.inf, joint=True),
         "own_part",

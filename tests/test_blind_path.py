@@ -199,7 +199,7 @@ def test_a_round_costs_what_the_page_of_benchmarks_says() -> None:
             1, np.zeros(1, dtype=np.int64), one, one, one, np.ones((1, 5)), 1, np.ones((1, 3)), np.ones((1, 2))
         )
         masked = RING.cost(sites, (layout.length,), 1.0)
-        blind = blind_system.blind_systems_cost(RING, sites, order.systems(layout))
+        blind = blind_system.blind_systems_cost(RING, sites, order.systems([layout]))
         cells = [sites, m, *(n for each in (masked, blind) for n in (each.payload_bytes, each.messages, each.hops))]
         assert f"| {' | '.join(f'{cell:,}' for cell in cells)} |" in table
 
@@ -259,8 +259,7 @@ def test_sites_that_are_restarted_are_told_the_next_step(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "change", "says"),
     [
-        ("hybrid-better", "algorithm.masking=committee", "is for pan-svm"),
-        ("rfe", "algorithm.masking=committee", "is for pan-svm"),
+        ("hybrid-better", "algorithm.masking=committee", 'masking: "committee" needs variant = "joint" and solver'),
         ("committee", "algorithm.solver=auto", 'masking: "committee" needs solver = "interior-point"'),
     ],
 )

@@ -133,5 +133,5 @@ def test_a_run_opens_noisy_sums_alone_and_says_so(tmp_path: Path) -> None:
     assert opened <= {"scale_counts", "more_scale_counts", "noisy_statistics"}
     assert result["secrecy"]["whole_run"].endswith("can tell a row with an AUC of 0.64 at most (mu 0.5)")
     shown = dict(lines(read_result(tmp_path / "run")))
-    assert shown["model file"].endswith("all else from all rows of the sites by noisy release, mu 0.5")
+    assert shown["model file"].endswith("the rest from all rows of the sites by noisy release, mu 0.5")
     assert not any(each["step"] == "hold_out" for each in result["disclosures"])

@@ -214,7 +214,8 @@ def test_an_export_with_odd_columns_needs_no_edit(tmp_path: Path) -> None:
     assert (
         'ignore = ["Fall-Nr.", "Bemerkung"]  # Fall-Nr.: looks like an identifier; Bemerkung: has no values' in written
     )
-    assert "missing are: CRP 1\n" in written
+    assert "rows without: CRP 1\n" in written
+    assert "[compare]\nsites = true" in written
     small = ["--set", "algorithm.landmarks=20", "--set", "algorithm.tolerance=1e-3", "--quiet"]
     done = fedsvm("run", "my.toml", *small, folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

@@ -16,6 +16,7 @@ from fedsvm.scenarios.hosts.terms_preview import read_asked
 from fedsvm.scenarios.oversight.explanation import Explanation, explain, render_page
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.policy import template
 from tests.conftest import ROOT
 from tests.guides import blocks
@@ -137,6 +138,21 @@ def test_a_check_lists_all_that_a_policy_refuses(tmp_path: Path, monkeypatch: py
     ]
 
 
+@pytest.mark.parametrize(("text", "says"), [(None, "there is no file"), ('size,diagnosis\n1,"M\n', "")])
+def test_a_check_blames_no_policy_for_a_file_that_cannot_be_read(
+    text: str | None, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / "north.csv").write_text(text)
+    (tmp_path / "north.toml").write_text("min_rows = 20\n")
+    words = ["policy", "check", "hospitals.toml", "--policy", "north.toml", "--data", "north.csv"]
+    done = CliRunner().invoke(application("policy"), words)
+    assert isinstance(done.exception, ScenarioError) and "refuses" not in done.output
+    assert str(done.exception).startswith(f"--data: {says}") and "north.csv" in str(done.exception)
+
+
 def test_a_check_reads_the_file_with_its_corrections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     guide(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -147,7 +163,7 @@ def test_a_check_reads_the_file_with_its_corrections(tmp_path: Path, monkeypatch
     check = ["policy", "check", "hospitals.toml", "--policy", "north.toml"]
     read = [*check, "--data", "north.csv"]
     without = CliRunner().invoke(application("policy"), read)
-    assert without.exit_code == 3 and "diagnosis" in without.output
+    assert without.exit_code != 0 and "diagnosis" in str(without.exception)
     done = CliRunner().invoke(application("policy"), [*read, "--corrections", "own.toml"])
     assert done.exit_code == 0, done.output
     alone = CliRunner().invoke(application("policy"), [*check, "--corrections", "own.toml"])

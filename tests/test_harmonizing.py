@@ -74,7 +74,7 @@ def test_the_proposed_scenario_has_one_spelling_of_each_value(tmp_path: Path) ->
 
 
 def test_a_site_on_another_host_reads_its_file_the_same_way(tmp_path: Path) -> None:
-    chosen, base = spec.read(study(tmp_path), changes={"data.test_fraction": 0.0})
+    chosen, base = spec.read(study(tmp_path), changes={"data.test_fraction": 0.0, "compare.sites": False})
     rows = dataset.prepare(chosen, base)
     for number, (site, file) in enumerate(messy_files.FILES.items()):
         held = hold(site, str(tmp_path / file), terms_of(chosen))
@@ -189,6 +189,23 @@ def test_a_scenario_is_written_where_types_and_columns_differ(tmp_path: Path) ->
 )
 def test_codes_are_far_from_the_rest(values: list[float], codes: dict[str, int]) -> None:
     assert proposals.missing_codes({"": np.array(values, dtype=np.float64)}) == codes
+
+
+def test_a_code_of_one_site_is_found_beside_larger_numbers_of_another() -> None:
+    here, there = np.array([*range(100, 410, 10), 999, 999.0]), np.arange(120, 570, 10.0)
+    assert proposals.missing_codes({"west": here, "north": there}) == {"999": 2}
+    assert proposals.missing_codes({"west": here[:-1], "north": there}) == {}
+    assert proposals.missing_codes({"west": here, "north": np.arange(100, 990, 10.0)}) == {}
+
+
+def test_zeros_far_below_the_rest_are_noted_and_left_to_the_reader(tmp_path: Path) -> None:
+    """As in a column of blood pressures; numbers of doses begin at 0."""
+    lines = [f"{0 if row % 20 == 3 else 60 + row % 37},{row % 40},{'ab'[row % 2]}" for row in range(240)]
+    (tmp_path / "p.csv").write_text("\n".join(["pressure,doses,positive", *lines, ""]))
+    written = draft(tmp_path / "p.toml", str(tmp_path / "p.csv"), "positive")
+    note = "Column 'pressure' has 0 in 12 rows, and no other value below 60; if 0 stands for a missing value"
+    assert any(each.startswith(note) for each in written.asks) and not any("doses" in each for each in written.asks)
+    assert "# [data.missing_values]\n# pressure = [0]  # 0 in 12 rows, and no other value below 60" in written.text
 
 
 @pytest.mark.parametrize(

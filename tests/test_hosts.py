@@ -178,6 +178,12 @@ def test_who_is_not_let_in_is_told_nothing_of_the_run(eventful: Eventful) -> Non
     assert all("coordinator asks: " in each.said for each in eventful.sites)
 
 
+def test_an_operator_reads_the_settings_that_are_no_defaults(eventful: Eventful) -> None:
+    asked = next(line for line in eventful.sites[0].said.splitlines() if "coordinator asks: " in line)
+    assert "defaults otherwise" in asked, asked
+    assert "rank_tolerance" not in asked
+
+
 @pytest.mark.parametrize(
     ("address", "is_one"),
     [

@@ -24,11 +24,14 @@ from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.conftest import drill, long_but_for
 from tests.tasks import partitions, public_task, table
 from tests.test_runs import run
+from tests.test_secrecy import cards
 
 FREQUENCIES, SIGMA = 12, 2.0
 SMALL = ["data.public=30", "algorithm.features=20", "compare.baselines=false"]
@@ -157,6 +160,7 @@ def settings(**changes: Any) -> HybridSettings:
         "cut_groups": 8,
         "tolerance": 1e-11,
         "max_iterations": 300,
+        "masking": "congruence",
     }
     return HybridSettings(**given | changes)
 
@@ -438,6 +442,38 @@ def test_where_colluders_may_isolate_a_site_every_site_draws_all_of_the_noise(
     told = release["protects_against"][1:]
     assert told[0] == "the coordinator, and every site but the row's own"
     assert len(told) == (1 if "all of it" in drawn_by else 2)
+
+
+@pytest.mark.parametrize("masking", ["congruence", "committee"])
+def test_only_two_members_of_a_committee_have_the_system_of_all_rows(masking: str, tmp_path: Path) -> None:
+    """Of three sites, every two are members in every round. Every record that there can be is on the list."""
+    scenario = tmp_path / "cards.toml"
+    scenario.write_text(
+        f"""
+        data = {{ source = "{cards(tmp_path / "cards.csv")}", positive = "yes", test_fraction = 0.2, public = 20 }}
+        federation.sites = 3
+        algorithm = {{ name = "hybrid-svm", features = 20, mechanism = "none", tolerance = 1e-6 }}
+        compare = {{ centralised = true }}
+        collusion = {{ sites = ["site-2", "site-3"], coordinator = true, candidates = "source" }}
+        """
+    )
+    read, base = spec.read(str(scenario), overrides=[f"algorithm.masking={masking}"])
+    (tmp_path / "run").mkdir()
+    finished = runner.run(read, dataset.prepare(read, base), tmp_path / "run", lambda *_: None, audit=True).result
+    assert finished.error is None
+    assert finished.model is not None
+    assert finished.centralised is not None
+    assert finished.model.objective == pytest.approx(finished.centralised.objective, rel=1e-5)
+    attacks = [attack for audit in finished.audit for attack in audit.attacks]
+    assert not any(attack.false_claims for attack in attacks if attack.attack == "Newton systems")
+    by_parties = {audit.parties: audit for audit in finished.audit}
+    pair, both = by_parties["site-2", "site-3", "coordinator"], by_parties["site-1", "coordinator"]
+    assert pair.recovered == pair.rows > 20
+    assert not by_parties["coordinator",].recovered
+    by_systems = {each.attack: each.recovered for each in both.attacks}.get("Newton systems", 0)
+    assert by_systems == (both.rows if masking == "congruence" else 0)
+    if masking == "committee":
+        assert both.recovered == by_parties["site-1",].recovered
 
 
 def test_a_run_without_noise_promises_nothing_and_equals_the_pooled_minimiser(tmp_path: Path) -> None:

@@ -54,7 +54,14 @@ def test_landmarks_that_are_a_share_of_rows(rows: int | None, expected: int) -> 
 def test_the_other_algorithms_with_the_setting_have_no_committee() -> None:
     selected, _ = Rfe().resolve_settings(RfeSettings(), FEW)
     assert selected.masking == "congruence"
-    assert HybridSvm().resolve_settings(HybridSettings(), FEW)[0].masking == "congruence"
+
+
+def test_a_private_model_is_trained_behind_a_committee_where_there_is_a_system() -> None:
+    found, (remark,) = HybridSvm().resolve_settings(HybridSettings(), FEW)
+    assert (found.masking, remark.sentence.partition(";")[0]) == ("committee", "committee")
+    alone, remarks = HybridSvm().resolve_settings(HybridSettings(variant="one-shot"), FEW)
+    assert (alone.masking, remarks) == ("congruence", ())
+    assert HybridSvm().resolve_settings(HybridSettings(), Premises(2))[0].masking == "congruence"
 
 
 @pytest.mark.parametrize("sites", [3, 5, 20])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from sklearn.metrics import roc_auc_score
 
 from fedsvm import ScenarioError, run
 from fedsvm.algorithms.own_models import OwnCounts, Placements
+from fedsvm.algorithms.pooled import Pooled
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.figures import percent
 from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run import measuring
 from fedsvm.scenarios.run.own_models import compare_counts, compare_own, mean_own_models
 
 CHANGES = {
@@ -53,9 +56,9 @@ def test_counts_of_sites_give_the_gain_of_the_same_rows() -> None:
     right = [(np.concatenate([each[place] for each in sites]) >= 0) == labels for place in (0, 1)]
     assert found.federated.accuracy == pytest.approx(right[0].mean())
     assert found.accuracy == pytest.approx(right[1].mean())
-    gained = right[0].astype(float) - right[1]
-    error = float(gained.std(ddof=1)) / len(gained) ** 0.5
-    assert found.intervals["accuracy_gain"].high == pytest.approx(gained.mean() + 1.959964 * error, abs=1e-6)
+    gained = [*(right[0].astype(float) - right[1]), 1.0, -1.0]  # Bonett and Price add a row to each model
+    error = float(np.std(gained)) / len(gained) ** 0.5
+    assert found.intervals["accuracy_gain"].high == pytest.approx(np.mean(gained) + 1.959964 * error, abs=1e-6)
     areas = [[roc_auc_score(each[2], each[place]) for each in sites] for place in (0, 1)]
     assert found.auc == pytest.approx(np.average(areas[1], weights=(120, 80)), abs=1e-9)
     assert found.auc_gain == pytest.approx(np.average(np.array(areas[0]) - areas[1], weights=(120, 80)), abs=1e-9)
@@ -82,6 +85,46 @@ def test_gain_intervals_hold_the_true_gain() -> None:
         for place, name in enumerate(("accuracy_gain", "auc_gain")):
             held[place] += found.intervals[name].low <= getattr(large, name) <= found.intervals[name].high
     assert held.min() >= LEAST and held.max() <= MOST
+
+
+@pytest.mark.parametrize(("rows", "own_models"), [(30, 1), (54, 3)])
+def test_gain_intervals_hold_the_true_gain_of_good_models_on_few_rows(rows: int, own_models: int) -> None:
+    """Wald's intervals are points where both models are right on all rows, and then hold the gain half of the time."""
+    random, held, runs = np.random.default_rng(7), np.zeros(2, dtype=int), 500
+    normal, distances = NormalDist(), (4.0, 3.5)
+    true = [normal.cdf(distances[0] / scale) - normal.cdf(distances[1] / scale) for scale in (2, 2**0.5)]
+    for _ in range(runs):
+        labels = np.where(random.random(rows) < 0.4, 1.0, -1.0)
+        shared = 0.95 * random.normal(size=rows)
+        federated, *own = (
+            distance / 2 * labels + shared + (1 - 0.95**2) ** 0.5 * random.normal(size=rows)
+            for distance in (distances[0], *own_models * distances[1:])
+        )
+        found = compare_own("a model", federated, labels, {f"site-{k}": (50, each) for k, each in enumerate(own)})
+        for place, name in enumerate(("accuracy_gain", "auc_gain")):
+            held[place] += found.intervals[name].low <= true[place] <= found.intervals[name].high
+    assert held.min() >= 0.94 * runs
+
+
+def test_models_that_agree_on_all_rows_have_an_interval_and_not_a_point() -> None:
+    labels = np.repeat([1.0, -1.0], 20)
+    found = compare_own("a model", labels, labels, {"north": (50, labels)})
+    for name in ("accuracy_gain", "auc_gain"):
+        within = found.intervals[name]
+        assert within.low < -0.05 and within.high > 0.05
+
+
+def test_each_site_and_pooled_rows_have_a_gain_of_their_own() -> None:
+    federated, own, labels = drawn(np.random.default_rng(8))
+    found = compare_own("a model", federated, labels, {"north": (50, own), "south": (50, federated)})
+    north, south = (found.sites[site].gain for site in ("north", "south"))
+    assert north is not None and south is not None
+    assert north.accuracy == pytest.approx(2 * found.accuracy_gain) and south.accuracy == 0
+    assert north.auc == pytest.approx(2 * (found.auc_gain or 0)) and south.auc == 0
+    pooled = measuring.compare(Pooled(own, None), federated, labels)
+    assert pooled.gain is not None and pooled.gain.accuracy == north.accuracy
+    assert pooled.gain.intervals == north.intervals
+    assert measuring.compare(Pooled(own, None), federated, labels, is_tested=False).gain is None
 
 
 Compared = tuple[FloatArray, FloatArray, dict[str, tuple[int, FloatArray]]]
@@ -118,10 +161,11 @@ def test_run_compares_each_sites_own_model(tmp_path: Path) -> None:
     assert set(own.sites) == {"site-1", "site-2", "site-3"}
     assert all(each.intervals["accuracy"].low < each.accuracy for each in own.sites.values())
     assert own.accuracy == pytest.approx(np.mean([each.accuracy for each in own.sites.values()]))
-    at_zero = f"{percent(own.federated.accuracy)} by the federated one, both at threshold 0; federating gains"
-    assert at_zero in dict(lines(result))["sites alone"]
+    at_zero = f"{percent(own.federated.accuracy)} by the federated one, both at threshold 0"
+    assert dict(lines(result))["sites alone"].endswith(at_zero)
+    assert dict(lines(result))["federating"].startswith("over the sites' own models: accuracy ")
     report = (tmp_path / "run" / "report.html").read_text()
-    assert "Each site&#39;s own model" in report or "Each site's own model" in report
+    assert "Is federating worth it?" in report and "site-3 alone" in report
 
 
 @pytest.mark.long

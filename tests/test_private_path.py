@@ -27,7 +27,7 @@ from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.data.tables import Dataset
 from fedsvm.scenarios.run.horizontal import SimulatedRows
-from fedsvm.scenarios.run.offered_terms import terms_of
+from fedsvm.scenarios.run.offered_terms import resolve_settings, terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
@@ -178,7 +178,7 @@ def trained(scenario: Scenario, data: Dataset, fold: int | None, folder: Path) -
         programs[site] = algorithm.Site(site, read_partition(str(path)), {"seed": scenario.seed})
         programs[site].terms = terms
         path.unlink()
-    settings, task = scenario.algorithm.settings, source.task(fold)
+    (settings, _), task = resolve_settings(scenario), source.task(fold)
     if hasattr(settings, "mechanism"):
         settings = replace(settings, mechanism="none", delta=None)
     model = algorithm.fit(InProcessFederation(programs), task, settings)  # type: ignore[arg-type]

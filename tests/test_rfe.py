@@ -92,15 +92,17 @@ def test_the_order_does_not_depend_on_sites_splits_or_sums(source: str, tmp_path
     assert orders == {tuple(pooled_order(source, 1.0))}
 
 
-def test_blindly_nothing_but_weights_is_shown(tmp_path: Path) -> None:
-    """The default solver: as many rounds again, and no cut."""
-    result = choose(tmp_path / "run", "wine", "rfe", *ONE).result
+@pytest.mark.parametrize("masking", ["congruence", "committee"])
+def test_blindly_nothing_but_weights_is_shown(masking: str, tmp_path: Path) -> None:
+    """The default solver: as many rounds again, and no cut. A committee gives the same order."""
+    result = choose(tmp_path / "run", "wine", "rfe", *ONE, f"algorithm.masking={masking}").result
     ranking = result["selection"]["ranking"]
     assert list(ranking["columns"]) == pooled_order("wine", 1.0)
     assert all(step["certain"] for step in ranking["steps"])
     kinds = {(each["step"], each["kind"]) for each in result["disclosures"] if each["to"] == "coordinator"}
     assert not {step for step, kind in kinds if kind in ("single-row", "row-difference")}
     assert ("subset_weights", "design") in kinds
+    assert (("blind_subset_newton", "design") in kinds) == (masking == "committee")
 
 
 def test_cuts_that_survive_a_column_cost_a_third_of_new_ones(tmp_path: Path) -> None:

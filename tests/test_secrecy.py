@@ -75,6 +75,7 @@ def check(stated: Recovery | None, audit: PartyAudit, *, has_prior: bool) -> Non
 
 
 PAN = "algorithm.name=pan-svm"
+HYBRID = "algorithm={name='hybrid-svm', features=40}"
 VERTICAL = ("data.partition=vertical", "data.label_site=1", "data.split=even")
 CASES: dict[str, tuple[str, ...]] = {
     "pan-svm": (PAN, "algorithm.landmarks=40"),
@@ -116,6 +117,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "naive-bayes": ("algorithm.name=naive-bayes",),
     "filter": ("algorithm.name=filter", "algorithm.landmarks=20"),
     "rfe": ("algorithm.name=rfe", "algorithm.landmarks=20"),
+    "rfe committee": ("algorithm.name=rfe", "algorithm.landmarks=20", "algorithm.masking=committee"),
     "rfe cuts": ("algorithm.name=rfe", "algorithm.select_solver=cutting-plane", "algorithm.landmarks=20"),
     "voted-wrappers": ("algorithm.name=voted-wrappers", "algorithm.landmarks=20"),
     "voted-wrappers any change": (
@@ -124,6 +126,8 @@ CASES: dict[str, tuple[str, ...]] = {
         "algorithm.landmarks=20",
     ),
     "sparse-svm": ("algorithm.name=sparse-svm", "algorithm.landmarks=20"),
+    "hybrid-svm": (HYBRID, "algorithm.mechanism=none", "data.public=30"),
+    "hybrid-svm committee": (HYBRID, "algorithm.mechanism=none", "algorithm.masking=committee", "data.public=30"),
     "dpp-svm": ("algorithm.name=dpp-svm", *VERTICAL),
     "dpp-svm rbf": ("algorithm.name=dpp-svm", "algorithm.kernel=rbf", *VERTICAL),
     "dpp-svm plain": (
@@ -152,7 +156,7 @@ def test_no_statement_claims_more_protection_than_attacks_leave(
     case, source = example
     changes = ["data.source=wdbc", "data.positive=malignant", *CASES[case]]
     changes += [] if {"data.folds=3", *VERTICAL} & set(changes) else ["data.rows=200"]
-    if case in ("rfe", "voted-wrappers", "voted-wrappers any change"):
+    if case in ("rfe", "rfe committee", "voted-wrappers", "voted-wrappers any change"):
         changes.append(f"data.ignore={json.dumps(COLUMNS)}")  # each further column is removed like those that are left
     if source == LISTED:
         changes = [f"data.source={cards(tmp_path / 'cards.csv')}", "data.scale=none", "data.positive=yes", *CASES[case]]
@@ -168,6 +172,40 @@ def test_no_statement_claims_more_protection_than_attacks_leave(
         check(stated.one_site, audit, has_prior=has_prior)
     if case == "pan-svm" and source == LISTED:
         assert with_site.recovered == with_site.rows, "every row is what the statement says"
+
+
+@pytest.mark.parametrize("masking", long_but_for(["congruence", "committee"], "committee"))
+def test_only_two_members_of_a_committee_have_the_systems_in_chosen_columns(
+    masking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three sites, every two are members in every round. Every record that there can be is on the list."""
+    coalitions = [Coalition(("site-1", "site-2"), coordinator=True), Coalition(("site-1",), coordinator=True)]
+    monkeypatch.setattr(runner, "everybody", lambda sites: coalitions)
+    scenario = tmp_path / "cards.toml"
+    scenario.write_text(
+        f"""
+        data = {{ source = "{cards(tmp_path / "cards.csv")}", positive = "yes", scale = "none" }}
+        federation.sites = 3
+        algorithm = {{ name = "rfe", size = 9, remove = "half", landmarks = 40, masking = "{masking}" }}
+        compare.centralised = false
+        collusion = {{ coordinator = true, candidates = "source" }}
+        """
+    )
+    read, base = spec.read(str(scenario))
+    (tmp_path / "run").mkdir()
+    result = runner.run(read, dataset.prepare(read, base), tmp_path / "run", lambda *_: None, audit=True).result
+    assert result.error is None
+    found = {each.parties: each for each in result.audit}
+    systems = {
+        parties: [attack for attack in each.attacks if attack.attack == "Newton systems"]
+        for parties, each in found.items()
+    }
+    by_systems = {parties: sum(attack.recovered for attack in attacks) for parties, attacks in systems.items()}
+    assert not any(attack.false_claims for attacks in systems.values() for attack in attacks)
+    assert by_systems["site-1", "site-2", "coordinator"] == found["site-1", "site-2", "coordinator"].rows > 20
+    assert not by_systems["coordinator",]
+    assert (by_systems["site-1", "coordinator"] > 40) == (masking == "congruence")
+    assert (by_systems["site-1", "coordinator"] == 0) == (masking == "committee")
 
 
 ALL_SITES = MembershipReport(0, "launch", {}, (), tuple(f"site-{number}" for number in range(1, 6)))

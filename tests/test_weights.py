@@ -203,3 +203,18 @@ def test_the_largest_weight_is_told_to_a_power_of_two() -> None:
     assert Weighting("balanced").factors(np.array([30.0, 10.0])) == (4 / 6, 2.0)
     assert Weighting("balanced").factors(np.array([30.0, 0.0])) == (1.0, 1.0)
     assert Weighting("balanced").factors(np.array([30.0, 0.0, 10.0])) == (4 / 6, 1.0, 2.0)  # of those that there are
+
+
+def test_the_attack_on_weights_is_not_tried_on_rows_of_different_weights(tmp_path: Path) -> None:
+    """Its equations count rows, so that it would claim rows that are not there."""
+    weighted_file(tmp_path)
+    text = 'name = "w"\n[algorithm]\nname = "least-squares"\nfeatures = "identity"\nkernel = "linear"\n'
+    text += '[compare]\ncentralised = false\n[data]\nsource = "p.csv"\npositive = 1\n'
+    tried: list[bool] = []
+    for use in ('weight = "importance"', 'ignore = ["importance"]'):
+        (tmp_path / "w.toml").write_text(f"{text}{use}\n")
+        result = run(tmp_path / "w.toml", out=tmp_path / f"run-{len(tried)}", audit=True)
+        assert result.status == "completed", result.error
+        (listed,) = [each for each in result.audit if each.has_list]
+        tried.append("weights" in {attack.attack for attack in listed.attacks})
+    assert tried == [False, True]

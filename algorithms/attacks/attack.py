@@ -189,11 +189,14 @@ class Attack(ABC):
         Whether it is on one binary problem, `Prior.posed`, and is to be tried on each of several.
     uses_found : bool
         Whether rows that are known, `Prior.found`, lead it to others.
+    needs_equal_rows : bool
+        Whether its equations hold only if all rows have the same weight.
     """
 
     name: ClassVar[str]
     is_of_problems: ClassVar[bool] = False
     uses_found: ClassVar[bool] = False
+    needs_equal_rows: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:

@@ -26,6 +26,9 @@ _LEAST_VARIANCE = 1e-5
 _LEAST_PRECISION = 1e-6
 _MOST_LOGIT = 30.0
 
+_ROUNDING = 2.0**-50
+"""The share of its trace that G may be off by, and lack to be positive semidefinite."""
+
 
 def posterior(G: FloatArray, h: FloatArray, chance: float, levels: Sequence[float] = (1.0,)) -> FloatArray:
     """Return (n,) the probability that each is 1; G (n, n) positive semidefinite, h (n,), and the prior probability.
@@ -38,10 +41,10 @@ def posterior(G: FloatArray, h: FloatArray, chance: float, levels: Sequence[floa
     logit = np.log(chance / (1 - chance))
     precision = np.full(len(h), 1 / (chance * (1 - chance)))
     shift = precision * chance
-    found = np.full(len(h), chance)
+    found, rounding = np.full(len(h), chance), _ROUNDING * float(np.trace(G))
     for level in levels:
         for _ in range(_MOST_ITERATIONS):
-            lower, failed = lapack.dpotrf(G / level + np.diag(precision), lower=1)
+            lower, failed = lapack.dpotrf(G / level + np.diag(precision + rounding / level), lower=1)
             if failed:
                 raise np.linalg.LinAlgError("the precision matrix is not positive definite")
             mean, _ = lapack.dpotrs(lower, h / level + shift, lower=1)

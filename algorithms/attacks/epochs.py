@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +12,14 @@ import numpy as np
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.choice import read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
+
+_NO_KERNEL = math.nan
+"""The gamma of features whose kernel no attack needs."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +46,11 @@ class Epoch:
 
     @cached_property
     def features(self) -> FeatureMap | None:
-        """The map that sites were sent last, if they were sent one."""
-        sent = self.of("receive_map")
-        return read_map(sent[-1].parameters) if sent else None
+        """The map that sites were sent last, or frequencies that public rows chose, if they were sent either."""
+        if sent := self.of("receive_map"):
+            return read_map(sent[-1].parameters)
+        chosen = self.of("receive_frequencies")
+        return FourierMap(_NO_KERNEL, chosen[-1].parameters["rho"]) if chosen else None
 
     @cached_property
     def inverse(self) -> NystromInverse | None:
@@ -68,20 +75,20 @@ class Epoch:
 
 
 def scale_of(told: RoundView) -> Scale:
-    """Return the scale that a round of `rescale` told the sites."""
+    """Return the scale that a round of `rescale` or `encode_known` told the sites."""
     return Scale(told.parameters["offset"], told.parameters["scale"], told.parameters.get("window"))
 
 
 def epochs(view: RunView) -> list[Epoch]:
-    """Return the epochs of a view, in order; none if no rows are scaled by sums."""
+    """Return the epochs of a view, in order; none if sites keep the scale of their rows to themselves."""
     found: list[Epoch] = []
     categories: Sequence[Sequence[str]] = ()
     scale: Scale | None = None
     rounds: list[RoundView] = []
     for each in view.rounds:
-        if each.step == "encode":
+        if each.step in ("encode", "encode_known"):
             categories = each.parameters["values"]
-        if each.step == "rescale":
+        if each.step in ("rescale", "encode_known"):
             if scale is not None:
                 found.append(Epoch(scale, categories, tuple(rounds)))
             scale, rounds = scale_of(each), []

@@ -273,7 +273,7 @@ def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> 
         order = BlindOrder(**each.parameters)
         taken = np.zeros_like(step) if order.still[place] else step
         sites = {party: lines for party, lines in each.entries.items() if party != COORDINATOR}
-        systems = systems_of_pair(each.entries, order.systems(layout))
+        systems = systems_of_pair(each.entries, order.systems([layout] * len(order.problems)))
         sums: dict[tuple[str, ...], RowTotals] = {}
         sums |= {} if systems is None else {EVERYONE: _of_system(layout, order, place, systems[place])}
         dither = np.repeat(order.dithers[place], [layout.features, layout.dimensions - layout.features])
@@ -288,7 +288,7 @@ def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> 
 
 
 def _opened(layout: Layout, order: BlindOrder, place: int, round_: RoundView) -> OpenedNumbers:
-    numbers, _ = opened_sums(round_.entries[COORDINATOR], order.systems(layout))[place]
+    numbers, _ = opened_sums(round_.entries[COORDINATOR], order.systems([layout] * len(order.problems)))[place]
     objective, alphas, rows, _ = np.split(numbers, np.cumsum([1, layout.classes, layout.classes]))
     of_objective, of_alphas, _ = 2 * order.noises[place]
     return OpenedNumbers(

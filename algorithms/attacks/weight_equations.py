@@ -47,6 +47,7 @@ class WeightEquations(Attack):
 
     name = "weights"
     is_of_problems = True
+    needs_equal_rows = True
 
     def __init__(self, loss: Loss, regularisation: float) -> None:
         self._loss, self._regularisation = loss, regularisation

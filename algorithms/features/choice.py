@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 from fedsvm.algorithms.data.horizontal_task import PreparedRows
 from fedsvm.algorithms.data.statistics import NoisyStatistics
 from fedsvm.algorithms.features.drawn_landmark_sums import describe_rows, drawn_points, open_shares, tried_counts
-from fedsvm.algorithms.features.drawn_landmarks import ENOUGH, smallest_enough
+from fedsvm.algorithms.features.drawn_landmarks import smallest_enough
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
@@ -47,6 +47,9 @@ _KEYS_OF = {
     "identity": (),
 }
 """The settings that only one kind of features has."""
+
+_LOW_SHARE = 0.55
+"""The explained share below which a linear kernel is often as good, by experiments (docs/features.md)."""
 
 TYPICAL_LANDMARKS = 200
 """Landmarks to expect where they are a share of rows whose number nobody knows before the run."""
@@ -192,10 +195,13 @@ class Features:
     remarks: Mapping[str, str] = field(default_factory=dict)
 
     def with_explained_share(self, share: float) -> Features:
-        """Return the same with an explained share, and a hint where landmarks do not reach the rows."""
+        """Return the same with an explained share, and advice where landmarks miss much of the kernel."""
         sentence = f"{self.remarks['landmarks']}; explained share {share:.2f}"
-        if share < ENOUGH:
-            sentence += f", below {ENOUGH:g}: more landmarks or a smaller gamma reach more of the kernel"
+        if share < _LOW_SHARE:
+            sentence += (
+                f", below {_LOW_SHARE:g}: compare with --set algorithm.kernel=linear --set "
+                "algorithm.features=identity, which needs no landmarks, or with a smaller gamma or more landmarks"
+            )
         figures = {**self.figures, "explained_share": round(share, 3)}
         return replace(self, figures=figures, remarks={**self.remarks, "landmarks": sentence})
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedsvm.algorithms.algorithm import Outline, Premises, PublicAlgorithm
+from fedsvm.algorithms.attacks.attack import Attack
+from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
+from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
+from fedsvm.algorithms.data.classes import problems_of
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask, each_private_model
 from fedsvm.algorithms.features.fourier import choose_frequencies, paired_features
@@ -20,10 +25,13 @@ from fedsvm.algorithms.hybrid_svm.noise import noise_for_settings, noise_of
 from fedsvm.algorithms.hybrid_svm.release import ModelRelease, release_script
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.hybrid_svm.training import train, training_script
+from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
+from fedsvm.algorithms.optimization.blind_path import BlindNewton
 from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
-from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW, without_committee
+from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW
+from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
 from fedsvm.algorithms.optimization.weighting import RowWeights
 from fedsvm.algorithms.pooled import Baseline, EvaluationRows, Pooled
@@ -47,6 +55,7 @@ class HybridSite(PubliclyScaledSite):
         FeatureRows,
         ModelRelease,
         NewtonPath,
+        BlindNewton,
         HingeCuts,
         JointHingeCuts,
     )
@@ -57,6 +66,7 @@ class HybridSite(PubliclyScaledSite):
         self.mapped = FeatureRows()
         self.release = ModelRelease(self, self.mapped)
         self.path = NewtonPath(self, self.mapped, RowWeights(self), self.release.check_problem)
+        self.blind = BlindNewton(self, self.path)
         self.hinge = HingeCuts(self, self.mapped)
         self.joint = JointHingeCuts(self, self.mapped)
 
@@ -114,8 +124,18 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
     def resolve_settings(
         self, settings: HybridSettings, premises: Premises
     ) -> tuple[HybridSettings, tuple[Remark, ...]]:
-        """Resolve `masking = "auto"`, without a committee."""
-        return without_committee(settings), ()
+        """Resolve `masking = "auto"`."""
+        if settings.masking != "auto":
+            return settings, ()
+        if not _has_path(settings):
+            return replace(settings, masking="congruence"), ()  # nothing is masked
+        unless = obstacle(premises.sites, premises.min_sites, premises.conditions)
+        features, problems = 2 * settings.features, problems_of(premises.classes, "ovr")
+        rounds = MaskedRounds.of_path(
+            premises.sites, features, problems, premises.models, premises.conditions, intercept=False
+        )
+        is_taken, sentence = choice("congruence", rounds, unless)
+        return replace(settings, masking="committee" if is_taken else "congruence"), (Remark("masking", sentence),)
 
     def is_private(self, settings: HybridSettings) -> bool:
         """Return True with any mechanism."""
@@ -127,8 +147,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
         if settings.mechanism != "gaussian" and settings.delta is not None:
             yield f'delta: applies only to mechanism = "gaussian", got {settings.delta!r}; remove it'
-        if settings.masking == "committee":
-            yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
+        if settings.masking == "committee" and not _has_path(settings):
+            yield 'masking: "committee" needs variant = "joint" and solver = "interior-point"; others have no system'
         if settings.solver == "auto":
             yield 'solver: must be "interior-point" or "cutting-plane" here, since the guarantee covers what they show'
         if settings.multiclass == "joint" and settings.solver != "cutting-plane":
@@ -137,6 +157,23 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             yield 'multiclass: "joint" needs variant = "joint"; with one-shot use "ovr"'
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, settings.delta or 0.0, private=settings.privacy is not None)
+
+    def whole_run(self, settings: HybridSettings) -> WholeRunLeakage | None:
+        """Return the most that an attack recovers from Newton's systems and steps; None of another solver or
+        variant."""
+        if not _has_path(settings):
+            return None
+        found = Recovery("every row", LISTED)
+        by_a_site = found if settings.step_noise == 0 else Recovery("some rows", LISTED)
+        if settings.masking == "none":
+            return WholeRunLeakage(found, found, by_a_site)
+        if settings.masking == "committee":
+            return WholeRunLeakage(by_a_site, None, by_a_site, with_members=found)
+        return WholeRunLeakage(found, None, by_a_site)
+
+    def attacks(self, settings: HybridSettings) -> list[Attack]:
+        """Return the attacks on Newton's systems and steps."""
+        return [NewtonSystems(), NewtonSteps(settings.step_noise)] if _has_path(settings) else []
 
     def train_pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
         """Return the minimizer on all private rows together, in the same features and without noise, and the exact
@@ -208,6 +245,11 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             released = frequencies.features(test) @ noise.released(exact.ravel()).reshape(exact.shape).T
             found.insert(1, Baseline("private", "random features", scores_of(released, jointly=model.jointly)))
         return found
+
+
+def _has_path(settings: HybridSettings) -> bool:
+    """Return whether the interior point trains over all sites."""
+    return settings.variant == "joint" and settings.solver == "interior-point"
 
 
 def _rbf_scores(C: float, sigma: float, train: LabeledRows, test: FloatArray, classes: int) -> FloatArray:

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from fedsvm.algorithms.features.fourier import FourierSettings
 from fedsvm.algorithms.optimization.linear_svm import SolverSettings
-from fedsvm.algorithms.optimization.masking import MaskingWithoutCommittee
 from fedsvm.algorithms.privacy.budget import BudgetSettings
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.settings import Dimension, Positive, Share, Tolerance, doc
@@ -45,7 +44,6 @@ class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
         Literal["ovr", "joint"],
         doc("Multi-class method: one class against the rest (ovr), or one joint problem (joint)."),
     ] = "ovr"
-    masking: MaskingWithoutCommittee = "congruence"
     tolerance: Annotated[
         Tolerance, doc("Certified relative gap at which training stops. The noise accounts for it.")
     ] = 1e-11

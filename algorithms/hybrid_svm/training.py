@@ -20,6 +20,7 @@ from fedsvm.algorithms.hybrid_svm.noise import longest_of, noise_for_settings
 from fedsvm.algorithms.hybrid_svm.release import privacy_statement, release_model
 from fedsvm.algorithms.hybrid_svm.settings import HybridSettings
 from fedsvm.algorithms.optimization import cutting_plane, interior_point
+from fedsvm.algorithms.optimization.blind_path import BlindPath
 from fedsvm.algorithms.optimization.cutting_plane import Oracle
 from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle
 from fedsvm.algorithms.optimization.joint_hinge import JointOracle
@@ -146,16 +147,19 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
     Raises MembershipChanged if sites left or joined before it begins: the price C/n counts the rows of these sites.
     """
     counted, problems = federation.sites, len(np.atleast_2d(prior))
-    path = FederatedPath(
-        federation,
-        problems=problems,
-        classes=max(2, problems),
-        prior=prior,
-        price=settings.C / rows,
-        intercept=False,
-        masking=settings.resolved_masking,
-        target=1.0 + longest_of(prior),
-    )
+    noise, is_blind = settings.step_noise_among(federation.sites), settings.masking == "committee"
+    posed: dict[str, Any] = {
+        "problems": problems,
+        "classes": max(2, problems),
+        "prior": prior,
+        "price": settings.C / rows,
+        "intercept": False,
+        "target": 1.0 + longest_of(prior),
+    }
+    if is_blind:
+        path: FederatedPath = BlindPath(federation, step_noise=noise, **posed)
+    else:
+        path = FederatedPath(federation, masking=settings.resolved_masking, **posed)
     if federation.sites != counted:
         raise MembershipChanged
     outcomes = interior_point.solve(
@@ -164,8 +168,8 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         dimensions=path.dimensions,
         intercept=False,
         stopping=StoppingRule(settings.tolerance, settings.max_iterations),
-        step_noise=settings.step_noise_among(federation.sites),
-        step_noise_floor=settings.step_noise_floor_among(federation.sites),
+        step_noise=0.0 if is_blind else noise,
+        step_noise_floor=noise if is_blind else settings.step_noise_floor_among(federation.sites),
         on_iteration=functools.partial(_note, federation, settings),
     )
     keep, constants = choose_points(outcomes)

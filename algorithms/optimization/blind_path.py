@@ -21,8 +21,8 @@ kappa^2 of it, whatever the system is; kappa is `step_noise`. At the intercept, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,11 +35,12 @@ from fedsvm.algorithms.optimization.committee import (
     dither_size,
     solve_with_committee,
 )
-from fedsvm.algorithms.optimization.interior_point import NewtonRequest, Opened, RoundSums
+from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, Opened, RoundSums
 from fedsvm.algorithms.optimization.local_path import opened_by
-from fedsvm.algorithms.optimization.path_rounds import Layout, PathOrder, told_of
+from fedsvm.algorithms.optimization.path_rounds import Layout, PathOrder, RowPaths, told_of
 from fedsvm.algorithms.optimization.path_sums import FederatedPath, NewtonPath
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.blind_parameters import FRACTION_BITS, STRETCH, Beside, BlindSystem
@@ -79,14 +80,45 @@ class BlindOrder(PathOrder):
     noises: FloatArray
     dithers: FloatArray
 
-    def systems(self, layout: Layout) -> list[BlindSystem]:
+    def systems(self, layouts: Sequence[Layout]) -> list[BlindSystem]:
         """Return the public parameters of each problem's system, whose parts are divided by their scales."""
-        parts = zip(self.scales.tolist(), self.noises.tolist(), self.dithers.tolist(), strict=True)
-        return [_system(layout, *each) for each in parts]
+        parts = zip(layouts, self.scales.tolist(), self.noises.tolist(), self.dithers.tolist(), strict=True)
+        return [_system(*each) for each in parts]
 
     def solution_unit(self, place: int) -> float:
         """Return the number by which the solution of a system is multiplied to be a step."""
         return float(self.scales[place, 1] / self.scales[place, 0])
+
+    def entries(self, paths: RowPaths, place: int, system: BlindSystem, *, keeper: bool) -> FloatArray:
+        """Move the rows of one problem, and return a site's part of its system and of the numbers beside it.
+
+        keeper: whether this site adds 1/2 |w|^2.
+        """
+        problem = int(self.problems[place])
+        told = paths.next_step(problem, self.iteration)
+        sums, standing = paths.move(self, place, 0 * told if self.still[place] else told)
+        is_tilted = paths.problems[problem].lever > 0
+        opened = opened_by(sums, standing.v, intercept=is_tilted, regulariser=keeper)
+        matrix, gradient, objective, alphas, vectors = self.scales[place].tolist()
+        upper = sums.matrix[np.triu_indices(system.size)] / matrix
+        excess = float(np.abs(upper).max(initial=0.0))
+        return np.concatenate(
+            [
+                upper / max(excess, 1.0),
+                opened.gradient / gradient,
+                [opened.objective / objective],
+                opened.alphas / alphas,
+                opened.rows / self.rows,
+                [float(keeper), float(excess > 1.0)],
+                np.ravel(opened.vectors) / vectors,
+            ]
+        )
+
+    def keep_steps(self, paths: RowPaths, found: Sequence[FloatArray] | None) -> None:
+        """Keep the steps that a site is told by the solutions of all systems, if it is told any."""
+        for place, solutions in enumerate(found or ()):
+            told = solutions[0] * self.solution_unit(place)
+            paths.tell(int(self.problems[place]), self.iteration, told)
 
 
 def _system(layout: Layout, scales: Sequence[float], noises: Sequence[float], dithers: Sequence[float]) -> BlindSystem:
@@ -116,106 +148,92 @@ def _numbers_of(solved: Sequence[BlindSolution]) -> FloatArray:
     return np.stack([np.hstack([np.linalg.norm(s.found), s.trace, s.numbers, s.products.ravel()]) for s in solved])
 
 
+BLIND_ARGUMENTS = {
+    "iteration": free("a whole number", "nothing; another one ends the run or spoils the model"),
+    "problems": free("numbers of problems", "nothing beyond a choice of which problems are solved"),
+    "mus": free("any numbers", "sums of another barrier"),
+    "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+    "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks and noise"),
+    "scales": free("any numbers", "nothing; the sums in another unit"),
+    "rows": free("a whole number", "nothing; the counts in another unit"),
+    "noises": free(
+        "any numbers",
+        "sums of losses and of dual variables without noise, at the path's points; with a site in league, "
+        "every row of a short list",
+    ),
+    "dithers": free("any numbers", "nothing; to a site in league with it, steps without noise"),
+}
+"""Of a step that takes the fields of a `BlindOrder`."""
+
+
 class BlindNewton(SitePart):
     """A site's part in the rounds of a committee, over the path that it keeps."""
 
     def __init__(self, site: HorizontalSite, path: NewtonPath) -> None:
         self._site, self._path = site, path
 
-    @step(
-        shown=SHOWS,
-        told={
-            "iteration": free("a whole number", "nothing; another one ends the run or spoils the model"),
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are solved"),
-            "mus": free("any numbers", "sums of another barrier"),
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
-            "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks and noise"),
-            "scales": free("any numbers", "nothing; the sums in another unit"),
-            "rows": free("a whole number", "nothing; the counts in another unit"),
-            "noises": free(
-                "any numbers",
-                "sums of losses and of dual variables without noise, at the path's points; with a site in league, "
-                "every row of a short list",
-            ),
-            "dithers": free("any numbers", "nothing; to a site in league with it, steps without noise"),
-        },
-    )
+    @step(shown=SHOWS, told=BLIND_ARGUMENTS)
     def blind_newton(self, **order: Any) -> None:
         """Take part in a round of k problems, with zeros if this site knows no path, and keep the steps it is told.
 
         order: the fields of a `BlindOrder`.
         """
-        round_, path = BlindOrder(**order), self._path
-        systems = round_.systems(path.start.layout)
+        round_, paths, layout = BlindOrder(**order), self._path.paths, self._path.start.layout
+        systems = round_.systems([layout] * len(round_.problems))
+        if paths is None:
+            contribute(self._site, systems, [np.zeros(system.entries) for system in systems])
+            return
         keeper = self._site.channel.sites[0] == self._site.site
-        entries = [self._entries(round_, place, each, keeper=keeper) for place, each in enumerate(systems)]
-        found = contribute(self._site, systems, entries)
-        if path.paths is not None and found is not None:
-            for place, solutions in enumerate(found):
-                told = solutions[0] * round_.solution_unit(place)
-                path.paths.tell(int(round_.problems[place]), round_.iteration, told)
-
-    def _entries(self, round_: BlindOrder, place: int, system: BlindSystem, *, keeper: bool) -> FloatArray:
-        """Move the rows of one problem, and return this site's part of its system and of what is beside it."""
-        if (paths := self._path.paths) is None:
-            return np.zeros(system.entries)
-        problem = int(round_.problems[place])
-        told = paths.next_step(problem, round_.iteration)
-        sums, standing = paths.move(round_, place, 0 * told if round_.still[place] else told)
-        is_tilted = paths.problems[problem].lever > 0
-        opened = opened_by(sums, standing.v, intercept=is_tilted, regulariser=keeper)
-        matrix, gradient, objective, alphas, vectors = round_.scales[place].tolist()
-        upper = sums.matrix[np.triu_indices(system.size)] / matrix
-        excess = float(np.abs(upper).max(initial=0.0))
-        return np.concatenate(
-            [
-                upper / max(excess, 1.0),
-                opened.gradient / gradient,
-                [opened.objective / objective],
-                opened.alphas / alphas,
-                opened.rows / round_.rows,
-                [float(keeper), float(excess > 1.0)],
-                np.ravel(opened.vectors) / vectors,
-            ]
-        )
+        entries = [round_.entries(paths, place, each, keeper=keeper) for place, each in enumerate(systems)]
+        round_.keep_steps(paths, contribute(self._site, systems, entries))
 
 
-class BlindPath(FederatedPath):
-    """A `FederatedPath` whose systems are solved behind a committee.
+class BlindRounds:
+    """The coordinator's part of rounds whose systems are solved behind a committee.
 
     Parameters
     ----------
-    *arguments, **named
-        Those of a `FederatedPath`.
+    federation : Federation
     step_noise : float
         kappa.
+
+    Raises
+    ------
+    FederationError
+        For a run that can have no committee.
     """
 
-    def __init__(self, *arguments: Any, step_noise: float, **named: Any) -> None:
-        check_committee(arguments[0])
-        super().__init__(*arguments, masking="committee", **named)
-        self._step_noise = step_noise
+    def __init__(self, federation: Federation, step_noise: float) -> None:
+        check_committee(federation)
+        self._federation, self._step_noise = federation, step_noise
         self._sensitivity: dict[int, float] = {}
 
-    def _disclose(self) -> None:
-        self._federation.disclose(COORDINATOR, "blind_newton", SHOWS, (self._layout.length,))
-
-    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
-        """Run one round."""
-        order = self._order(iteration, terms)
-        systems = order.systems(self._layout)
-        seen = solve_with_committee(self._federation, "blind_newton", systems, _numbers_of, **vars(order))
-        opened = [self._open(order, place, each) for place, each in enumerate(seen)]
-        of_vectors = math.sqrt(self._layout.features / self._layout.classes) / 2
+    def sums(
+        self,
+        step: str,
+        iteration: int,
+        terms: Sequence[NewtonRequest],
+        layouts: Sequence[Layout],
+        extent: Extent,
+        lever: float,
+        begun: Mapping[str, Any],
+    ) -> RoundSums:
+        """Run one round of problems with such layouts, in a step whose sites take a `BlindOrder` and what is begun."""
+        order = self._order(iteration, terms, layouts, extent, lever)
+        seen = solve_with_committee(self._federation, step, order.systems(layouts), _numbers_of, **vars(order), **begun)
+        opened = [self._open(order, place, each, layouts[place], extent) for place, each in enumerate(seen)]
+        of_vectors = max(math.sqrt(layout.features / layout.classes) for layout in layouts) / 2
         resolution = len(self._federation.sites) * max(1.0, of_vectors) * 2.0**-FRACTION_BITS
-        return RoundSums(opened, changed=self._note_changes(), resolution=resolution)
+        return RoundSums(opened, resolution=resolution)
 
-    def _order(self, iteration: int, terms: Sequence[NewtonRequest]) -> BlindOrder:
-        extent = self._extent
+    def _order(
+        self, iteration: int, terms: Sequence[NewtonRequest], layouts: Sequence[Layout], extent: Extent, lever: float
+    ) -> BlindOrder:
         gaps = np.array([min(each.gap, extent.price * extent.rows * extent.target) for each in terms])
-        of_w = dither_size(self._step_noise, gaps, self._layout.dimensions)
-        dithers = np.outer(of_w, [1.0, min(1.0, self._lever * math.sqrt(extent.price * extent.rows / LEAN))])
-        first = 2 * self._layout.classes * math.sqrt(2 * extent.price * extent.target * extent.squares)
+        dimensions = np.array([layout.dimensions for layout in layouts])
+        of_w = dither_size(self._step_noise, gaps, dimensions)
+        dithers = np.outer(of_w, [1.0, min(1.0, lever * math.sqrt(extent.price * extent.rows / LEAN))])
+        first = 2 * layouts[0].classes * math.sqrt(2 * extent.price * extent.target * extent.squares)
         costs = np.array([1 + self._sensitivity.get(each.problem, first) for each in terms])
         noises = (
             _NOISE
@@ -227,12 +245,12 @@ class BlindPath(FederatedPath):
         order.scales[:, 1] = np.maximum(order.scales[:, 1], 2.0 ** np.ceil(np.log2(least)))
         return order
 
-    def _open(self, order: BlindOrder, place: int, seen: FloatArray) -> Opened | None:
+    def _open(self, order: BlindOrder, place: int, seen: FloatArray, layout: Layout, extent: Extent) -> Opened | None:
         """Return what was opened of a problem, on the safe side of its noise.
 
         None if nobody added the regularizer, or a matrix was beyond its scale.
         """
-        g, scales = self._layout.classes, order.scales[place]
+        g, scales = layout.classes, order.scales[place]
         length, trace, objective, alphas, counts, flags, products = np.split(seen, np.cumsum([1, 1, 1, g, g, 2]))
         of_objective, of_alphas, of_products = 2 * order.noises[place]  # by two members
         if np.rint(flags).tolist() != [1.0, 0.0]:
@@ -252,6 +270,31 @@ class BlindPath(FederatedPath):
         )
         lengths = np.linalg.norm(opened.vectors, axis=1)
         ratio = float((lengths / np.maximum(opened.alphas, np.finfo(float).tiny)).sum())
-        reached = max(opened.objective + self._extent.noise.constant, 0.0)
+        reached = max(opened.objective + extent.noise.constant, 0.0)
         self._sensitivity[int(order.problems[place])] = math.sqrt(2 * reached) * min(ratio, 1e12)
         return opened
+
+
+class BlindPath(FederatedPath):
+    """A `FederatedPath` whose systems are solved behind a committee.
+
+    Parameters
+    ----------
+    *arguments, **named
+        Those of a `FederatedPath`.
+    step_noise : float
+        kappa.
+    """
+
+    def __init__(self, *arguments: Any, step_noise: float, **named: Any) -> None:
+        self._rounds = BlindRounds(arguments[0], step_noise)
+        super().__init__(*arguments, masking="committee", **named)
+
+    def _disclose(self) -> None:
+        self._federation.disclose(COORDINATOR, "blind_newton", SHOWS, (self._layout.length,))
+
+    def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
+        """Run one round."""
+        layouts = [self._layout] * len(terms)
+        found = self._rounds.sums("blind_newton", iteration, terms, layouts, self._extent, self._lever, {})
+        return replace(found, changed=self._note_changes())

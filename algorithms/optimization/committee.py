@@ -13,7 +13,7 @@ import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.settings import doc
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
@@ -68,7 +68,7 @@ def check_committee(federation: Federation) -> None:
         )
 
 
-def dither_size(noise: float, gaps: FloatArray, dimensions: int, penalty: float = 1.0) -> FloatArray:
+def dither_size(noise: float, gaps: FloatArray, dimensions: int | IntArray, penalty: float = 1.0) -> FloatArray:
     """Return the deviation of noise on each of the right-hand sides whose steps then lose noise^2 of each gap.
 
     penalty: on each of the dimensions, or more, is in the diagonal of the systems.

@@ -214,7 +214,7 @@ V = TypeVar("V", bound=SolverSettings)
 
 
 def without_committee(settings: V) -> V:
-    """Return settings with a masking in place of "auto", of an algorithm that supports no committee."""
+    """Return settings with congruence in place of "auto", of an algorithm whose rounds cannot be predicted."""
     return replace(settings, masking="congruence") if settings.masking == "auto" else settings
 
 

@@ -17,12 +17,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.algorithms.settings import doc
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.agreement import SECRET_BYTES, keystream
 from fedsvm.federation.channel.interface import uniform_residues
@@ -34,15 +33,6 @@ Masking = Literal["congruence", "orthogonal", "none", "committee"]
 
 MaskingSetting = Literal["congruence", "orthogonal", "none", "committee", "auto"]
 """`auto` is resolved before a run; see `masking_choice`."""
-
-MaskingWithoutCommittee = Annotated[
-    MaskingSetting,
-    doc(
-        "How Newton's system is masked. congruence hides its eigenvalues up to a factor; orthogonal reveals them; none "
-        "reveals the system. There is no committee here, so auto is congruence."
-    ),
-]
-"""The setting of algorithms that support no committee."""
 
 STRETCH = 4.0
 """The largest diagonal entry of S; the smallest is its inverse."""

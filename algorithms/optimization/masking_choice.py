@@ -97,7 +97,7 @@ class MaskedRounds:
         counted = np.arange(problems)
         scales, noises = np.ones((problems, 5)), np.ones((problems, 3))
         order = BlindOrder(1, counted, ones, ones, ones, scales, 1, noises, np.ones((problems, 2)))
-        systems, numbers = tuple(order.systems(layout)), problems * layout.length
+        systems, numbers = tuple(order.systems([layout] * problems)), problems * layout.length
         return cls(sites, systems, numbers, problems, NEWTON_ROUNDS * models, conditions, _FEWER_ROUNDS, rows)
 
     @property

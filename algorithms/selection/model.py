@@ -301,8 +301,6 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Yield the problems of PAN-SVM, and sizes without a curve."""
         yield from PanSvm().problems(settings, outline)
-        if settings.masking == "committee":
-            yield 'masking: must be "congruence", "orthogonal" or "none" here; "committee" is for pan-svm'
         if settings.objective_noise:
             yield "objective_noise: is for pan-svm; choosing columns opens sums that have no such noise; remove it"
         if outline.needs_curve and settings.size not in ("best", "one-se"):

@@ -33,7 +33,9 @@ def has_curve(terms: Terms) -> bool:
 def svms(terms: Terms) -> frozenset[str]:
     """Return the steps that train SVMs on columns and, where a curve is measured, count on rows that they leave out."""
     weighted = {"subset_duals"} if terms.settings.get("wrapper") == "pan-svm" else set[str]()
-    by_path = frozenset({"agree_secret", "subset_newton", "subset_weights"} | weighted)
+    is_blind = terms.settings["masking"] == "committee"
+    rounds = {"blind_subset_newton"} if is_blind else {"agree_secret", "subset_newton"}
+    by_path = frozenset(rounds | {"subset_weights"} | weighted)
     trained = by_path if terms.settings["select_solver"] == "interior-point" else CUTS
     return trained | ({"held_out_rows"} if has_curve(terms) else frozenset())
 

@@ -2,8 +2,9 @@
 
 What `optimization.path_sums` does for all rows and features is done here for problems that have columns and rows of
 their own: the coordinator solves masked systems, and learns the weights of each problem in the end, by one sum. Masks
-are drawn from a seed that the sites agree on. A problem may lose columns and go on: its rows keep their dual variables,
-which are as feasible as they were, and begin at the point without the columns.
+are drawn from a seed that the sites agree on, or by a committee (`optimization.blind_path`). A problem may lose columns
+and go on: its rows keep their dual variables, which are as feasible as they were, and begin at the point without the
+columns.
 
 Which problems there are rides on the first order, as do the columns that stay of one that goes on. Sites that leave or
 join end the path; whoever asked begins it anew.
@@ -22,6 +23,8 @@ import numpy as np
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimization import interior_point
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
+from fedsvm.algorithms.optimization.blind_path import BLIND_ARGUMENTS, SHOWS, BlindOrder, BlindRounds
+from fedsvm.algorithms.optimization.committee import contribute
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, RoundSums
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_masks
 from fedsvm.algorithms.optimization.path_rounds import (
@@ -31,6 +34,7 @@ from fedsvm.algorithms.optimization.path_rounds import (
     OPEN_SHOWS,
     ROUND_ARGUMENTS,
     Layout,
+    PathOrder,
     RoundOrder,
     RowPaths,
 )
@@ -47,6 +51,21 @@ RELEASED = "weights of SVMs on the way to the columns that are kept"
 DUAL_SUMS = "of each class the sum of the columns, weighted by dual variables, of SVMs on the way to the kept columns"
 
 
+_POSED_ARGUMENTS = {
+    "epoch": free("a whole number", "a new path of problems, which starts at 0"),
+    "kept": free("numbers of columns", "problems on fewer of their columns"),
+    "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
+    "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
+    "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
+    "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+    "mappings": free("any matrices", "features in which later sums can isolate rows"),
+    "ranks": free("whole numbers", "features in which later sums can isolate rows"),
+    "groups, inner_folds, price, masking": CHECKED,
+    "lever": free("any number", "a model with another scale of the intercept"),
+}
+"""Of a round's step, by which new problems are posed."""
+
+
 class SubsetPath(SitePart):
     """The interior point at a site, for its current problems on subsets of columns."""
 
@@ -56,31 +75,23 @@ class SubsetPath(SitePart):
         self._masking: Masking = "none"
         self._paths = self._ended = RowPaths([], [], functools.partial(self._draw_masks, self._epoch))
 
-    @step(
-        told={
-            "epoch": free("a whole number", "a new path of problems, which starts at 0"),
-            "kept": free("numbers of columns", "problems on fewer of their columns"),
-            **ROUND_ARGUMENTS,
-            "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
-            "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-            "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
-            "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
-            "mappings": free("any matrices", "features in which later sums can isolate rows"),
-            "ranks": free("whole numbers", "features in which later sums can isolate rows"),
-            "groups, inner_folds, price, masking": CHECKED,
-            "lever": free("any number", "a model with another scale of the intercept"),
-        }
-    )
+    @step(told={**ROUND_ARGUMENTS, **_POSED_ARGUMENTS})
     def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
         """Return this site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
 
         epoch: number of the path; a new path has new problems, or those of the previous path on fewer columns.
         """
-        posed = {name: order.pop(name) for name in list(order) if name not in RoundOrder.__dataclass_fields__}
-        round_ = RoundOrder(**order)
-        if epoch != self._epoch or round_.iteration == 1:
-            self._begin(epoch, kept, **posed)
+        round_ = RoundOrder(**self._begin_where_new(RoundOrder, epoch, kept, order))
         return self._paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site)
+
+    @step(shown=SHOWS, told={**BLIND_ARGUMENTS, **_POSED_ARGUMENTS})
+    def blind_subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> None:
+        """Take part in a round of k problems behind a committee; see `BlindNewton.blind_newton` and `subset_newton`."""
+        round_ = BlindOrder(**self._begin_where_new(BlindOrder, epoch, kept, order))
+        problems, keeper = round_.problems.tolist(), self._site.channel.sites[0] == self._site.site
+        systems = round_.systems([Layout.of(self._paths.problems[problem]) for problem in problems])
+        entries = [round_.entries(self._paths, place, each, keeper=keeper) for place, each in enumerate(systems)]
+        round_.keep_steps(self._paths, contribute(self._site, systems, entries))
 
     @step(
         bound=math.inf,
@@ -97,6 +108,15 @@ class SubsetPath(SitePart):
         first = self._subsets.posed[0]
         rows = self._site.scaled[np.ix_(self._subsets.used_rows(first.fold), first.columns)]
         return sums_by_class(self._paths.latest[0].alpha, self._site.labels[0], rows)
+
+    def _begin_where_new(
+        self, kind: type[PathOrder], epoch: int, kept: IntArray | None, told: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Begin a new path if there is one, and return the fields of the order of a round among what is told."""
+        order = {name: value for name, value in told.items() if name in kind.__dataclass_fields__}
+        if epoch != self._epoch or order["iteration"] == 1:
+            self._begin(epoch, kept, **{name: value for name, value in told.items() if name not in order})
+        return order
 
     def _begin(
         self,
@@ -130,7 +150,7 @@ class SubsetPath(SitePart):
 
     def _draw_masks(self, epoch: int, problems: Sequence[int], iteration: int) -> Sequence[Mask | None]:
         """Draw the masks of a round, which are the same at every site. Those of all problems are drawn together."""
-        if self._masking == "none":
+        if self._masking in ("none", "committee"):
             return [None] * len(problems)
         sizes = [(rows.dimensions, rows.features.shape[1]) for rows in self._paths.problems]
         drawn = draw_masks(self._site.secret, f"columns {epoch} {iteration}", sizes, self._masking)
@@ -151,6 +171,7 @@ class SubsetPaths:
     masking: Masking
     step_noise: float
     step_noise_floor: float
+    _blind: BlindRounds | None = None
     _epoch: int = -1
     _has_seed_for: int = -1
     _mus: tuple[float, ...] = ()
@@ -186,17 +207,23 @@ class SubsetPaths:
     def sums(self, iteration: int, terms: Sequence[NewtonRequest], *, wide: bool) -> RoundSums:
         """Order the round as one secure sum; see `interior_point.Path`."""
         layouts = [Layout(length + 1, length) for length in (self._lengths[each.problem] for each in terms)]
-        round_, shape = RoundOrder.of(iteration, terms, self.rows), (sum(each.length for each in layouts),)
         order = {"epoch": self._epoch, **(self._begun if iteration == 1 else {})}
-        found = round_.opened(self.federation, "subset_newton", layouts, shape, wide=wide, **order)
+        if self._blind is not None:
+            step, shows = "blind_subset_newton", SHOWS
+            found = self._blind.sums(step, iteration, terms, layouts, self.extent(), self._lever, order)
+        else:
+            step, shows = "subset_newton", OPEN_SHOWS if self.masking == "none" else MASKED_SHOWS
+            round_, shape = RoundOrder.of(iteration, terms, self.rows), (sum(each.length for each in layouts),)
+            found = round_.opened(self.federation, step, layouts, shape, wide=wide, **order)
         if iteration == 1:
-            shows = OPEN_SHOWS if self.masking == "none" else MASKED_SHOWS
-            self.federation.disclose(COORDINATOR, "subset_newton", shows, ())
+            self.federation.disclose(COORDINATOR, step, shows, ())
         return found
 
     def _solve(self, stopping: StoppingRule, mus: Sequence[float]) -> list[Solution]:
         federation, changes = self.federation, len(self.federation.membership.changes)
-        if self.masking != "none" and self._has_seed_for != changes:
+        is_blind = self.masking == "committee"
+        self._blind = BlindRounds(federation, self.step_noise) if is_blind else None
+        if self.masking not in ("none", "committee") and self._has_seed_for != changes:
             federation.run("agree_secret")
             self._has_seed_for = changes
         self._epoch += 1
@@ -206,8 +233,8 @@ class SubsetPaths:
             dimensions=[length + 1 for length in self._lengths],
             intercept=True,
             stopping=stopping,
-            step_noise=self.step_noise,
-            step_noise_floor=self.step_noise_floor,
+            step_noise=0.0 if is_blind else self.step_noise,
+            step_noise_floor=self.step_noise if is_blind else self.step_noise_floor,
             mus=mus,
         )
         self._mus = tuple(outcome.mu for outcome in outcomes)

@@ -19,7 +19,7 @@ from fedsvm.algorithms.data.columns import column_sets
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.cutting_plane import RIDGE, Bundle, Penalty, improve, start
 from fedsvm.algorithms.optimization.line_search import grid_search
-from fedsvm.algorithms.optimization.masking import MaskingWithoutCommittee
+from fedsvm.algorithms.optimization.masking import MaskingSetting
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.selection.filters import ClassMoments
@@ -46,7 +46,15 @@ class TrainingSettings(PanSettings):
     """The settings of the SVMs that select columns, in addition to those of PAN-SVM on the selected ones."""
 
     _: KW_ONLY
-    masking: MaskingWithoutCommittee = "congruence"
+    masking: Annotated[
+        MaskingSetting,
+        doc(
+            "How Newton's systems are masked, of the SVMs that select columns and of the model. congruence hides their "
+            "eigenvalues up to a factor; orthogonal reveals them; none reveals the systems. committee is congruence "
+            "with masks that no site knows: the coordinator needs two of three members to undo them. auto is "
+            "congruence: nobody knows before the run how many SVMs it trains."
+        ),
+    ] = "congruence"
     select_solver: Annotated[
         Literal["interior-point", "cutting-plane"],
         doc(

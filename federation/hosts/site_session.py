@@ -177,7 +177,7 @@ class Visit:
         offer = self._ask(endpoint, deadline)
         terms = _read_terms(offer)
         self._run, endpoint.ticket = offer.run, offer.ticket
-        tell(f"{COORDINATOR} asks: {describe_terms(terms)}")
+        tell(f"{COORDINATOR} asks: {describe_terms(terms, self.installation.default_settings(terms.program))}")
         reminders.activity = lambda: "reads its data"
         receipt, held = self._agree(endpoint, offer.run, terms)
         agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or _is_via_coordinator(terms) else None
@@ -392,14 +392,24 @@ def _read_terms(offer: Offer) -> Terms:
         raise FederationError(f"The coordinator's terms cannot be read: {error}.") from error
 
 
-def describe_terms(terms: Terms) -> str:
-    """Return in words what a run asks of a site, for its operator."""
+def describe_terms(terms: Terms, defaults: Mapping[str, Any] | None) -> str:
+    """Return in words what a run asks of a site, for its operator.
+
+    defaults: of the program's settings; those that have theirs are not listed.
+    """
     options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
-    settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())
+    listed = [
+        f"{name} = {json.dumps(value)}"
+        for name, value in terms.settings.items()
+        if defaults is None or name not in defaults or defaults[name] != value
+    ]
+    if len(listed) < len(terms.settings):
+        listed.append("defaults otherwise" if listed else "default settings")
+    settings = f" ({', '.join(listed)})" if listed else ""
     release = "the coordinator gets the model" if terms.releases else "the sites alone keep its weights"
     committee = f"; committee {', '.join(terms.committee)}" if terms.committee else ""
     return (
-        f"{terms.program} ({settings}); {terms.sum_name} sums{f' ({options})' if options else ''} of "
+        f"{terms.program}{settings}; {terms.sum_name} sums{f' ({options})' if options else ''} of "
         f"{terms.min_sites} sites or more{committee}; {release}"
     )
 

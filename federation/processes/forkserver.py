@@ -175,7 +175,7 @@ class _ForkServer:
         """
         try:
             program = self._installation.programs[policy.terms.program]
-            policy.check_settings(self._installation.setting_names(policy.terms.program))
+            policy.check_settings(self._installation.default_settings(policy.terms.program))
         except (KeyError, FederationError):
             return policy
         for library in program.libraries:

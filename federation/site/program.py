@@ -426,8 +426,9 @@ class Installation:
         By name, what sites can run.
     sums : mapping of str to callable
         By name, what makes a secure sum, given its options.
-    setting_names : callable, optional
-        Returns the names that the settings of agreed terms must have, given a program's name; None if any will do.
+    default_settings : callable, optional
+        Returns the settings that agreed terms must have, with their defaults, given a program's name; None if any will
+        do.
     warm_up : callable, optional
         Loads what sites will use, before they are forked: they share it.
     practice : callable, optional
@@ -436,6 +437,6 @@ class Installation:
 
     programs: Mapping[str, type[SiteProgram]]
     sums: Mapping[str, Callable[..., SumProtocol]]
-    setting_names: Callable[[str], frozenset[str] | None] = lambda program: None
+    default_settings: Callable[[str], Mapping[str, Any] | None] = lambda program: None
     warm_up: Callable[[], None] = lambda: None
     practice: Callable[[], None] = lambda: None

@@ -345,7 +345,7 @@ class Site:
         """Return the program of the agreed terms over the partition of this site, and derive its script."""
         program_type, policy = self._installation.programs[self._assignment.program], self._policy
         if policy.script is None:  # otherwise whoever derived it has checked them
-            policy.check_settings(self._installation.setting_names(self._assignment.program))
+            policy.check_settings(self._installation.default_settings(self._assignment.program))
         name, settings, partition = self._assignment.name, self._assignment.settings, self._taken_partition()
         self._script = policy.script or script_of(program_type, policy.terms)
         self._place = ScriptPosition(self._script, policy.rules.max_repeats)

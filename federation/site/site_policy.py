@@ -65,11 +65,12 @@ class SitePolicy:
         """Charge what the terms promise to the operator's account. Raises OrderRefused beyond the budget."""
         self.rules.charge(self.terms, run)
 
-    def check_settings(self, names: frozenset[str] | None) -> None:
+    def check_settings(self, known: Mapping[str, Any] | None) -> None:
         """Raise OrderRefused for terms that lack settings of the program or have others; None allows any."""
-        if names is None or names == self.terms.settings.keys():
+        if known is None or known.keys() == self.terms.settings.keys():
             return
-        missing, unknown = sorted(names - self.terms.settings.keys()), sorted(self.terms.settings.keys() - names)
+        asked = self.terms.settings.keys()
+        missing, unknown = sorted(known.keys() - asked), sorted(asked - known.keys())
         found = [*(f"{name} is missing" for name in missing), *(f"{name!r:.80} is none of them" for name in unknown)]
         raise OrderRefused(f"the terms must have all settings of {self.terms.program}: {'; '.join(found)}")
 

@@ -1,5 +1,8 @@
 """Secure sums: one file for each protocol, with its roles, its cost formula and what a coalition learns.
 
+The roles of every protocol take and return what `SecureSum` says of them. `helpers`, `segments`, `rings` and
+`threshold` are options.
+
 Reading order:
 
 - `secure_sum`: the interface of every sum, and its encoding.

@@ -80,18 +80,8 @@ def helpers_of(sites: tuple[str, ...], count: int) -> tuple[str, ...]:
 def additive_contribute(helpers: int, channel: Channel, vector: Residues) -> None:
     """Run a site's part: send the masked vector, and at a helper the total of its keystreams.
 
-    Parameters
-    ----------
-    helpers : int
-        k.
-    channel : Channel
-    vector : Residues of shape (limbs, d)
-        The site's own.
-
-    Raises
-    ------
-    StepRefused
-        At a helper, if the coordinator asks for a sum of too few sites, or of other sites than those of the round.
+    Raises StepRefused at a helper, if the coordinator asks for a sum of too few sites, or of other sites than those
+    of the round.
     """
     chosen = helpers_of(channel.sites, helpers)
     seeds = [_seeds(channel, helper, [helper])[0] for helper in chosen if helper != channel.me]
@@ -110,22 +100,7 @@ def additive_contribute(helpers: int, channel: Channel, vector: Residues) -> Non
 def additive_reveal(helpers: int, channel: Channel, shape: tuple[int, int]) -> Residues:
     """Run the coordinator's part: return the sum over all sites whose vectors arrived.
 
-    Parameters
-    ----------
-    helpers : int
-        k.
-    channel : Channel
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Residues of shape (limbs, d)
-
-    Raises
-    ------
-    PeerDropped
-        If a helper is lost, or too few sites remain; nothing is revealed then.
+    Raises PeerDropped if a helper is lost, or too few sites remain; nothing is revealed then.
     """
     chosen = helpers_of(channel.sites, helpers)
     masked, whole = collect_chunks(channel, shape)
@@ -144,20 +119,7 @@ def additive_reveal(helpers: int, channel: Channel, shape: tuple[int, int]) -> R
 
 
 def additive_cost(helpers: int, sites: int, shape: tuple[int, int]) -> Cost:
-    """Return the cost without dropouts: masked vectors, lists for the helpers, and their totals.
-
-    Parameters
-    ----------
-    helpers : int
-        k.
-    sites : int
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Cost
-    """
+    """Return the cost without dropouts: masked vectors, lists for the helpers, and their totals."""
     limbs, length = shape
     count = chunk_count(length)
     return Cost(

@@ -41,16 +41,7 @@ Rings = Annotated[
 
 
 def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residues) -> None:
-    """Run a site's part: send a segment along each ring. The initiator sends the total to the coordinator.
-
-    Parameters
-    ----------
-    rings : int
-        r.
-    channel : Channel
-    vector : Residues of shape (limbs, d)
-        The site's own.
-    """
+    """Run a site's part: send a segment along each ring. The initiator sends the total to the coordinator."""
     last = vector.copy()
     segments: list[Iterable[Residues]] = []
     for _ in range(rings - 1):
@@ -92,18 +83,6 @@ def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> 
 
     A site has a chunk of all rings before the next of any, and its places in two rings differ by 2 (r - 1) at most:
     by so many hops each further chunk comes later.
-
-    Parameters
-    ----------
-    rings : int
-        r.
-    sites : int
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Cost
     """
     limbs, length = shape
     count = chunk_count(length)

@@ -42,16 +42,7 @@ Segments = Annotated[
 
 
 def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> None:
-    """Run a site's part: exchange segments, then send the block around the ring.
-
-    Parameters
-    ----------
-    segments : int
-        k.
-    channel : Channel
-    vector : Residues of shape (limbs, d)
-        The site's own.
-    """
+    """Run a site's part: exchange segments, then send the block around the ring."""
     count, position = len(channel.sites), channel.sites.index(channel.me)
     block = vector.copy()
     for distance in distances(count, segments):
@@ -115,20 +106,7 @@ def partners(sites: int, segments: int) -> set[int]:
 
 
 def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
-    """Return the cost: the segments, in one hop, and then a ring.
-
-    Parameters
-    ----------
-    segments : int
-        k.
-    sites : int
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Cost
-    """
+    """Return the cost: the segments, in one hop, and then a ring."""
     limbs, length = shape
     count = chunk_count(length)
     return Cost(

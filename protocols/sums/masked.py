@@ -106,18 +106,7 @@ Threshold = Annotated[float, Gt(0.5), Le(1), doc("For masked: share of each site
 def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> None:
     """Run a site's part: send the masked vector and the sealed shares, then help to open what the sum needs.
 
-    Parameters
-    ----------
-    fraction : float
-        Which part of a neighbourhood must remain.
-    channel : Channel
-    vector : Residues of shape (limbs, d)
-        The site's own.
-
-    Raises
-    ------
-    StepRefused
-        When the coordinator asks for what would open the site's or a peer's input.
+    Raises StepRefused when the coordinator asks for what would open the site's or a peer's input.
     """
     group, confirming = neighbourhood(channel.sites, channel.me, channel.joint_seed())
     place = group.index(channel.me)
@@ -220,22 +209,7 @@ def _draw(channel: Channel, count: int) -> shamir.Elements:
 def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> Residues:
     """Run the coordinator's part: return the sum of the vectors of all sites that are present to the end of step 2.
 
-    Parameters
-    ----------
-    fraction : float
-        Which part of a neighbourhood must remain.
-    channel : Channel
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Residues of shape (limbs, d)
-
-    Raises
-    ------
-    PeerDropped
-        When fewer remain; nothing is revealed then.
+    Raises PeerDropped when fewer remain; nothing is revealed then.
     """
     graph = neighbourhoods(channel.sites, channel.joint_seed())
     threshold = DropoutThreshold(fraction, channel.run_sites).neighbourhood
@@ -415,18 +389,8 @@ def _cut(content: bytes, size: int) -> list[bytes]:
 
 
 def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """Return the cost without dropouts: input and sealed shares up, sealed shares and present sites down, opened shares
-    up. Where not all are neighbours also the list, its digests from the confirming sites, and both to all.
-
-    Parameters
-    ----------
-    sites : int
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Cost
+    """Return the cost without dropouts: input and sealed shares up, sealed shares and present sites down, opened
+    shares up. Where not all are neighbours also the list, its digests from the confirming sites, and both to all.
     """
     limbs, length = shape
     members = min(sites, MAX_NEIGHBOURS + 1)

@@ -18,31 +18,13 @@ from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 
 def plain_contribute(channel: Channel, vector: Residues) -> None:
-    """Run a site's part: send the vector as it is.
-
-    Parameters
-    ----------
-    channel : Channel
-    vector : Residues of shape (limbs, d)
-        The site's own.
-    """
+    """Run a site's part: send the vector as it is."""
     for chunk in chunks(vector):
         channel.send(COORDINATOR, chunk)
 
 
 def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
-    """Run the coordinator's part: add what the sites send, without those that are lost or late.
-
-    Parameters
-    ----------
-    channel : Channel
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Residues of shape (limbs, d)
-    """
+    """Run the coordinator's part: add what the sites send, without those that are lost or late."""
     total = np.zeros(shape, dtype=np.uint64)
     parts, whole = collect_chunks(channel, shape)
     for chunk, of_part in zip(chunks(total), parts, strict=True):
@@ -74,18 +56,7 @@ def collect_chunks(channel: Channel, shape: tuple[int, int]) -> tuple[list[dict[
 
 
 def plain_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """Return the cost: n messages for each chunk, all at once.
-
-    Parameters
-    ----------
-    sites : int
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Cost
-    """
+    """Return the cost: n messages for each chunk, all at once."""
     limbs, length = shape
     count = chunk_count(length)
     return Cost(messages=sites * count, hops=min(count, 1), payload_bytes=sites * limbs * length * RESIDUE_BYTES)

@@ -46,14 +46,7 @@ CHUNK = 1 << 16
 
 
 def ring_contribute(channel: Channel, vector: Residues) -> None:
-    """Run a site's part: the first site of the ring is the initiator, and sends the sum to the coordinator.
-
-    Parameters
-    ----------
-    channel : Channel
-    vector : Residues of shape (limbs, d)
-        The site's own.
-    """
+    """Run a site's part: the first site of the ring is the initiator, and sends the sum to the coordinator."""
     total = round_the_rings(channel, [channel.sites], [chunks(vector)], vector.shape)
     if total is not None:
         channel.send(COORDINATOR, total)
@@ -109,34 +102,12 @@ def _begin_rings(
 
 
 def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
-    """Run the coordinator's part: receive the sum from the initiator.
-
-    Parameters
-    ----------
-    channel : Channel
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Residues of shape (limbs, d)
-    """
+    """Run the coordinator's part: receive the sum from the initiator."""
     return channel.receive(channel.sites[0], shape)
 
 
 def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """Return the cost: n messages around the ring for each chunk, and one to the coordinator.
-
-    Parameters
-    ----------
-    sites : int
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Cost
-    """
+    """Return the cost: n messages around the ring for each chunk, and one to the coordinator."""
     limbs, length = shape
     count = chunk_count(length)
     return Cost(
@@ -150,17 +121,6 @@ def ring_open(channel: Channel, vector: Residues) -> Residues:
     """Run a site's part of opening the sum at all sites: the second site is the initiator, and passes the sum on.
 
     Each site has the neighbours that it has in `ring_contribute`.
-
-    Parameters
-    ----------
-    channel : Channel
-    vector : Residues of shape (limbs, d)
-        The site's own.
-
-    Returns
-    -------
-    Residues of shape (limbs, d)
-        The sum over the sites.
     """
     first, *others = channel.sites
     ring = (*others, first)
@@ -168,18 +128,7 @@ def ring_open(channel: Channel, vector: Residues) -> Residues:
 
 
 def ring_open_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """Return the cost of `ring_open`, with the hops until the last site has the sum, those of the sum before included.
-
-    Parameters
-    ----------
-    sites : int
-    shape : (limbs, d)
-        Of the vectors.
-
-    Returns
-    -------
-    Cost
-    """
+    """Return the cost of `ring_open`. Its hops include those of the sum before, until the last site has the sum."""
     limbs, length = shape
     count = chunk_count(length)
     messages, residues = sites * count + sites - 1, (2 * sites - 1) * limbs * length

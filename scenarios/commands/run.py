@@ -206,8 +206,9 @@ def audit(
 ) -> None:
     """Attack a whole run and show who recovers what. Without a scenario, show which coalitions open a single sum.
 
-    The attackers are the coordinator alone, each site alone, the coordinator together with each site, and whoever holds
-    the model file. With the folders of two runs, the attacker holds both model files.
+    Attackers: the coordinator, each site, the coordinator with each site, and the holder of the model file.
+
+    With the folders of two runs, the attacker holds both model files.
     """
     if scenario is not None and second is not None:
         if sites is not None or changes or unset or folder is not None:

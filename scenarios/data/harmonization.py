@@ -43,6 +43,8 @@ class HarmonizedTables:
         By column that sites cannot share, or that tells them apart, the reason.
     asks : tuple of str
         Sentences on what somebody has to decide.
+    zeros : mapping
+        By column, the number of zeros that may stand for missing values, and the least other number.
     """
 
     table: Table
@@ -55,6 +57,7 @@ class HarmonizedTables:
     unmeasured: Mapping[str, str] = field(default_factory=dict)
     apart: Mapping[str, str] = field(default_factory=dict)
     asks: tuple[str, ...] = ()
+    zeros: Mapping[str, tuple[int, float]] = field(default_factory=dict)
 
 
 def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: Iterable[str]) -> HarmonizedTables:
@@ -106,7 +109,9 @@ def harmonize(tables: Mapping[str, Table], label: str, by: str | None, ignored: 
     sites = max(map(len, columns.values()), default=1)
     kept = {name: alone for name, alone in single.items() if name not in apart}
     units = {name: clause for name, parts in columns.items() if (clause := proposals.other_unit(parts))}
-    return HarmonizedTables(table, renames, codes, spellings, kept, sites, units, unmeasured, apart, (*asks, *problems))
+    zeros = {name: zero for name, parts in columns.items() if (zero := proposals.far_zeros(parts))}
+    asks = [*asks, *problems]
+    return HarmonizedTables(table, renames, codes, spellings, kept, sites, units, unmeasured, apart, tuple(asks), zeros)
 
 
 def _correct(tables: Mapping[str, Table], settings: Mapping[str, Any]) -> dict[str, Table]:
@@ -203,3 +208,8 @@ def notes(found: HarmonizedTables) -> Iterator[str]:
                 f"spellings, add them to data.recode.{name}."
             )
     yield from (f"Column {name!r}: {clause}." for name, clause in found.units.items())
+    for name, (count, least) in found.zeros.items():
+        yield (
+            f"Column {name!r} has 0 in {count} rows, and no other value below {least:g}; if 0 stands for a missing "
+            "value, see data.missing_values."
+        )

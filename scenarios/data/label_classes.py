@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -148,7 +149,7 @@ def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
         raise ScenarioError(
             [
                 f"data.positive: {data.name} has the classes {classes}; name the one that is +1: --set "
-                f"data.positive={found[0]}."
+                f"{shlex.quote(f'data.positive={found[0]}')}."
             ]
         )
     others = [name for name in found if name != chosen]

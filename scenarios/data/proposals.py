@@ -21,8 +21,8 @@ Parts = Mapping[str, NDArray[Any]]
 
 _HIGH_CODES = (99999.0, 9999.0, 999.0, 99.0)
 _LOW_CODES = (-9999.0, -999.0, -99.0, -9.0, -1.0)
-_MIN_DISTINCT = 4
-"""Different numbers that a column has beside a code for a missing value, at least."""
+_MIN_DISTINCT, _MIN_POSITIVE = 4, 10
+"""Different numbers that a column has beside a code for a missing value, and beside zeros that may be one, at least."""
 
 _MAX_SPELLINGS = 30
 """Of more different texts none are compared."""
@@ -70,8 +70,10 @@ class Spelling:
 def missing_codes(parts: Parts) -> dict[str, int]:
     """Return the values of a column that look like codes for a missing one, with the number of rows of each.
 
-    Among numbers, 99, 999 and the like if they are as far above all others as these are apart, and -1, -9, -99 and the
-    like if they are repeated and nothing else is below 0. Among texts, marks such as "-" and "n/a", and among numbers
+    Among numbers, 99, 999 and the like if they are as far above all others as these are apart, at all sites or at each
+    that has them, and -1, -9, -99 and the like if they are repeated and nothing else is below 0.
+
+    Among texts, marks such as "-" and "n/a", and among numbers
     that are text for nothing else, words such as "unknown".
     """
     texts = Counter(value.strip() for values in parts.values() if values.dtype.kind == "U" for value in values.tolist())
@@ -86,16 +88,41 @@ def missing_codes(parts: Parts) -> dict[str, int]:
     for code in (*_HIGH_CODES, *_LOW_CODES):
         others = numbers[numbers != code]
         count = len(numbers) - len(others)
-        if count and len(np.unique(others)) >= _MIN_DISTINCT and _is_far(code, count, others):
+        if count and _is_far(code, count, others, known):
             found[f"{code:g}"] = count
             numbers = others
     return found
 
 
-def _is_far(code: float, count: int, others: FloatArray) -> bool:
+def _is_far(code: float, count: int, others: FloatArray, parts: Sequence[FloatArray]) -> bool:
+    """Return whether a code is far from the other numbers of a column, whose parts by site hold it too."""
+    if len(np.unique(others)) < _MIN_DISTINCT:
+        return False
     if code < 0:
         return count > 1 and bool(others.min() >= 0)
-    return bool(code - others.max() >= others.max() - others.min())
+    having = [part[part != code] for part in parts if code in part]
+    at_sites = count > 1 and _is_above(code, others, 0.5) and all(_is_above(code, part, 1.0) for part in having)
+    return at_sites or _is_above(code, others, 1.0)
+
+
+def _is_above(code: float, others: FloatArray, share: float) -> bool:
+    """Return whether a code is above all others by a share of their range."""
+    return bool(len(others) and code - others.max() >= share * (others.max() - others.min()))
+
+
+def far_zeros(parts: Parts) -> tuple[int, float] | None:
+    """Return the number of zeros that may stand for missing values, and the least other number; None without any.
+
+    No number is negative, and 0 is farther from the next one than the middle half of the others is wide.
+    """
+    known = [values[np.isfinite(values)] for values in parts.values() if values.dtype.kind == "f"]
+    numbers = np.concatenate(known) if known else np.zeros(0)
+    positive = numbers[numbers > 0]
+    zeros = len(numbers) - len(positive)
+    if zeros < 2 or numbers.min() < 0 or len(np.unique(positive)) < _MIN_POSITIVE:
+        return None
+    low, high = np.quantile(positive, (0.25, 0.75))
+    return (zeros, float(positive.min())) if positive.min() > high - low else None
 
 
 def spellings(parts: Parts, *, is_label: bool = False) -> list[Spelling]:

@@ -15,6 +15,7 @@ from fedsvm.scenarios.data import file_join
 from fedsvm.scenarios.hosts.site_data import hold
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 _REACHED_WITHIN_S = 5.0
 _BY_POLICY = "by this site's policy "
@@ -22,6 +23,8 @@ _BY_POLICY = "by this site's policy "
 
 def refusals(rules: SiteRules, terms: Terms, data: str | None = None, own: Corrections | None = None) -> list[str]:
     """Return a clause for each thing that a site with these rules would refuse before anything is computed.
+
+    Raises ScenarioError for a file that cannot be used with these terms, whatever the rules are.
 
     Parameters
     ----------
@@ -48,6 +51,9 @@ def refusals(rules: SiteRules, terms: Terms, data: str | None = None, own: Corre
     if data is not None:
         try:
             held = hold("site", data, terms, own)
+        except StepRefused as error:
+            raise ScenarioError([f"--data: {str(error).removeprefix('data.source: ')}"]) from None
+        try:
             rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
             found.append(str(error).rpartition(_BY_POLICY)[2])

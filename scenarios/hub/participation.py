@@ -282,7 +282,8 @@ class TaskParticipation:
             raise FederationError(f"What {self.link.hub} says of the task is no hub's.")
         if not diary.facts:
             terms = _terms(said["terms"])
-            self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {describe_terms(terms)}"))
+            asked = describe_terms(terms, INSTALLATION.default_settings(terms.program))
+            self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {asked}"))
             diary.note(said)
         elif any(diary.facts[name] != value for name, value in said.items()):
             raise FederationError(

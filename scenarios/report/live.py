@@ -100,7 +100,7 @@ class PlainView(SilentView):
         if progress.phase != self._phase:
             self._phase = progress.phase
             self._print(
-                f"{progress.phase} after {progress.round} rounds, {len(federation.sites)} sites, "
+                f"{progress.phase} after {_rounds(federation)} rounds, {len(federation.sites)} sites, "
                 f"{human_bytes(federation.accounts.payload_bytes)} of payload"
             )
         self._print_time_left(time.monotonic(), federation)
@@ -110,9 +110,7 @@ class PlainView(SilentView):
         self._ahead.note_progress(now, federation)
         if now - self._told >= _TELLING_S and (left := self._ahead.seconds_left(now)) is not None:
             self._told = now
-            self._print(
-                f"{federation.progress.phase} in round {federation.progress.round}, about {duration(left)} left"
-            )
+            self._print(f"{federation.progress.phase} in round {_rounds(federation)}, about {duration(left)} left")
 
     def _print(self, line: str) -> None:
         self._console.print(Text(f"{self._name}: {visible(line)}"), soft_wrap=True)
@@ -160,7 +158,7 @@ class LiveView:
         payload = federation.accounts.payload_bytes
         shown = {
             "phase": progress.phase,
-            "round": str(progress.round),
+            "round": str(_rounds(federation)),
             "live sites": _live(federation),
             "traffic": f"{human_bytes(payload)} of payload, {human_bytes(payload / seconds)}/s",
         }
@@ -355,6 +353,11 @@ def _live(federation: Federation) -> str:
         return str(len(sites))
     named = ", ".join(out[:3]) + (f" and {len(out) - 3} more" if len(out) > 3 else "")
     return f"{len(federation.sites)} of {len(sites)}, without {named}"
+
+
+def _rounds(federation: Federation) -> int:
+    """Return the rounds so far, as the summary counts them. Their numbers skip some when a run is resumed."""
+    return len(federation.accounts.rounds)
 
 
 def change_in_words(change: MembershipChange) -> str:

@@ -16,9 +16,11 @@ from fedsvm.federation.report import CostReport, DisclosureReport
 from fedsvm.federation.text import visible
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
-from fedsvm.scenarios.figures import format_count, human_bytes, percent, percent_range, plain_range
+from fedsvm.scenarios.figures import area_gain, format_count, human_bytes, percent, percent_range, plain_range, points
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownColumns
+from fedsvm.scenarios.run.gains import Gain
+from fedsvm.scenarios.run.intervals import Interval
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
 from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import ModelResult, RunResult, Timing
@@ -93,6 +95,8 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found += selection_lines(result.selection)
     if result.centralised is not None:
         found.append(("pooled rows", _pooled_line(result.centralised, result)))
+    if federating := federating_line(result.own_models, result.centralised):
+        found.append(("federating", federating))
     if model.objective is not None:
         found.append(("objective", _objective(model, "rows" if alignment is None else "columns")))
     if result.privacy is not None:
@@ -310,20 +314,43 @@ def _at_sites(found: SiteMetrics) -> str:
 
 
 def _own_models(own: OwnModels) -> str:
-    """Return the mean of the sites' own models and the gain of federating."""
+    """Return the accuracy of the sites' own models and of the federated one."""
     auc = f", AUC {own.auc:.4f}" if own.auc is not None else ""
     spread = ""
     if own.sites:
         found = [each.accuracy for each in own.sites.values()]
         spread = f" ({percent(min(found))} to {percent(max(found))})"
-    accuracy, area = own.intervals.get("accuracy_gain"), own.intervals.get("auc_gain")
-    within = f" (95 %: {percent_range(accuracy.low, accuracy.high)})" if accuracy else ""
-    gains = [f"{percent(own.accuracy_gain)} of accuracy{within}"]
-    if own.auc_gain is not None:
-        within = f" (95 %: {plain_range(area.low, area.high)})" if area else ""
-        gains.append(f"{own.auc_gain:.4f} of AUC{within}")
     both = f"by each site's own model and {percent(own.federated.accuracy)} by the federated one, both at threshold 0"
-    return f"{percent(own.accuracy)}{spread}{auc} {both}; federating gains {' and '.join(gains)}"
+    return f"{percent(own.accuracy)}{spread}{auc} {both}"
+
+
+def federating_line(own: OwnModels | None, pooled: PooledMetrics | None) -> str:
+    """Return the gains of federating over the alternatives, with their intervals; an empty text if none is known."""
+    found = []
+    if own is not None:
+        found.append(f"over the sites' own models: {_gain(own.gain)}")
+    if pooled is not None and pooled.gain is not None:
+        model = "the model" if pooled.exact_kernel is None else "the exact kernel"
+        found.append(f"over {model} of pooled data: {_gain(pooled.gain)}")
+    return "; ".join(found)
+
+
+def _gain(gain: Gain) -> str:
+    """Return what the test rows say about a gain, by accuracy and AUC."""
+    found = [f"accuracy {points(gain.accuracy)} points{_gain_within(gain, 'accuracy', points)}"]
+    if gain.auc is not None:
+        found.append(f"AUC {area_gain(gain.auc)}{_gain_within(gain, 'auc', area_gain)}")
+    return ", ".join(found)
+
+
+def _gain_within(gain: Gain, name: str, written: Callable[[float], str]) -> str:
+    found = gain.intervals.get(name)
+    return f" (95 %: {written(found.low)} to {written(found.high)}, {verdict(found)})" if found else ""
+
+
+def verdict(interval: Interval) -> str:
+    """Return what the interval of a gain says."""
+    return "better" if interval.low > 0 else "worse" if interval.high < 0 else "no clear difference"
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:

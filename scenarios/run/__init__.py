@@ -17,6 +17,7 @@ audit       the rows that colluding parties recover
 result      `RunResult`, written as result.json; the ledger
 log         writes log.jsonl during the run
 runner      combines all of these
+gains       the gain of one model over others on the same test rows
 folder      default folders of runs
 intervals   confidence intervals (95 %) of measures on test rows
 model_warnings  warnings about tested models

@@ -15,11 +15,19 @@ from fedsvm.scenarios.schema.spec import Scenario
 
 
 def compare_with_pooled(
-    scenario: Scenario, model: Model, whole: Model, decisions: FloatArray, rows: EvaluationRows, fold: int | None
+    scenario: Scenario,
+    model: Model,
+    whole: Model,
+    decisions: FloatArray,
+    rows: EvaluationRows,
+    fold: int | None,
+    *,
+    is_tested: bool,
 ) -> ModelEvaluation:
     """Return how a model compares with models of pooled rows, of public rows, and of other methods.
 
     whole: the model with the parts that its sites keep. decisions: of `rows.test`, (n,), or (n, K) of K > 2 classes.
+    is_tested: whether `rows.test` are rows that no model was trained on.
     """
     table, labels = scenario.algorithm, rows.test.labels
     algorithm, settings, calibration = table.implementation, table.settings, model.calibrated
@@ -27,7 +35,7 @@ def compare_with_pooled(
     public = algorithm.public_baseline(model, settings, rows) if scenario.is_private else None
     threshold = 0.0 if calibration is None else calibration.threshold
     return ModelEvaluation(
-        pooled=None if pooled is None else measuring.compare(pooled, decisions, labels, threshold),
+        pooled=None if pooled is None else measuring.compare(pooled, decisions, labels, threshold, is_tested=is_tested),
         baselines=_baselines(scenario, model, rows),
         public=None if public is None else measuring.compare_baselines([public], labels)[public.name],
         warnings=algorithm.warnings(model, settings, rows, fold or 0),

@@ -149,7 +149,7 @@ class SimulatedRows(RowSource):
         if calibration is not None:
             judged = {"threshold": calibration.threshold, "probabilities": whole.probabilities(rows.test.rows)}
         return replace(
-            compare_with_pooled(self.scenario, model, whole, decisions, rows, task.fold),
+            compare_with_pooled(self.scenario, model, whole, decisions, rows, task.fold, is_tested=is_tested),
             test=measuring.evaluate(decisions, rows.test.labels, **judged) if is_tested else None,
             at_sites=self.scores_at_sites(federation, model),
             own=self._own(federation, model, task, decisions, rows),

@@ -5,6 +5,10 @@ logit, from decision values or from their counts in bins, where pairs within a b
 calibration are coefficients of a logistic regression, with Wald's interval. Means over folds have the corrected
 resampled t interval: folds share training rows, so that their plain deviation is too small.
 
+Differences of two models on the same rows are paired. That of accuracies has the interval of Bonett and Price, which
+counts two more rows, one for each model. That of areas is recovered from the interval of each area and the correlation
+of the two (MOVER; Zou). Neither becomes a point if the models agree on few rows, as Wald's interval does.
+
 All of them are about other test rows of the same kind for a fixed model, but for the last, which is about other splits.
 
 References
@@ -13,6 +17,9 @@ E. B. Wilson, "Probable inference, the law of succession, and statistical infere
 D. M. DeLong and D. L. Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
 characteristic curves", Biometrics 44, 1988. C. Nadeau and Y. Bengio, "Inference for the generalization error", Machine
 Learning 52, 2003. D. R. Cox, "Two further applications of a model for binary regression", Biometrika 45, 1958.
+D. G. Bonett and R. M. Price, "Adjusted Wald confidence interval for a difference of binomial proportions based on
+paired data", Journal of Educational and Behavioral Statistics 37, 2012. G. Y. Zou, "Toward using confidence intervals
+to compare correlations", Psychological Methods 12, 2007.
 """
 
 from __future__ import annotations
@@ -38,7 +45,7 @@ _SMALLEST_PROBABILITY = 1e-15
 _LEAST_INFORMATION = 1e-3
 """Sum of p (1 - p) below which the classes are told apart completely, so that the likelihood has no maximum."""
 
-Method = Literal["wilson", "delong", "wald", "corrected-t"]
+Method = Literal["wilson", "delong", "wald", "corrected-t", "bonett-price", "mover"]
 
 
 @dataclass(frozen=True)
@@ -79,24 +86,70 @@ def auc_interval(positive: IntArray, negative: IntArray) -> Interval | None:
     auc = float(positive @ of_positive) / m
     variance = float(positive @ (of_positive - auc) ** 2) / (m - 1) / m
     variance += float(negative @ (of_negative - auc) ** 2) / (n - 1) / n
+    return delong_interval(auc, variance, min(m, n))
+
+
+def delong_interval(auc: float, variance: float, rows: int) -> Interval:
+    """Return DeLong's interval of an area; without a variance Wilson's, of the rows of the smaller class."""
     if not 0 < auc < 1 or variance <= 0:
-        found = share_interval(round(auc * min(m, n)), min(m, n))
-        return None if found is None else Interval(found.low, found.high, "delong")
+        found = share_interval(round(auc * rows), rows)
+        return Interval(0.0, 1.0, "delong") if found is None else Interval(found.low, found.high, "delong")
     return auc_wald(auc, variance)
 
 
 def auc_wald(auc: float, variance: float) -> Interval:
-    """Return the interval of an area with a variance, on the scale of its logit; a point of an area of 0 or 1."""
-    if not 0 < auc < 1:
-        return Interval(auc, auc, "delong")
+    """Return the interval of an area above 0 and below 1 with a variance, on the scale of its logit."""
     half = _Z * math.sqrt(variance) / (auc * (1 - auc))
     low, high = (1 / (1 + math.exp(-(math.log(auc / (1 - auc)) + sign * half))) for sign in (-1, 1))
     return Interval(low, high, "delong")
 
 
-def normal_interval(value: float, error: float, bounds: tuple[float, float]) -> Interval:
-    """Return the interval of a value with a standard error, within the least and the largest that it can be."""
-    return Interval(max(bounds[0], value - _Z * error), min(bounds[1], value + _Z * error), "wald")
+def paired_interval(total: float, squares: float, rows: float) -> Interval:
+    """Return Bonett and Price's interval of a mean paired difference, which lies between -1 and 1.
+
+    Parameters
+    ----------
+    total, squares : float
+        Sum of the rows' differences, and of their squares. A difference of 1 is a row that the first model alone
+        predicts correctly, -1 one of the second; with a mean of several models also numbers between.
+    rows : float
+        The number of rows.
+    """
+    mean = total / (rows + 2)
+    half = _Z * math.sqrt(max(0.0, (squares + 2) / (rows + 2) - mean**2) / (rows + 2))
+    return Interval(max(-1.0, mean - half), min(1.0, mean + half), "bonett-price")
+
+
+@dataclass(frozen=True)
+class Area:
+    """An area under a ROC curve with its variance and its interval."""
+
+    auc: float
+    variance: float
+    interval: Interval
+
+
+def auc_gain_interval(area: Area, other: Area, variance: float) -> Interval:
+    """Return the interval of the difference of two areas on the same rows (MOVER).
+
+    Parameters
+    ----------
+    area, other : Area
+        The two areas; the second is subtracted.
+    variance : float
+        DeLong's variance of the difference, from which the correlation follows. It is 0 if either area has no variance.
+    """
+    spread = math.sqrt(area.variance * other.variance)
+    correlation = (area.variance + other.variance - variance) / (2 * spread) if spread > 0 else 0.0
+    correlation = min(1.0, max(-1.0, correlation))
+    gain = area.auc - other.auc
+
+    def half(own: float, others: float) -> float:
+        return math.sqrt(max(0.0, own**2 + others**2 - 2 * correlation * own * others))
+
+    low = gain - half(area.auc - area.interval.low, other.interval.high - other.auc)
+    high = gain + half(area.interval.high - area.auc, other.auc - other.interval.low)
+    return Interval(max(-1.0, low), min(1.0, high), "mover")
 
 
 def scores_interval(scores: FloatArray, positive: NDArray[np.bool_]) -> Interval | None:

@@ -15,6 +15,7 @@ from fedsvm.algorithms.pooled import Baseline, Pooled
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.run.curves import ThresholdCurve
+from fedsvm.scenarios.run.gains import RANKED_DECIMALS, gain_over, mean_gain
 from fedsvm.scenarios.run.intervals import (
     Interval,
     auc_interval,
@@ -41,10 +42,6 @@ from fedsvm.scenarios.run.metrics import (
     SiteMetrics,
 )
 
-_RANKED_DECIMALS = 9
-"""Rows of equal score, as identical ones have, differ in the last digits by the order of summation. They are ties."""
-
-
 _MAX_POINTS = 200
 """Of a curve that is there to be looked at."""
 
@@ -65,7 +62,7 @@ def evaluate(
     positive = labels > 0
     found, curve = Confusion.of(decisions >= threshold, positive), _threshold_curve(decisions, labels)
     fit = None if probabilities is None else calibration_fit(probabilities, positive)
-    intervals = {**_share_intervals(found), "auc": scores_interval(np.round(decisions, _RANKED_DECIMALS), positive)}
+    intervals = {**_share_intervals(found), "auc": scores_interval(np.round(decisions, RANKED_DECIMALS), positive)}
     if fit is not None:
         intervals |= {"calibration_slope": fit.slope_interval, "calibration_intercept": fit.intercept_interval}
     return FoldMetrics(
@@ -217,7 +214,7 @@ def _threshold_curve(decisions: FloatArray, labels: FloatArray) -> ThresholdCurv
     """Return the curve of decision values (n,); None if all rows are of one class."""
     if len(np.unique(labels)) < 2:
         return None
-    return ThresholdCurve.of(np.round(decisions, _RANKED_DECIMALS), labels > 0)
+    return ThresholdCurve.of(np.round(decisions, RANKED_DECIMALS), labels > 0)
 
 
 def _class_curves(decisions: FloatArray, labels: FloatArray) -> list[ThresholdCurve | None]:
@@ -279,18 +276,23 @@ def score(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> 
     return Score(accuracy(decisions, labels, threshold), _mean_known(areas))
 
 
-def compare(pooled: Pooled, decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> PooledFold:
+def compare(
+    pooled: Pooled, decisions: FloatArray, labels: FloatArray, threshold: float = 0.0, *, is_tested: bool = True
+) -> PooledFold:
     """Return what pooling would have given, beside the federation's decision values of the same rows.
 
-    threshold: of the federation's model. Its decision values and those of pooled rows are on one scale.
+    threshold: of the federation's model. Its decision values and those of pooled rows are on one scale. is_tested:
+    whether no model was trained on the rows.
     """
     found = score(pooled.scores, labels, threshold)
+    best = pooled.scores if pooled.exact is None else pooled.exact
     return PooledFold(
         accuracy=found.accuracy,
         auc=found.auc,
         objective=pooled.objective,
         max_decision_difference=float(np.abs(pooled.scores - decisions).max()),
         exact_kernel=None if pooled.exact is None else score(pooled.exact, labels, threshold),
+        gain=gain_over(decisions, [best], labels, threshold) if is_tested else None,
     )
 
 
@@ -341,8 +343,8 @@ def _added_matrices(tables: list[Matrix]) -> Matrix | None:
     return tuple(tuple(counts) for counts in np.sum(tables, axis=0).tolist()) if tables else None
 
 
-def mean_pooled(folds: list[PooledFold]) -> PooledMetrics | None:
-    """Return the means over the folds; None without any."""
+def mean_pooled(folds: list[PooledFold], folds_per_repeat: int = 1) -> PooledMetrics | None:
+    """Return the means over the folds, with the interval of the gain; None without any."""
     if not folds:
         return None
     exact = [fold.exact_kernel for fold in folds if fold.exact_kernel is not None]
@@ -351,6 +353,7 @@ def mean_pooled(folds: list[PooledFold]) -> PooledMetrics | None:
         objective=folds[-1].objective,
         max_decision_difference=max(fold.max_decision_difference for fold in folds),
         exact_kernel=Score(**_means(exact)) if exact else None,
+        gain=mean_gain([fold.gain for fold in folds if fold.gain is not None], folds_per_repeat),
         folds=tuple(folds),
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.federation.arrays import IntArray
+from fedsvm.scenarios.run.gains import Gain
 from fedsvm.scenarios.run.intervals import (
     Interval,
 )
@@ -253,12 +254,14 @@ class PooledFold(Score):
     """The quality of the same model trained on all rows in one place, at the federation's threshold.
 
     max_decision_difference: between its decision values and the federation's. exact_kernel: what the kernel itself
-    gives, where the model's features approximate one.
+    gives, where the model's features approximate one. gain: of the federated model over the exact kernel, or over this
+    one if there is none; missing without test rows.
     """
 
     objective: float | None
     max_decision_difference: float
     exact_kernel: Score | None
+    gain: Gain | None = None
 
 
 @dataclass(frozen=True)

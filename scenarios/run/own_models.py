@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fedsvm.algorithms.data.classes import predict_class
-from fedsvm.algorithms.own_models import OwnCounts, Placements
+from fedsvm.algorithms.own_models import OwnCounts
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.run import measuring
-from fedsvm.scenarios.run.intervals import Interval, auc_wald, folds_interval, normal_interval, share_interval
+from fedsvm.scenarios.run.gains import BOUNDS, Gain, gain_over, mean_gain
+from fedsvm.scenarios.run.intervals import (
+    Area,
+    Interval,
+    auc_gain_interval,
+    auc_wald,
+    folds_interval,
+    paired_interval,
+    share_interval,
+)
 from fedsvm.scenarios.run.metrics import Score
 
-_GAIN = (-1.0, 1.0)
 _SHARE = (0.0, 1.0)
 
 
@@ -31,10 +36,13 @@ class OwnModel(Score):
         Rows that the site trains on; in the last fold.
     intervals : mapping of str to Interval
         95 % confidence intervals of accuracy and AUC.
+    gain : Gain, optional
+        The federated model's figures, less those of this one.
     """
 
     rows: int
     intervals: Mapping[str, Interval] = field(default_factory=dict)
+    gain: Gain | None = None
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class OwnModels(Score):
         The federated model's figure, less that of the own models.
     intervals : mapping of str to Interval
         95 % confidence intervals of all of these, by `accuracy`, `auc`, `accuracy_gain` and `auc_gain`. Gains are
-        paired by row, and by fold.
+        paired by row, and by fold. Areas of sites' own test rows have none if no site's area has a variance.
     sites : mapping of str to OwnModel
         Each site's own model, where the runner holds the test rows.
     """
@@ -68,6 +76,13 @@ class OwnModels(Score):
     auc_gain: float | None
     intervals: Mapping[str, Interval] = field(default_factory=dict)
     sites: Mapping[str, OwnModel] = field(default_factory=dict)
+
+    @property
+    def gain(self) -> Gain:
+        """The gain over the mean of the own models, with its intervals."""
+        known = {name: self.intervals.get(f"{name}_gain") for name in ("accuracy", "auc")}
+        found = {name: interval for name, interval in known.items() if interval is not None}
+        return Gain(self.accuracy_gain, self.auc_gain, found)
 
 
 def compare_own(
@@ -89,35 +104,18 @@ def compare_own(
     own : mapping of str to (int, array)
         The training rows and the decision values of each site's own model.
     """
-    truth = labels > 0 if decisions.ndim == 1 else labels
-    sites, of_all = {}, measuring.score(decisions, labels, 0.0)
+    sites = {}
     for site, (rows, values) in own.items():
         measured = measuring.evaluate(values, labels)
         within = {name: measured.intervals[name] for name in ("accuracy", "auc") if name in measured.intervals}
-        sites[site] = OwnModel(measured.accuracy, measured.auc, rows, within)
-    right = np.mean([predict_class(values) == truth for _, values in own.values()], axis=0)
-    gained = (predict_class(decisions) == truth) - right
-    error = float(np.std(gained, ddof=1)) / math.sqrt(len(gained)) if len(gained) > 1 else 0.0
-    gain, areas = float(gained.mean()), [each.auc for each in sites.values() if each.auc is not None]
-    intervals = {"accuracy_gain": normal_interval(gain, error, _GAIN)}
-    auc = float(np.mean(areas)) if len(areas) == len(sites) else None
-    auc_gain = None if auc is None or of_all.auc is None else of_all.auc - auc
-    if auc_gain is not None and decisions.ndim == 1:
-        spread = _auc_gain_error(decisions, [values for _, values in own.values()], labels > 0)
-        if spread is not None:
-            intervals["auc_gain"] = normal_interval(auc_gain, spread, _GAIN)
-    return OwnModels(float(right.mean()), auc, phrase, "runner", of_all, gain, auc_gain, intervals, sites)
-
-
-def _auc_gain_error(decisions: FloatArray, own: Sequence[FloatArray], is_positive: NDArray[np.bool_]) -> float | None:
-    """Return DeLong's standard error of an AUC less the mean of others; None with fewer than two rows of a class."""
-    if min(is_positive.sum(), (~is_positive).sum()) < 2:
-        return None
-    federated, *others = (Placements.of(np.round(each, 9), is_positive) for each in (decisions, *own))
-    mean = Placements(
-        np.mean([each.positive for each in others], axis=0), np.mean([each.negative for each in others], axis=0)
-    )
-    return math.sqrt(federated.less(mean).variance)
+        of_site = gain_over(decisions, [values], labels)
+        sites[site] = OwnModel(measured.accuracy, measured.auc, rows, within, of_site)
+    gain = gain_over(decisions, [values for _, values in own.values()], labels)
+    of_all = measuring.score(decisions, labels, 0.0)
+    auc = None if gain.auc is None or of_all.auc is None else of_all.auc - gain.auc
+    intervals = {f"{name}_gain": interval for name, interval in gain.intervals.items()}
+    accuracy = of_all.accuracy - gain.accuracy
+    return OwnModels(accuracy, auc, phrase, "runner", of_all, gain.accuracy, gain.auc, intervals, sites)
 
 
 def compare_counts(phrase: str, counts: OwnCounts) -> OwnModels | None:
@@ -127,15 +125,17 @@ def compare_counts(phrase: str, counts: OwnCounts) -> OwnModels | None:
         return None
     federated, own = counts.federated_right / n, counts.own_right / n
     gain = federated - own
-    error = math.sqrt(max(0.0, counts.differing / n - gain**2) / max(1.0, n - 1))
-    intervals = {"accuracy_gain": normal_interval(gain, error, _GAIN)}
+    intervals = {"accuracy_gain": paired_interval(counts.federated_right - counts.own_right, counts.differing, n)}
     if (of_own := share_interval(round(counts.own_right), round(n))) is not None:
         intervals["accuracy"] = of_own
     if (ranked := counts.ranked) <= 0:
         return OwnModels(own, None, phrase, "sites", Score(federated, None), gain, None, intervals)
     auc, own_auc = counts.federated_auc / ranked, counts.own_auc / ranked
-    intervals["auc"] = auc_wald(own_auc, counts.own_variance / ranked**2)
-    intervals["auc_gain"] = normal_interval(auc - own_auc, math.sqrt(counts.gain_variance) / ranked, _GAIN)
+    variances = [each / ranked**2 for each in (counts.federated_variance, counts.own_variance)]
+    if min(variances) > 0:
+        areas = [Area(of, spread, auc_wald(of, spread)) for of, spread in zip((auc, own_auc), variances, strict=True)]
+        intervals["auc"] = areas[1].interval
+        intervals["auc_gain"] = auc_gain_interval(areas[0], areas[1], counts.gain_variance / ranked**2)
     return OwnModels(own, own_auc, phrase, "sites", Score(federated, auc), gain, auc - own_auc, intervals)
 
 
@@ -144,14 +144,15 @@ def mean_own_models(folds: Sequence[OwnModels], folds_per_repeat: int) -> OwnMod
     if len(folds) < 2:
         return folds[0] if folds else None
     names = [name for name in folds[-1].sites if all(name in fold.sites for fold in folds)]
-    bounds = {"accuracy": _SHARE, "auc": _SHARE, "accuracy_gain": _GAIN, "auc_gain": _GAIN}
+    bounds = {"accuracy": _SHARE, "auc": _SHARE, "accuracy_gain": BOUNDS, "auc_gain": BOUNDS}
     means, intervals = _means(folds, bounds, folds_per_repeat)
     federated, _ = _means([fold.federated for fold in folds], {"accuracy": _SHARE, "auc": _SHARE}, folds_per_repeat)
     sites = {}
     for name in names:
         of_site = [fold.sites[name] for fold in folds]
         found, within = _means(of_site, {"accuracy": _SHARE, "auc": _SHARE}, folds_per_repeat)
-        sites[name] = OwnModel(found["accuracy"] or 0.0, found["auc"], of_site[-1].rows, within)
+        gain = mean_gain([each.gain for each in of_site if each.gain is not None], folds_per_repeat)
+        sites[name] = OwnModel(found["accuracy"] or 0.0, found["auc"], of_site[-1].rows, within, gain)
     return OwnModels(
         means["accuracy"] or 0.0,
         means["auc"],

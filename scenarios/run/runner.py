@@ -283,7 +283,10 @@ def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
         if federation is not None:
             federation.log_metrics(audited=len(parties), to_audit=len(coalitions))
     if this.everybody and outcome.folds:
-        parties += file_audits(outcome.folds[-1].arrays, algorithm.file_attacks(settings), truth)
+        of_file = algorithm.file_attacks(settings)
+        if scenario.data.weight is not None:
+            of_file = [each for each in of_file if not each.needs_equal_rows]
+        parties += file_audits(outcome.folds[-1].arrays, of_file, truth)
     outcome.audit = tuple(parties)
 
 
@@ -372,7 +375,9 @@ def _result(this: Run) -> RunResult:
         model_file=_model_file(this, folds[-1], privacy) if folds else None,
         metrics=_metrics(this),
         at_sites=measuring.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
-        centralised=measuring.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
+        centralised=measuring.mean_pooled(
+            [fold.pooled for fold in folds if fold.pooled is not None], scenario.data.folds or 1
+        ),
         baselines=measuring.mean_baselines([fold.baselines for fold in folds if fold.baselines is not None]),
         own_models=mean_own_models([fold.own for fold in folds if fold.own is not None], scenario.data.folds or 1),
         selection=selection_result(

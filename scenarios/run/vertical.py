@@ -107,7 +107,7 @@ class SimulatedColumns(ColumnSource):
         self._trained = federation.sites
         rows = self._columns(self._trained, self._trained)
         return replace(
-            compare_with_pooled(self.scenario, model, model, scores, rows, task.fold),
+            compare_with_pooled(self.scenario, model, model, scores, rows, task.fold, is_tested=test is not None),
             test=test,
             selection=self._selection(model),
         )

@@ -101,11 +101,11 @@ def _forbid_verification(algorithm: AlgorithmTable, data: DataSpec, protocol: Pr
 def _own_models(algorithm: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     """Yield why no site's own model can be compared with the federated one."""
     if data.partition != "horizontal":
-        yield "compare.sites: needs sites that hold rows, since columns alone make no model; remove it."
+        yield "compare.sites: needs sites that hold rows, since columns alone make no model; set it to false."
     elif algorithm.implementation.is_private(algorithm.settings):
-        yield f"compare.sites: {algorithm.name} promises privacy, and no noise covers sites' own models; remove it."
+        yield f"compare.sites: {algorithm.name} promises privacy, and no noise covers own models; set it to false."
     elif data.folds is None and not data.test_fraction and data.test_source is None:
-        yield "compare.sites: needs test rows; set data.test_fraction or data.folds, or remove it."
+        yield "compare.sites: needs test rows; set data.test_fraction or data.folds, or compare.sites = false."
 
 
 def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:

@@ -1,42 +1,85 @@
-"""Each site's own model, the federated one and the gain, on the same test rows."""
+"""The federated model against each site's own model and against models of pooled data, on the same test rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
-from fedsvm.scenarios.figures import area, percent, percent_range, plain_range
-from fedsvm.scenarios.report.section import Section
+from fedsvm.scenarios.figures import area, area_gain, percent, percent_range, plain_range, points
+from fedsvm.scenarios.report.section import Card, Section
+from fedsvm.scenarios.report.summary import verdict
+from fedsvm.scenarios.run.gains import Gain
 from fedsvm.scenarios.run.intervals import Interval
-from fedsvm.scenarios.run.metrics import Score
+from fedsvm.scenarios.run.metrics import PooledMetrics, Score
+from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import RunResult
 
 
 def _rows(result: RunResult) -> list[list[str]]:
-    if (own := result.own_models) is None:
+    """Return a row for each model, with what the federated one gains over it; empty without any comparison."""
+    own, pooled = result.own_models, result.centralised
+    rows = [*_own_rows(own), *_pooled_rows(pooled)]
+    if not rows:
         return []
-    measured = result.metrics.intervals if result.metrics is not None and own.tested_by == "runner" else {}
-    return [
-        *(_row(site, str(each.rows), each, each.intervals) for site, each in own.sites.items()),
-        _row("sites alone, mean", "", own, own.intervals),
-        _row("federated", "", own.federated, measured),
-        _row("gain", "", Score(own.accuracy_gain, own.auc_gain), own.intervals, "_gain"),
-    ]
+    measured = result.metrics.intervals if result.metrics is not None and own and own.tested_by == "runner" else {}
+    federated = own.federated if own is not None else result.metrics
+    return [*rows, _row("federated", "", federated, measured)] if federated is not None else rows
 
 
-def _row(name: str, rows: str, of: Score, intervals: Mapping[str, Interval], gain: str = "") -> list[str]:
-    accuracy, auc = intervals.get(f"accuracy{gain}"), intervals.get(f"auc{gain}")
-    within = [
-        percent_range(accuracy.low, accuracy.high) if accuracy else "",
-        plain_range(auc.low, auc.high) if auc else "",
+def _own_rows(own: OwnModels | None) -> Iterator[list[str]]:
+    if own is not None:
+        for site, each in own.sites.items():
+            yield _row(f"{site} alone", str(each.rows), each, each.intervals, each.gain)
+        yield _row("sites alone, mean", "", own, own.intervals, own.gain)
+
+
+def _pooled_rows(pooled: PooledMetrics | None) -> Iterator[list[str]]:
+    if pooled is None or pooled.gain is None:
+        return
+    if pooled.exact_kernel is None:
+        yield _row("pooled data", "", pooled, {}, pooled.gain)
+    else:
+        yield _row("pooled data, same features", "", pooled, {})
+        yield _row("pooled data, exact kernel", "", pooled.exact_kernel, {}, pooled.gain)
+
+
+def _row(name: str, rows: str, of: Score, intervals: Mapping[str, Interval], gain: Gain | None = None) -> list[str]:
+    accuracy, auc = intervals.get("accuracy"), intervals.get("auc")
+    shown = [
+        percent(of.accuracy) + (f" ({percent_range(accuracy.low, accuracy.high)})" if accuracy else ""),
+        area(of.auc) + (f" ({plain_range(auc.low, auc.high)})" if auc else ""),
     ]
-    return [name, rows, percent(of.accuracy), within[0], area(of.auc), within[1]]
+    return [name, rows, *shown, *_gain_cells(gain)]
+
+
+def _gain_cells(gain: Gain | None) -> list[str]:
+    """Return the gains in accuracy and AUC, with their intervals and what these say."""
+    if gain is None:
+        return ["", ""]
+    accuracy = f"{points(gain.accuracy)}{_within(gain, 'accuracy', points)}"
+    return [accuracy, "" if gain.auc is None else f"{area_gain(gain.auc)}{_within(gain, 'auc', area_gain)}"]
+
+
+def _within(gain: Gain, name: str, written: Callable[[float], str]) -> str:
+    found = gain.intervals.get(name)
+    return f" ({written(found.low)} to {written(found.high)}): {verdict(found)}" if found else ""
+
+
+def _cards(result: RunResult) -> Iterator[Card]:
+    """Yield the gain over the sites' own models."""
+    if (own := result.own_models) is not None:
+        aside = f"points of accuracy over each site's own model{_within(own.gain, 'accuracy', points)}"
+        yield Card(21, "gain", points(own.accuracy_gain), aside)
 
 
 SECTION = Section(
     place=90,
     id="own",
-    title="Sites alone",
-    heading="Each site's own model on the same test rows",
+    title="Worth it?",
+    heading="Is federating worth it?",
     content=lambda run: {"rows": _rows(run.result)},
-    template="""{{ grid(["model", "training rows", "accuracy", "95 % interval", "AUC", "95 % interval"], rows) }}""",
+    template="""{{ grid(["model", "training rows", "accuracy", "AUC", "the federated model gains in accuracy (points)",
+"in AUC"], rows) }}
+<p>All models are tested on the same rows, and gains are paired by row. Brackets have 95 % confidence intervals.
+&ldquo;No clear difference&rdquo; means that the interval contains 0. The models may still differ.</p>""",
+    cards=_cards,
 )
