@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import resource
+import signal
 import sys
 from pathlib import Path
 
 import jinja2
 import pytest
+from jinja2.bccache import bc_magic
 
 from fedsvm.scenarios.report.compiled_templates import CompiledTemplates
 
@@ -41,6 +44,32 @@ def test_another_source_or_a_damaged_file_is_compiled_again(tmp_path: Path) -> N
     kept.write_bytes(whole[: len(whole) // 2])
     assert rendered(tmp_path, "Bye {{ name }}") == "Bye &lt;b&gt;"
     assert kept.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kept_bytes", [*range(len(bc_magic) + 16), 40])
+def test_a_file_that_ends_anywhere_in_its_head_is_compiled_again(kept_bytes: int, tmp_path: Path) -> None:
+    rendered(tmp_path, "Hello {{ name }}")
+    (kept,) = tmp_path.iterdir()
+    whole = kept.read_bytes()
+    kept.write_bytes(whole[:kept_bytes])
+    assert rendered(tmp_path, "Hello {{ name }}") == "Hello &lt;b&gt;"
+    kept.write_bytes(whole[: len(bc_magic)] + b"damaged" * 9)
+    assert rendered(tmp_path, "Hello {{ name }}") == "Hello &lt;b&gt;"
+    assert kept.read_bytes() == whole
+
+
+def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, before[1]))
+    try:
+        page = rendered(tmp_path, "Hello {{ name }}")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert page == "Hello &lt;b&gt;"
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

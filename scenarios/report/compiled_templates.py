@@ -25,9 +25,12 @@ class CompiledTemplates(jinja2.BytecodeCache):
         self._folder = folder
 
     def load_bytecode(self, bucket: Bucket) -> None:
-        """Read a template if it is there; of another version or source it stays empty."""
-        with suppress(OSError), self._path(bucket).open("rb") as file:
-            bucket.load_bytecode(file)
+        """Read a template if it is there; it stays empty if the file is damaged, or of another version or source."""
+        try:
+            with self._path(bucket).open("rb") as file:
+                bucket.load_bytecode(file)
+        except Exception:  # noqa: BLE001 - unpickling damaged bytes may raise any exception
+            bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:
         """Write a template, whole or not at all."""
@@ -36,8 +39,13 @@ class CompiledTemplates(jinja2.BytecodeCache):
         with suppress(OSError):
             self._folder.mkdir(exist_ok=True)
             with tempfile.NamedTemporaryFile("wb", dir=self._folder, delete=False) as file:
-                bucket.write_bytecode(file)
-            os.replace(file.name, self._path(bucket))  # noqa: PTH105 - a name, not a path
+                try:
+                    bucket.write_bytecode(file)
+                    file.flush()
+                    os.replace(file.name, self._path(bucket))  # noqa: PTH105 - a name, not a path
+                except OSError:
+                    os.unlink(file.name)  # noqa: PTH108 - a name, not a path
+                    raise
 
     def _path(self, bucket: Bucket) -> Path:
         return self._folder / f"{bucket.key}.template"
