@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedsvm.algorithms.optimization import blind_path
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.blind_path import BlindOrder
 from fedsvm.algorithms.optimization.local_path import solve_pooled
@@ -98,8 +99,8 @@ def test_each_number_that_certifies_has_noise(monkeypatch: pytest.MonkeyPatch) -
         assert min(system.beside.noises[:3]) > 0
         assert min(system.beside.product_noise, system.dither, system.free_dither) > 0
     numbers, system = opened[0]
-    known = system.beside.noises[0] / 0.01
-    assert 0 < abs(numbers[0] / known - 1) <= 0.02
+    known = system.beside.noises[0] / blind_path._NOISE
+    assert 0 < abs(numbers[0] / known - 1) <= 2 * blind_path._NOISE
 
 
 # Who dies, and what is used again.

@@ -51,7 +51,7 @@ SHOWS = (
     "class vectors; of each class the number of rows; and Newton's system behind the secret matrices of two sites"
 )
 
-_NOISE = 0.01
+_NOISE = 0.05
 """The largest noise of a member on the objective, as a share of the last gap."""
 
 _PRODUCT_SHARE, _ALPHA_SHARE = 0.25, 0.5
