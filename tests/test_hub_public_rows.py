@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ def wish(**given: str) -> TaskForm:
         ("", "Public rows: are missing; hybrid-svm takes scale and features from them"),
         ("a,diagnosis\n1,M\n2,M\n3,M\n", "Public rows: the 3 rows of public.csv have one class only; add the others"),
         ("a,b\n1,2\n", "Public rows: "),
+        (" ", "Public rows: public.csv cannot be read"),
+        ("a,a,diagnosis\n1,2,M\n2,1,B\n", "Public rows: public.csv: columns 1, 2 have the same name 'a'"),
     ],
 )
 def test_rows_that_nothing_can_be_learned_from_are_refused(rows: str, said: str) -> None:
@@ -41,6 +44,7 @@ def test_rows_that_nothing_can_be_learned_from_are_refused(rows: str, said: str)
         form = wish(public_rows=rows)
         public_rows.require_readable(task_form.scenario_of("Task", form, SITES, 3), form.public_rows)
     assert said in str(caught.value)
+    assert tempfile.gettempdir() not in str(caught.value), "the creator has no use for a folder of the hub"
 
 
 def test_rows_that_an_algorithm_does_not_use_are_refused() -> None:

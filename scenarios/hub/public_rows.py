@@ -50,5 +50,10 @@ def require_readable(scenario: Scenario, text: str) -> None:
         try:
             public_rows.read(placed_in(Path(folder), scenario, text))
         except ScenarioError as error:
-            said = [problem.replace("data.public_source", "Public rows") for problem in error.problems]
-            raise ScenarioError(said) from error
+            raise ScenarioError([_in_words_of_form(problem, Path(folder)) for problem in error.problems]) from error
+
+
+def _in_words_of_form(problem: str, folder: Path) -> str:
+    """Return a problem without the hub's own folder and the names of settings that the form does not have."""
+    said = problem.replace("data.public_source", "Public rows").replace("Public rows: data.source:", "Public rows:")
+    return said.replace(f"{folder.resolve()}/", "")
