@@ -93,7 +93,7 @@ class EntrySelection:
         if made_with.is_of_other_code:
             told = "runs that are there may have been made by another state of the code"
             errors.print(f"note {told}; name another folder to measure this one alone", soft_wrap=True)
-        errors.print(f"{len(runs)} runs, of which {len(runs) - len(waiting)} are there", highlight=False)
+        errors.print(f"{len(runs)} runs, {len(runs) - len(waiting)} of them done before", highlight=False)
         left = TimeLeft(len(waiting))
 
         def tell(run: plan.PlannedRun, failure: str) -> None:
