@@ -234,7 +234,7 @@ def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, tempor
     command = [str(FEDSVM), "reproduce", "ours-sums", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path)
     assert process.stderr is not None
-    assert process.stderr.readline() == "5 runs, of which 0 are there\n"
+    assert process.stderr.readline() == "5 runs, 0 of them done before\n"
     assert process.stderr.readline().startswith("1 of 5 ")
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(60) == 130
@@ -246,7 +246,7 @@ def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, tempor
     assert 1 <= len(finished) < 5
     again = fedsvm(*command[1:], folder=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert again.stderr.startswith(f"5 runs, of which {len(finished)} are there\n")
+    assert again.stderr.startswith(f"5 runs, {len(finished)} of them done before\n")
     assert all(plan.is_done(run, tmp_path / "out") for run in runs)
     assert all(_written_at(run, tmp_path / "out") == before for run, before in finished.items())
 

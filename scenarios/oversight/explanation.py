@@ -236,7 +236,7 @@ def _asks(scenario: Scenario, terms: Terms) -> Iterator[str]:
         yield (
             f"Noise of size {size:g} in the objective, and a little on released weights, makes it harder to tell "
             f"by the model file which rows made them; at {OBJECTIVE_NOISE:g} the audit's attacks name none. Every site "
-            "has exact weights, which can name rows. The noise is not differential privacy."
+            "has exact weights and the steps of training, which can name rows. The noise is not differential privacy."
         )
 
 
