@@ -51,7 +51,7 @@ def test_codes_of_missing_values_widen_no_range_and_sites_are_told(tmp_path: Pat
     messy_files.write(tmp_path)
     files = {site: str(tmp_path / file) for site, file in messy_files.FILES.items()}
     (tmp_path / "study.toml").write_text(draft(tmp_path / "study.toml", files, messy_files.LABEL).text)
-    chosen, base = spec.read(tmp_path / "study.toml", changes={"data.test_fraction": 0.0})
+    chosen, base = spec.read(tmp_path / "study.toml", changes={"data.test_fraction": 0.0, "compare.sites": False})
     assert chosen.data.ranges["age"] == [20, 90] and set(chosen.data.ranges) == {"age", "crp", "sbp"}
     assert dataset.prepare(chosen, base).numeric_columns == ("age", "crp", "sbp")
     terms = terms_of(chosen)
