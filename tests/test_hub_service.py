@@ -543,6 +543,8 @@ def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
 
 def test_without_its_packages_the_hub_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "fedsvm.scenarios.hub.connections", raising=False)  # of an earlier test
+    monkeypatch.delattr("fedsvm.scenarios.hub.connections", raising=False)
     with pytest.raises(FederationError, match=r'pip install "fedsvm\[hub\]".*uvicorn is missing'):
         serve(tmp_path, "127.0.0.1:0", "", "", "hub@example.org", "", 1.0, demo=False)
 

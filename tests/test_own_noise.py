@@ -72,7 +72,7 @@ def test_the_draws_of_all_sites_are_what_the_weights_lack_of_a_sum_over_rows(mas
     lacks = problem.weigh(path.standings(problem)[-1].alpha)[:-1] - path.end[:-1]
     drawn = np.sum([each.draw for each in found], axis=0)
     assert np.linalg.norm(lacks) > 1
-    assert np.linalg.norm(lacks - drawn) < 0.05 * np.linalg.norm(lacks)
+    assert np.linalg.norm(lacks - drawn) < 0.2 * np.linalg.norm(lacks)
 
 
 @pytest.mark.parametrize("masking", ["congruence", "committee"])
@@ -93,7 +93,7 @@ def test_the_draws_of_all_sites_are_what_joint_weights_lack(masking: Masking, tm
     lacks = problem.weigh_classes(state.alpha) - point.ravel()
     drawn = np.sum([own_noise(each, TWO_CLASSES, point.size).draw for each in parts], axis=0)
     assert np.linalg.norm(lacks) > 1
-    assert np.linalg.norm(lacks - drawn) < 0.05 * np.linalg.norm(lacks)
+    assert np.linalg.norm(lacks - drawn) < 0.2 * np.linalg.norm(lacks)
     (alone,) = audit_view(
         views[0],
         [SupportRows(1.0, 1e-6, 0.2, is_joint=True), JointSupportRows(1.0, 1e-6)],

@@ -84,7 +84,7 @@ def test_an_index_would_take_its_metadata(wheel: Path) -> None:
     assert metadata.description_content_type == "text/markdown"
     description = metadata.description or ""
     assert description.startswith("# fedsvm\n")
-    assert "your CSV files to a report" in description, "the words of a link stay"
+    assert "scripts for your CSV files," in description, "the words of a link stay"
     links = re.findall(r"\]\((?!https?:)[^)]*\)", description)
     assert not links, "an index shows this page without the files beside it"
 
