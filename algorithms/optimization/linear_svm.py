@@ -167,8 +167,8 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         doc(
             "Size of the noise that the sites add to the objective, as a share of the largest part that a usual row "
             "can have in the weights. It makes it harder to tell by the released model which rows have a part. A site "
-            "has exact weights, which still name many. It is not differential privacy. Default: 0.2 for pan-svm with "
-            "noisy statistics and masks among two sites or more; 0 for algorithms that choose columns."
+            "has exact weights and the steps, which still name many. It is not differential privacy. Default: 0.2 for "
+            "pan-svm with noisy statistics and masks among two sites or more; 0 for algorithms that choose columns."
         ),
     ] = None
     line_search: Annotated[
