@@ -47,7 +47,9 @@ class Server:
 
     def connect(self, source: str = "127.0.0.1") -> socket.socket:
         """Return a connection from an address of this machine."""
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30, source_address=(source, 0))
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30, source_address=(source, 0))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)  # the kernel's own can hold a LARGE answer
+        return connection
 
     def wait_for_look(self) -> None:
         """Wait until the server looks again whether its clients do their part."""
