@@ -217,7 +217,7 @@ def _known_noise_equations(
     """Return the design and the right side of all steps, whose noise has a variance of 1; own rows are subtracted."""
     parts, rights = list[FloatArray](), list[FloatArray]()
     for step in steps:
-        unit = np.ones(rows.shape[1]) if step.dither is None else step.dither
+        unit = np.asarray(step.dither)
         own = step.terms[unknown:].sum(axis=0)
         common = np.eye(rows.shape[1])[:, np.flatnonzero(ridge)] if tilt else np.zeros((rows.shape[1], 0))
         parts.append(np.hstack([step.terms[:unknown].T, common]) / unit[:, None])

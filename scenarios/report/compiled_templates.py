@@ -43,7 +43,7 @@ class CompiledTemplates(jinja2.BytecodeCache):
                     bucket.write_bytecode(file)
                     file.flush()
                     os.replace(file.name, self._path(bucket))  # noqa: PTH105 - a name, not a path
-                except OSError:
+                except BaseException:
                     os.unlink(file.name)  # noqa: PTH108 - a name, not a path
                     raise
 
