@@ -6,10 +6,11 @@ import resource
 import signal
 import sys
 from pathlib import Path
+from typing import IO
 
 import jinja2
 import pytest
-from jinja2.bccache import bc_magic
+from jinja2.bccache import Bucket, bc_magic
 
 from fedsvm.scenarios.report.compiled_templates import CompiledTemplates
 
@@ -69,6 +70,17 @@ def test_a_full_disk_leaves_no_part_of_a_file(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert page == "Hello &lt;b&gt;"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_leaves_no_part_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(bucket: Bucket, file: IO[bytes]) -> None:
+        file.write(b"a part")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Bucket, "write_bytecode", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rendered(tmp_path, "Hello {{ name }}")
     assert not list(tmp_path.iterdir())
 
 
