@@ -2,6 +2,9 @@
 
 Each site knows its own draw (`optimization.objective_noise`), from the random numbers that it drew when it posed the
 problem and the size that it put into a sum. It takes the draw off the weights and off the right-hand sides.
+
+A site that poses the same problem again keeps its noise (`federation.site.answers`), but draws new random numbers. Its
+record then does not show the kept noise, and these numbers give another one: an attack finds less than the site would.
 """
 
 from __future__ import annotations
