@@ -10,57 +10,42 @@ told from each other, and not claimed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
-from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.attack import Prior
+from fedsvm.algorithms.attacks.epochs import Epoch
 from fedsvm.algorithms.attacks.finite_domain import (
-    MAX_CANDIDATES,
+    CandidateCounting,
     Counts,
-    combinations,
     distinct,
     least_squares,
     verify_counts,
 )
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.random_bins import RandomBins, to_matrix, values
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
-from fedsvm.protocols.analysis.views import RunView
 
 _EQUATIONS = 3.0
 """Per candidate."""
 
 
-class BinSums(Attack):
+class BinSums(CandidateCounting):
     """Counts of candidates by least squares over sums of bins."""
 
     name = "sums of bins"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every training separately; folds add up."""
-        counts: RowCounts | None = None
-        residual = 0.0
-        for epoch in epochs(view):
-            candidates = prior.candidates or combinations(epoch)
-            if candidates is None or not epoch.of("receive_grids") or len(candidates.rows) > MAX_CANDIDATES:
-                continue
-            grids = RandomBins.of_parts(epoch.of("receive_grids")[-1].parameters)
-            places = grids(epoch.scale(candidates.rows))
-            for seen in _sums(epoch, prior.posed.number):
-                counts = counts or RowCounts(epoch.columns)
-                if (solved := solve(places, candidates.labels, seen)) is not None:
-                    told = np.where(_alike(places, candidates), 0, solved.counts)
-                    rows = np.repeat(np.arange(len(candidates.rows)), told)
-                    resolution = SAME_WITHIN * epoch.scale.scale
-                    counts.take(candidates.rows[rows], candidates.labels[rows], resolution)
-                    residual = max(residual, solved.residual)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
+    def solutions(self, epoch: Epoch, candidates: LabeledRows, prior: Prior) -> Iterator[Counts | None]:
+        """Solve the sums of every training separately; candidates that no sum distinguishes are not counted."""
+        if not (sent := epoch.of("receive_grids")):
+            return
+        places = RandomBins.of_parts(sent[-1].parameters)(epoch.scale(candidates.rows))
+        for seen in _sums(epoch, prior.posed.number):
+            solved = solve(places, candidates.labels, seen)
+            yield solved and replace(solved, counts=np.where(_alike(places, candidates), 0, solved.counts))
 
 
 def _alike(places: IntArray, candidates: LabeledRows) -> BoolArray:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import CountingAttack, ShownRows
 from fedsvm.algorithms.features import k_means
 from fedsvm.algorithms.features.cluster_differences import SAME_SQUARE, ClusterMoments, differing_rows, lone_rows
 from fedsvm.algorithms.features.k_means import GRID, on_grid
@@ -24,24 +24,19 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
 
-class ClusterRounds(Attack):
+class ClusterRounds(CountingAttack):
     """Differences of clusters of any two rounds, and the rows in them peeled off."""
 
     name = "rounds of k-means"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every clustering separately; folds and repetitions add up."""
-        counts: RowCounts | None = None
-        residual = 0.0
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows of each clustering."""
         for epoch in epochs(view):
             own = epoch.scale(prior.own.rows) if prior.own is not None else np.zeros((0, epoch.columns))
             for rounds in clusterings(epoch, own):
-                counts = counts or RowCounts(epoch.columns)
                 rows = peel(rounds, alone=epoch.category_columns == epoch.columns)
-                counts.take(epoch.unscale(rows), np.full(len(rows), np.nan), SAME_WITHIN * epoch.scale.scale)
-                residual = max(residual, float(np.abs(rows - on_grid(rows)).max(initial=0.0)))
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
+                residual = float(np.abs(rows - on_grid(rows)).max(initial=0.0))
+                yield ShownRows.of(epoch, epoch.unscale(rows), np.full(len(rows), np.nan), residual)
 
 
 def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterMoments]]:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, CountingAttack, ShownRows
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
@@ -21,28 +21,24 @@ _CLASSES = (-1.0, 1.0)
 """Labels of two classes; of more they are the numbers."""
 
 
-class CrossTables(Attack):
+class CrossTables(CountingAttack):
     """Rows that are alone of their class in a node."""
 
     name = "cross tables"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack the tree of each fold, at all its nodes."""
-        counts: RowCounts | None = None
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows of each node of the trees of all folds."""
         for epoch in epochs(view):
             if epoch.category_columns < epoch.columns or not epoch.of("receive_edges"):
                 continue
             low, high = _bins_of_0_and_1(epoch)
             for sites in {sites for each in epoch.of("cross_tables") for sites in each.sums}:
-                counts = counts or RowCounts(epoch.columns)
                 for table in _tables(epoch, sites):
                     kinds = table.shape[2]
                     labels = _CLASSES if kinds == 2 else tuple(map(float, range(kinds)))
                     alike = [_equal_rows(table[:, :, kind], low, high) for kind in range(kinds)]
                     of_kinds = np.repeat(labels, [len(rows) for rows in alike])
-                    counts.take(np.vstack(alike), of_kinds, np.full(epoch.columns, SAME_WITHIN))
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual=0.0)
+                    yield ShownRows(np.vstack(alike), of_kinds, np.full(epoch.columns, SAME_WITHIN))
 
 
 def _bins_of_0_and_1(epoch: Epoch) -> tuple[FloatArray, FloatArray]:

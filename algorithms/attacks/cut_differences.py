@@ -21,7 +21,7 @@ import numpy as np
 
 from fedsvm.algorithms.attacks.attack import Attack, BinaryTask, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts, ShownRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.optimization.cutting_plane import Points
@@ -239,11 +239,10 @@ class CutDifferences(Attack):
         counts, residual, known = RowCounts(parts[0][0].columns), 0.0, prior.found
         for _ in range(2 if len(parts) > 1 or known is not None else 1):
             for epoch, features in parts:
-                resolution = SAME_WITHIN * epoch.scale.scale
                 among = KnownRows.of(known, epoch, features) if known is not None else None
                 for cuts in series(epoch.rounds, prior.posed):
                     found = peel(cuts, features, among)
-                    counts.take(epoch.unscale(found.rows), found.labels, resolution)
+                    counts.take(ShownRows.of(epoch, epoch.unscale(found.rows), found.labels))
                     residual = max(residual, float(found.residuals.max(initial=0.0)))
             known = counts.repeated
         yield RowClaim(*counts.repeated, residual)

@@ -15,10 +15,10 @@ from typing import Self
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior
 from fedsvm.algorithms.attacks.epochs import epochs
 from fedsvm.algorithms.attacks.finite_domain import combinations, distinct, least_squares
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import CountingAttack, ShownRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -39,33 +39,27 @@ _THERE = 1e-4
 """A row with a smaller part is not claimed."""
 
 
-class DualPoints(Attack):
+class DualPoints(CountingAttack):
     """Candidates whose dual variables follow from the sums, and are not 0."""
 
     name = "dual points"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every certificate separately; folds add up."""
-        counts: RowCounts | None = None
-        residual = 0.0
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the candidates that each certificate gives."""
         for epoch in epochs(view):
             candidates = prior.candidates or combinations(epoch)
             if candidates is None or epoch.features is None:
                 continue
             for each, before in zip(epoch.of("dual_vector"), epoch.of("dual_sums")[-1:], strict=False):
                 for sites in each.sums.keys() & before.sums.keys():
-                    counts = counts or RowCounts(epoch.columns)
                     vector, alphas = each.sums[sites][0] * each.parameters["scale"], before.sums[sites][0, 1:]
                     seen = np.concatenate([vector, alphas * before.parameters["scales"][1]])
                     point = np.append(before.parameters["w"][0], before.parameters["b"][0])
                     terms = _DistinctCandidates.of(candidates, epoch.features(epoch.scale(candidates.rows)), point)
-                    if (solved := solve(terms, each.parameters["theta"][0], seen)) is not None:
-                        rows = terms.places[solved[0] > _THERE]
-                        resolution = SAME_WITHIN * epoch.scale.scale
-                        counts.take(candidates.rows[rows], candidates.labels[rows], resolution)
-                        residual = max(residual, solved[1])
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
+                    solved = solve(terms, each.parameters["theta"][0], seen)
+                    duals, residual = solved or (np.zeros(len(terms.places)), 0.0)
+                    places = terms.places[duals > _THERE]
+                    yield ShownRows.of(epoch, candidates.rows[places], candidates.labels[places], residual)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import CountingAttack, ShownRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RoundView, RunView
@@ -59,31 +59,28 @@ def _table(view: RunView, each: RoundView, labels: dict[str, FloatArray]) -> _Ci
     return _CipherTable(incidence(np.concatenate(of_sizes), points), np.concatenate(known), own)
 
 
-def _claim_rows(table: _CipherTable, column_of: IntArray, epoch: Epoch, counts: RowCounts) -> None:
-    """Take in the rows of others whose ciphertexts are all known. column_of (k,): -1 where it is not."""
+def _whole_rows(table: _CipherTable, column_of: IntArray, epoch: Epoch) -> ShownRows:
+    """Return the rows of others whose ciphertexts are all known. column_of (k,): -1 where it is not."""
     known = column_of >= 0
     whole = ~table.is_own & ~table.items[:, ~known].any(axis=1)
     ones = np.zeros((int(whole.sum()), epoch.columns))
     ones[:, column_of[known]] = table.items[np.ix_(whole, known)]
-    counts.take(ones, table.labels[whole], SAME_WITHIN * epoch.scale.scale)
+    return ShownRows.of(epoch, ones, table.labels[whole])
 
 
-class KnownItems(Attack):
+class KnownItems(CountingAttack):
     """Ciphertexts named by the rows of sites that collude with the coordinator."""
 
     name = "known items"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack each comparison separately. Folds have other rows and yield nothing if own rows cannot be
-        identified."""
-        counts: RowCounts | None = None
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows of each comparison; none of folds, which have other rows, if own rows cannot be identified."""
         for epoch in epochs(view) if prior.own is not None else []:
             for table in _tables(view, epoch):
-                counts = counts or RowCounts(epoch.columns)
                 if (own := _binary(prior.own)) is not None and table.is_own.sum() == len(own.rows):
-                    _claim_rows(table, _same_rows(table.items[table.is_own], own.rows), epoch, counts)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual=0.0)
+                    yield _whole_rows(table, _same_rows(table.items[table.is_own], own.rows), epoch)
+                else:
+                    yield ShownRows.of(epoch, np.zeros((0, epoch.columns)), np.zeros(0))
 
 
 def _binary(rows: LabeledRows | None) -> LabeledRows | None:
@@ -103,22 +100,18 @@ def _unique(may_be: BoolArray) -> IntArray:
     return np.where(certain.any(axis=1), certain.argmax(axis=1), -1)
 
 
-class ItemFrequencies(Attack):
+class ItemFrequencies(CountingAttack):
     """Ciphertexts named by how often they occur in each class."""
 
     name = "item frequencies"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack each comparison separately, with the candidates' frequencies."""
-        counts: RowCounts | None = None
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows of each comparison, by the candidates' frequencies."""
         if (public := _binary(prior.candidates)) is None:
             return
         for epoch in epochs(view):
             for table in _tables(view, epoch):
-                counts = counts or RowCounts(epoch.columns)
-                _claim_rows(table, _near_frequencies(table, public), epoch, counts)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual=0.0)
+                yield _whole_rows(table, _near_frequencies(table, public), epoch)
 
 
 def _near_frequencies(table: _CipherTable, public: LabeledRows) -> IntArray:

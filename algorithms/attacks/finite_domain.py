@@ -13,15 +13,16 @@ computed again from them are those that were seen.
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior
 from fedsvm.algorithms.attacks.cut_differences import GroupedCuts, series
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import CountingAttack, ShownRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import CHECKED_WITHIN
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
@@ -43,37 +44,51 @@ _WHOLE = 1e-3
 """Counts that are determined come this close to whole numbers."""
 
 
-class FiniteDomain(Attack):
-    """Counts of candidates by least squares over cuts."""
-
-    name = "finite domain"
-    is_of_problems = True
-
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every series of cuts separately."""
-        counts: RowCounts | None = None
-        residual = 0.0
-        for epoch in epochs(view):
-            candidates = prior.candidates or combinations(epoch)
-            if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
-                continue
-            counts = counts or RowCounts(epoch.columns)
-            for cuts in series(epoch.rounds, prior.posed):
-                if (solved := solve(cuts, features(epoch.scale(candidates.rows)), candidates.labels)) is not None:
-                    places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
-                    resolution = SAME_WITHIN * epoch.scale.scale
-                    counts.take(candidates.rows[places], candidates.labels[places], resolution)
-                    residual = max(residual, solved.residual)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
-
-
 @dataclass(frozen=True)
 class Counts:
     """The number of occurrences of each candidate, (n,), and the largest difference from a number in the cuts."""
 
     counts: IntArray
     residual: float
+
+    def repeat(self, candidates: LabeledRows) -> LabeledRows:
+        """Return every candidate as often as it occurs."""
+        places = np.repeat(np.arange(len(self.counts)), self.counts)
+        return LabeledRows(candidates.rows[places], candidates.labels[places])
+
+
+class CandidateCounting(CountingAttack):
+    """Counts of candidates: those of the prior, or all combinations of few categories."""
+
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the candidates of each set of sums, as often as they occur."""
+        for epoch in epochs(view):
+            labels = (1.0, -1.0) if self.is_of_problems else range(prior.classes)
+            candidates = prior.candidates or combinations(epoch, labels)
+            if candidates is None or len(candidates.rows) > MAX_CANDIDATES:
+                continue
+            for solved in self.solutions(epoch, candidates, prior):
+                found = solved or Counts(np.zeros(len(candidates.rows), dtype=np.int64), 0.0)
+                yield ShownRows.of(epoch, *found.repeat(candidates), found.residual)
+
+    @abstractmethod
+    def solutions(self, epoch: Epoch, candidates: LabeledRows, prior: Prior) -> Iterator[Counts | None]:
+        """Yield the counts that each set of sums gives; None if candidates cannot make it up."""
+
+
+class FiniteDomain(CandidateCounting):
+    """Counts of candidates by least squares over cuts."""
+
+    name = "finite domain"
+    is_of_problems = True
+
+    def solutions(self, epoch: Epoch, candidates: LabeledRows, prior: Prior) -> Iterator[Counts | None]:
+        """Solve every series of cuts separately."""
+        if (features := epoch.features) is None:
+            return
+        yield None  # with no cuts it claims no rows
+        for cuts in series(epoch.rounds, prior.posed):
+            yield solve(cuts, features(epoch.scale(candidates.rows)), candidates.labels)
 
 
 def combinations(epoch: Epoch, labels: Sequence[float] = (1.0, -1.0)) -> LabeledRows | None:

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import TWO_CLASSES, Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import TWO_CLASSES, CandidateScores, Prior, RowClaim
 from fedsvm.algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
-from fedsvm.algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, combinations, least_squares, verify_counts
+from fedsvm.algorithms.attacks.finite_domain import CandidateCounting, Counts, least_squares, verify_counts
 from fedsvm.algorithms.attacks.finite_domain import distinct as distinct_terms
 from fedsvm.algorithms.attacks.newton_path import joint_end
 from fedsvm.algorithms.attacks.own_noise import own_noise
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, CountingAttack, ShownRows
 from fedsvm.algorithms.attacks.support_rows import MAX_SUPPORT, SupportRows, split_candidates
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
@@ -175,27 +175,22 @@ def _each_once(rows: Sequence[JointRow], known: Sequence[JointRow] = ()) -> list
     return kept
 
 
-class JointBlocks(Attack):
+class JointBlocks(CountingAttack):
     """Blocks of one row, differences of two blocks, and the rows in them peeled off."""
 
     name = "blocks of joint cuts"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every series of cuts separately; folds add up."""
-        counts: RowCounts | None = None
-        residual = 0.0
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows of each series of cuts."""
         for epoch in epochs(view):
             if (inverse := epoch.inverse) is None:
                 continue
             for groups in series(epoch.of("joint_cuts"), prior.classes):
-                counts = counts or RowCounts(epoch.columns)
                 found = [row for cuts in groups for row in peel(cuts, inverse)]
                 rows = np.array([each.row for each in found]).reshape(-1, epoch.columns)
                 labels = np.array([np.nan if each.label is None else each.label for each in found])
-                counts.take(epoch.unscale(rows), labels, SAME_WITHIN * epoch.scale.scale)
-                residual = max([residual, *(each.residual for each in found)])
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
+                residual = max((each.residual for each in found), default=0.0)
+                yield ShownRows.of(epoch, epoch.unscale(rows), labels, residual)
 
 
 def series(rounds: Sequence[RoundView], classes: int) -> list[list[JointCuts]]:
@@ -211,7 +206,7 @@ def series(rounds: Sequence[RoundView], classes: int) -> list[list[JointCuts]]:
     return found
 
 
-class JointCounts(Attack):
+class JointCounts(CandidateCounting):
     """An attack that counts each possible record by least squares over joint cuts, whatever their groups.
 
     As `finite_domain`, which takes all combinations of few categories where there is no list: cuts are linear in it,
@@ -220,25 +215,14 @@ class JointCounts(Attack):
 
     name = "finite domain, jointly"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every series of cuts separately; folds add up. A candidate has the class of its label."""
-        counts: RowCounts | None = None
-        residual = 0.0
-        for epoch in epochs(view):
-            candidates = prior.candidates or combinations(epoch, range(prior.classes))
-            if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
-                continue
-            for groups in series(epoch.of("joint_cuts"), prior.classes):
-                counts = counts or RowCounts(epoch.columns)
-                blocks = np.sum([each.blocks for each in groups], axis=0)
-                cuts = JointCuts(groups[0].points, blocks, np.sum([each.counts for each in groups], axis=0))
-                if (solved := solve(cuts, features(epoch.scale(candidates.rows)), candidates.labels)) is not None:
-                    places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
-                    resolution = SAME_WITHIN * epoch.scale.scale
-                    counts.take(candidates.rows[places], candidates.labels[places], resolution)
-                    residual = max(residual, solved.residual)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
+    def solutions(self, epoch: Epoch, candidates: LabeledRows, prior: Prior) -> Iterator[Counts | None]:
+        """Solve every series of cuts separately. A candidate has the class of its label."""
+        if (features := epoch.features) is None:
+            return
+        for groups in series(epoch.of("joint_cuts"), prior.classes):
+            blocks = np.sum([each.blocks for each in groups], axis=0)
+            cuts = JointCuts(groups[0].points, blocks, np.sum([each.counts for each in groups], axis=0))
+            yield solve(cuts, features(epoch.scale(candidates.rows)), candidates.labels)
 
 
 def solve(cuts: JointCuts, features: FloatArray, labels: FloatArray) -> Counts | None:

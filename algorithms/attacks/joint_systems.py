@@ -11,25 +11,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
-from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.attack import Prior
+from fedsvm.algorithms.attacks.epochs import Epoch
 from fedsvm.algorithms.attacks.finite_domain import (
-    MAX_CANDIDATES,
+    CandidateCounting,
     Counts,
-    combinations,
     distinct,
     least_squares,
     verify_counts,
 )
 from fedsvm.algorithms.attacks.newton_path import PathRound, RowTotals, ViewedTraining, path_rounds, trainings
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.optimization.barrier import DualState
 from fedsvm.algorithms.optimization.joint_barrier import JointProblem
 from fedsvm.algorithms.optimization.path_sums import layout_of
 from fedsvm.algorithms.optimization.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.protocols.analysis.views import RunView
 
 _ROUNDS = 3
 """The number of first rounds whose systems are equations."""
@@ -38,7 +35,7 @@ _EQUATIONS = 1.5
 """Of matrices, per candidate, of every two rounds."""
 
 
-class JointNewtonSystems(Attack):
+class JointNewtonSystems(CandidateCounting):
     """Counts of candidates by least squares.
 
     Parameters
@@ -52,25 +49,14 @@ class JointNewtonSystems(Attack):
     def __init__(self, *, is_noisy: bool = False) -> None:
         self._is_noisy = is_noisy
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every training separately; folds add up. A candidate has the class of its label."""
-        counts: RowCounts | None = None
-        residual = 0.0
-        for epoch in epochs(view):
-            candidates = prior.candidates or combinations(epoch, range(prior.classes))
-            if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
-                continue
-            mapped, labels = features(epoch.scale(candidates.rows)), candidates.labels.astype(np.int64)
-            for training in trainings(epoch):
-                if not training.is_joint or not training.is_known:
-                    continue
-                for solved in self._solutions(training, mapped, labels, prior.classes):
-                    counts = counts or RowCounts(epoch.columns)
-                    found = _repeat(candidates, solved)
-                    counts.take(found.rows, found.labels, SAME_WITHIN * epoch.scale.scale)
-                    residual = max(residual, solved.residual)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
+    def solutions(self, epoch: Epoch, candidates: LabeledRows, prior: Prior) -> Iterator[Counts | None]:
+        """Solve the systems of every training separately. A candidate has the class of its label."""
+        if (features := epoch.features) is None:
+            return
+        mapped, labels = features(epoch.scale(candidates.rows)), candidates.labels.astype(np.int64)
+        for training in trainings(epoch):
+            if training.is_joint and training.is_known:
+                yield from self._solutions(training, mapped, labels, prior.classes)
 
     def _solutions(
         self, training: ViewedTraining, mapped: FloatArray, labels: IntArray, classes: int
@@ -123,8 +109,3 @@ def _standings(problem: JointProblem, rounds: list[PathRound]) -> Iterator[DualS
     for number, each in enumerate(rounds, start=1):
         standing = problem.move(standing, number, each.step, each.mu, keep=each.keep, still=each.still)
         yield standing
-
-
-def _repeat(candidates: LabeledRows, solved: Counts) -> LabeledRows:
-    places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
-    return LabeledRows(candidates.rows[places], candidates.labels[places])

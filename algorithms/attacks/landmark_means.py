@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior
 from fedsvm.algorithms.attacks.epochs import epochs
-from fedsvm.algorithms.attacks.row_counts import RowCounts
+from fedsvm.algorithms.attacks.row_counts import CountingAttack, ShownRows
 from fedsvm.algorithms.attacks.subset_sums import SAME_SUM, SubsetsOfMean
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import RunView
 
 
-class LandmarkMeans(Attack):
+class LandmarkMeans(CountingAttack):
     """Subsets of candidates whose mean is a landmark. A row is claimed if it is in every such subset.
 
     smallest: rows of a cluster, at least.
@@ -23,21 +23,17 @@ class LandmarkMeans(Attack):
     def __init__(self, smallest: int) -> None:
         self._smallest = smallest
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Yield the rows that the landmarks of each fold name, together."""
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows that the landmarks of each fold name."""
         if prior.candidates is None or not len(prior.candidates.rows):
             return
         rows, labels = prior.candidates
-        counts: RowCounts | None = None
         for epoch in epochs(view):
             if epoch.inverse is None:
                 continue
-            counts = counts or RowCounts(epoch.columns)
             search = SubsetsOfMean(epoch.scale(rows))
             named = sorted(named_rows(search, epoch.inverse.landmarks, self._smallest))
-            counts.take(rows[named], labels[named], SAME_SUM * epoch.scale.scale)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, SAME_SUM)
+            yield ShownRows(rows[named], labels[named], SAME_SUM * epoch.scale.scale, SAME_SUM)
 
 
 def named_rows(search: SubsetsOfMean, landmarks: FloatArray, smallest: int) -> set[int]:

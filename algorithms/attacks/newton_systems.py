@@ -26,7 +26,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.finite_domain import (
     MAX_CANDIDATES,
@@ -37,7 +37,7 @@ from fedsvm.algorithms.attacks.finite_domain import (
     verify_counts,
 )
 from fedsvm.algorithms.attacks.newton_path import EVERYONE, RowTotals, ViewedPath, newton_paths, signed_features
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, CountingAttack, ShownRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.optimization.barrier import DualState, Problem
@@ -70,7 +70,7 @@ _LEVERAGE_WITHIN = 0.005
 """The maximum distance of a row's leverage from 1."""
 
 
-class NewtonSystems(Attack):
+class NewtonSystems(CountingAttack):
     """Counts of candidates by least squares, or rows at the margin by two rounds' common eigenvectors.
 
     Parameters
@@ -85,21 +85,15 @@ class NewtonSystems(Attack):
     def __init__(self, *, is_noisy: bool = False) -> None:
         self._is_noisy = is_noisy
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every training separately; folds add up."""
-        counts: RowCounts | None = None
-        residual = 0.0
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows of each training."""
         for epoch in epochs(view):
             paths = [_without_own(epoch, path, prior.own) for path in newton_paths(epoch, prior.posed)]
             paths = [_matrices_alone(path) for path in paths] if self._is_noisy else paths
             trainings = [(path, sites) for path in paths for sites in _sites(path)]
             for path, sites in trainings:
-                counts = counts or RowCounts(epoch.columns)
-                found, left = _rows(epoch, path, sites, prior)
-                counts.take(found.rows, found.labels, SAME_WITHIN * epoch.scale.scale)
-                residual = max(residual, left)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
+                found, residual = _rows(epoch, path, sites, prior)
+                yield ShownRows.of(epoch, *found, residual)
 
 
 def _without_own(epoch: Epoch, path: ViewedPath, own: LabeledRows | None) -> ViewedPath:
@@ -135,8 +129,7 @@ def _rows(epoch: Epoch, path: ViewedPath, sites: tuple[str, ...], prior: Prior) 
     if candidates is not None and len(candidates.rows) <= MAX_CANDIDATES:
         problem = path.problem(epoch, candidates)
         if problem is not None and (solved := solve(path, sites, problem)) is not None:
-            places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
-            return LabeledRows(candidates.rows[places], candidates.labels[places]), solved.residual
+            return solved.repeat(candidates), solved.residual
     if epoch.inverse is not None and path.lever:
         return at_the_margin(epoch, epoch.inverse, path, sites)
     return LabeledRows(np.zeros((0, epoch.columns)), np.zeros(0)), 0.0

@@ -11,54 +11,46 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, CandidateScores, Prior, RowClaim
+from fedsvm.algorithms.attacks.attack import Prior
 from fedsvm.algorithms.attacks.cut_differences import AT_THE_MARGIN, COUNT_ROUNDING, GroupedCuts, series, take_off
 from fedsvm.algorithms.attacks.epochs import Epoch, epochs
 from fedsvm.algorithms.attacks.joint_blocks import JointCuts, JointRow
 from fedsvm.algorithms.attacks.joint_blocks import series as joint_series
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.row_counts import CountingAttack, ShownRows
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
 
 
-class PlainCuts(Attack):
+class PlainCuts(CountingAttack):
     """Cuts of one row of a binary problem, and those that are left when it is taken off."""
 
     name = "cuts of plain columns"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every series of cuts separately; folds add up."""
-        counts: RowCounts | None = None
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows of each series of cuts."""
         for epoch in _plain(view):
             for cuts in series(epoch.rounds, prior.posed):
-                counts = counts or RowCounts(epoch.columns)
                 rows, labels = lone_rows(cuts)
-                counts.take(epoch.unscale(rows), labels, SAME_WITHIN * epoch.scale.scale)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, 0.0)
+                yield ShownRows.of(epoch, epoch.unscale(rows), labels)
 
 
-class JointPlainCuts(Attack):
+class JointPlainCuts(CountingAttack):
     """The same of the joint problem of all classes."""
 
     name = "joint cuts of plain columns"
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every series of cuts separately; folds add up."""
-        counts: RowCounts | None = None
+    def shown_rows(self, view: RunView, prior: Prior) -> Iterator[ShownRows]:
+        """Yield the rows of each series of cuts."""
         for epoch in _plain(view):
             for groups in joint_series(epoch.of("joint_cuts"), prior.classes):
-                counts = counts or RowCounts(epoch.columns)
                 intercept = groups[0].blocks.shape[2] > epoch.columns
                 found = [row for cuts in groups for row in lone_joint_rows(cuts, intercept=intercept)]
                 rows = np.array([each.features[: epoch.columns] for each in found]).reshape(-1, epoch.columns)
                 labels = np.array([each.label for each in found], dtype=np.float64)
-                counts.take(epoch.unscale(rows), labels, SAME_WITHIN * epoch.scale.scale)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, 0.0)
+                yield ShownRows.of(epoch, epoch.unscale(rows), labels)
 
 
 def _plain(view: RunView) -> Iterator[Epoch]:

@@ -21,19 +21,18 @@ from typing import Self
 
 import numpy as np
 
-from fedsvm.algorithms.attacks.attack import Attack, BinaryTask, CandidateScores, Prior, RowClaim
-from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.attack import BinaryTask, Prior
+from fedsvm.algorithms.attacks.epochs import Epoch
 from fedsvm.algorithms.attacks.finite_domain import (
-    MAX_CANDIDATES,
+    CandidateCounting,
     Counts,
-    combinations,
     distinct,
     least_squares,
     verify_counts,
 )
-from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.protocols.analysis.views import RoundView, RunView
+from fedsvm.protocols.analysis.views import RoundView
 
 _EQUATIONS = 1.5
 """Quadratic forms per candidate."""
@@ -47,35 +46,24 @@ _SAME_SUM = 1e-4
 _NOT_WHOLE = 0.5
 
 
-class SecondMoments(Attack):
+class SecondMoments(CandidateCounting):
     """Counts of candidates by least squares over sums of squares."""
 
     name = "second moments"
     is_of_problems = True
 
-    def __call__(self, view: RunView, prior: Prior) -> Iterator[RowClaim | CandidateScores]:
-        """Attack every sum of moments separately; folds add up."""
-        counts: RowCounts | None = None
-        residual = 0.0
-        for epoch in epochs(view):
-            candidates = prior.candidates or combinations(epoch)
-            if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
-                continue
-            for each in epoch.rounds:
-                number = prior.posed.number
-                for moments in _moments(each, number):
-                    rows = features(epoch.scale(candidates.rows))
-                    if each.parameters["intercept"]:
-                        rows = np.column_stack([rows, np.ones(len(rows))])
-                    counts = counts or RowCounts(epoch.columns)
-                    prices = _Prices.of(each.parameters.get("factors"), prior.posed)
-                    if (solved := solve(moments, rows, candidates.labels, prices, number)) is not None:
-                        places = np.repeat(np.arange(len(rows)), solved.counts)
-                        resolution = SAME_WITHIN * epoch.scale.scale
-                        counts.take(candidates.rows[places], candidates.labels[places], resolution)
-                        residual = max(residual, solved.residual)
-        if counts is not None:
-            yield RowClaim(*counts.repeated, residual)
+    def solutions(self, epoch: Epoch, candidates: LabeledRows, prior: Prior) -> Iterator[Counts | None]:
+        """Solve every sum of moments separately."""
+        if (features := epoch.features) is None:
+            return
+        number = prior.posed.number
+        for each in epoch.rounds:
+            for moments in _moments(each, number):
+                rows = features(epoch.scale(candidates.rows))
+                if each.parameters["intercept"]:
+                    rows = np.column_stack([rows, np.ones(len(rows))])
+                prices = _Prices.of(each.parameters.get("factors"), prior.posed)
+                yield solve(moments, rows, candidates.labels, prices, number)
 
 
 @dataclass(frozen=True)
