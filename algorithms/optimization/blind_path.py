@@ -37,7 +37,7 @@ from fedsvm.algorithms.optimization.committee import (
 )
 from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest, Opened, RoundSums
 from fedsvm.algorithms.optimization.local_path import opened_by
-from fedsvm.algorithms.optimization.path_rounds import Layout, PathOrder, RowPaths, told_of
+from fedsvm.algorithms.optimization.path_rounds import TOO_SMALL, Layout, PathOrder, RowPaths, told_of
 from fedsvm.algorithms.optimization.path_sums import FederatedPath, NewtonPath
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
@@ -79,6 +79,10 @@ class BlindOrder(PathOrder):
 
     noises: FloatArray
     dithers: FloatArray
+
+    def _shapes(self, paths: RowPaths) -> dict[str, tuple[int, ...]]:
+        k = len(self.problems)
+        return {**super()._shapes(paths), "noises": (k, 3), "dithers": (k, 2)}
 
     def systems(self, layouts: Sequence[Layout]) -> list[BlindSystem]:
         """Return the public parameters of each problem's system, whose parts are divided by their scales."""
@@ -151,17 +155,17 @@ def _numbers_of(solved: Sequence[BlindSolution]) -> FloatArray:
 BLIND_ARGUMENTS = {
     "iteration": free("a whole number", "nothing; another one ends the run or spoils the model"),
     "problems": free("numbers of problems", "nothing beyond a choice of which problems are solved"),
-    "mus": free("any numbers", "sums of another barrier"),
+    "mus": free("numbers above 0", "sums of another barrier"),
     "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks and noise"),
-    "scales": free("any numbers", "nothing; the sums in another unit"),
+    "scales": free("numbers above 0", TOO_SMALL),
     "rows": free("a whole number", "nothing; the counts in another unit"),
     "noises": free(
-        "any numbers",
+        "numbers from 0 on",
         "sums of losses and of dual variables without noise, at the path's points; with a site in league, "
         "every row of a short list",
     ),
-    "dithers": free("any numbers", "nothing; to a site in league with it, steps without noise"),
+    "dithers": free("numbers from 0 on", "nothing; to a site in league with it, steps without noise"),
 }
 """Of a step that takes the fields of a `BlindOrder`."""
 
@@ -179,6 +183,8 @@ class BlindNewton(SitePart):
         order: the fields of a `BlindOrder`.
         """
         round_, paths, layout = BlindOrder(**order), self._path.paths, self._path.start.layout
+        if paths is not None:
+            round_.check(paths)
         systems = round_.systems([layout] * len(round_.problems))
         if paths is None:
             contribute(self._site, systems, [np.zeros(system.entries) for system in systems])

@@ -18,6 +18,7 @@ from fedsvm.algorithms.optimization.interior_point import NewtonRequest, Opened,
 from fedsvm.algorithms.optimization.local_path import opened_by
 from fedsvm.algorithms.optimization.masking import Mask
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import free
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
@@ -31,6 +32,9 @@ MASKED_SHOWS = (
 )
 OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
 
+TOO_SMALL = "one site whose own part is beyond a scale that is too small, and then the run ends"
+"""The gain of a coordinator from scales of its choice."""
+
 ROUND_ARGUMENTS = {
     "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
     "steps": free(
@@ -38,10 +42,10 @@ ROUND_ARGUMENTS = {
         "sums at a point that it does not know; a false step only spoils the model",
     ),
     "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
-    "mus": free("any numbers", "sums of another barrier"),
+    "mus": free("numbers above 0", "sums of another barrier"),
     "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
-    "scales": free("any numbers", "nothing; the sums in another unit"),
+    "scales": free("numbers above 0", TOO_SMALL),
     "rows": free("a whole number", "nothing; the counts in another unit"),
 }
 """Of a step that takes the fields of a `RoundOrder`."""
@@ -166,6 +170,31 @@ class PathOrder:
     scales: FloatArray
     rows: int
 
+    def check(self, paths: RowPaths) -> None:
+        """Raise OrderRefused for an order that no round of these paths has."""
+        problems, known = np.asarray(self.problems).ravel().tolist(), len(paths.problems)
+        if not problems or len(set(problems)) < len(problems) or not set(problems) <= set(range(known)):
+            raise OrderRefused(f"problems must be different numbers from 0 to {known - 1}, got {problems}")
+        for name, shape in self._shapes(paths).items():
+            values = np.asarray(getattr(self, name))
+            if values.shape != shape or values.dtype.kind not in "iuf" or not np.isfinite(values).all():
+                raise OrderRefused(f"{name} must be finite numbers of shape {shape}")
+            if name in _POSITIVE and not (values > 0).all():
+                raise OrderRefused(f"{name} must be above 0")
+            if name in _NOT_NEGATIVE and (values < 0).any():
+                raise OrderRefused(f"{name} must be 0 or more")
+        if self.iteration <= (last := max(paths.starts_at(problem) for problem in problems)):
+            raise OrderRefused(f"iteration must be above {last}, from which the problems go on, got {self.iteration}")
+
+    def _shapes(self, paths: RowPaths) -> dict[str, tuple[int, ...]]:
+        """Return the shapes that the fields must have."""
+        k = len(self.problems)
+        return {"iteration": (), "rows": (), "mus": (k,), "keep": (k,), "still": (k,), "scales": (k, 5)}
+
+
+_POSITIVE, _NOT_NEGATIVE = ("rows", "mus", "scales"), ("noises", "dithers")
+"""Fields of orders whose numbers must be so."""
+
 
 def told_of(terms: Sequence[NewtonRequest]) -> dict[str, Any]:
     """Return the fields of a `PathOrder` that are of single problems."""
@@ -183,6 +212,11 @@ class RoundOrder(PathOrder):
     """The order of a round with a sum. steps: the steps in v of all problems, concatenated."""
 
     steps: FloatArray
+
+    def _shapes(self, paths: RowPaths) -> dict[str, tuple[int, ...]]:
+        dimensions = sum(paths.problems[problem].dimensions for problem in self.problems.tolist())
+        steps = np.shape(self.steps) if np.size(self.steps) == dimensions else (dimensions,)  # of any division
+        return {**super()._shapes(paths), "steps": steps}
 
     @classmethod
     def of(cls, iteration: int, terms: Sequence[NewtonRequest], rows: int) -> Self:
@@ -231,6 +265,10 @@ class RowPaths:
     def latest(self) -> list[DualState]:
         """The last standing of each problem."""
         return [standings[-1] for standings in self._standings]
+
+    def starts_at(self, problem: int) -> int:
+        """Return the iteration of the point that the last round of a problem started from."""
+        return self._standings[problem][0].iteration
 
     def hand_over(self, points: Sequence[DualState]) -> None:
         """Continue from these points, except for problems that are there already."""

@@ -253,6 +253,7 @@ class NewtonPath(SitePart):
         round_ = RoundOrder(**order)
         if self.paths is None:
             return np.zeros((len(round_.problems), self.start.layout.length))
+        round_.check(self.paths)
         total = self.paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site)
         self._last_round = round_.iteration, round_.problems.tolist()
         return total.reshape(len(round_.problems), -1)

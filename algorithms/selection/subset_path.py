@@ -41,8 +41,9 @@ from fedsvm.algorithms.optimization.path_rounds import (
 from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.selection.kernel_scores import balance, sums_by_class
-from fedsvm.algorithms.selection.subsets import ColumnSubsets, SubsetProblems
+from fedsvm.algorithms.selection.subsets import ColumnSubsets, SubsetProblems, check_columns
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -61,7 +62,7 @@ _POSED_ARGUMENTS = {
     "mappings": free("any matrices", "features in which later sums can isolate rows"),
     "ranks": free("whole numbers", "features in which later sums can isolate rows"),
     "groups, inner_folds, price, masking": CHECKED,
-    "lever": free("any number", "a model with another scale of the intercept"),
+    "lever": free("a number from 0 on", "a model with another scale of the intercept"),
 }
 """Of a round's step, by which new problems are posed."""
 
@@ -82,12 +83,14 @@ class SubsetPath(SitePart):
         epoch: number of the path; a new path has new problems, or those of the previous path on fewer columns.
         """
         round_ = RoundOrder(**self._begin_where_new(RoundOrder, epoch, kept, order))
+        round_.check(self._paths)
         return self._paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site)
 
     @step(shown=SHOWS, told={**BLIND_ARGUMENTS, **_POSED_ARGUMENTS})
     def blind_subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> None:
         """Take part in a round of k problems behind a committee; see `BlindNewton.blind_newton` and `subset_newton`."""
         round_ = BlindOrder(**self._begin_where_new(BlindOrder, epoch, kept, order))
+        round_.check(self._paths)
         problems, keeper = round_.problems.tolist(), self._site.channel.sites[0] == self._site.site
         systems = round_.systems([Layout.of(self._paths.problems[problem]) for problem in problems])
         entries = [round_.entries(self._paths, place, each, keeper=keeper) for place, each in enumerate(systems)]
@@ -132,12 +135,16 @@ class SubsetPath(SitePart):
         if kept is None:
             agreed = {"C": price, "wrapper": "pan-svm"} if "mappings" in posed else {"select_penalty": price}
             self._site.check_agreed(**agreed, masking=masking)
+            if not 0 <= lever < math.inf:
+                raise OrderRefused(f"lever must be a finite number from 0 on, got {lever}")
             self._subsets.pose(**posed)
             self._masking = masking
             problems = [self._problem(problem, price, lever) for problem in range(len(self._subsets.posed))]
             points = [DualState.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
             self._paths = RowPaths(problems, points, draw)
         else:
+            for problem in self._paths.problems:
+                check_columns(kept, problem.features.shape[1])
             self._ended = self._paths if epoch != self._epoch else self._ended
             self._paths = self._ended.without(kept, draw)
         self._epoch = epoch

@@ -31,7 +31,7 @@ from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle, HingeSums
 from fedsvm.algorithms.optimization.single_rows import lone_rows, rows_apart
 from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
-from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -47,6 +47,12 @@ ALONE_IN_CUTS = "columns of a single row, which is the only one of its group in 
 
 _FIRST = np.zeros(1, dtype=np.int64)
 """The number of the one problem of a `HingeSums`."""
+
+
+def check_columns(columns: IntArray, count: int) -> None:
+    """Raise OrderRefused unless these are different numbers of so many columns."""
+    if len(set(columns.tolist())) < len(columns) or not set(columns.tolist()) <= set(range(count)):
+        raise OrderRefused(f"columns must be different numbers from 0 to {count - 1}, got {columns.tolist()}")
 
 
 def half_sample(number: int) -> int:
@@ -255,11 +261,29 @@ class ColumnSubsets(SitePart):
         """
         if columns is not None and lengths is not None and folds is not None and kinds is not None:
             self._site.check_agreed(select_groups=groups, inner_folds=inner_folds)
+            self._check_posed(columns, lengths, folds, kinds, inner_folds)
             cut = np.split(columns, np.cumsum(lengths)[:-1])
             told = zip(cut, folds.tolist(), kinds.tolist(), strict=True)
             self._subsets = [Subset(each, fold, kind) for each, fold, kind in told]
             self._maps = [] if mappings is None or ranks is None else self._read_maps(cut, mappings, ranks)
             self._deal(groups, inner_folds)
+
+    def _check_posed(
+        self, columns: IntArray, lengths: IntArray, folds: IntArray, kinds: IntArray, inner_folds: int
+    ) -> None:
+        """Raise OrderRefused for problems on columns, folds or labels that there are not."""
+        if not len(lengths) == len(folds) == len(kinds) > 0:
+            raise OrderRefused("lengths, folds and kinds must have one number for each problem")
+        if min(lengths) < 1 or sum(lengths) != len(columns):
+            raise OrderRefused(
+                f"lengths must be 1 or more and add up to the {len(columns)} columns, got {sum(lengths)}"
+            )
+        for each in np.split(columns, np.cumsum(lengths)[:-1]):
+            check_columns(each, self._site.scaled.shape[1])
+        if max(folds) >= inner_folds and max(folds) >= 0:
+            raise OrderRefused(f"folds must be below {inner_folds}, got {max(folds)}")
+        if not set(kinds.tolist()) <= set(range(len(self._site.labels))):
+            raise OrderRefused(f"kinds must be from 0 to {len(self._site.labels) - 1}, got {kinds.tolist()}")
 
     def _read_maps(self, columns: Sequence[IntArray], mappings: FloatArray, ranks: IntArray) -> list[NystromMap]:
         """Return (q,) the map of each problem: the agreed kernel at the landmarks, in the problem's columns."""

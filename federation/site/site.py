@@ -142,6 +142,7 @@ class Site:
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
         self._last_step = ""
+        self._exceeded = False  # whether a value was beyond the bound of its sum
         self._sum: SumProtocol | None = None
         self._program: SiteProgram | None = None
         self._script: Script = END
@@ -279,6 +280,7 @@ class Site:
                     self._miss(order)
                 else:
                     self._receipt.record_ordered(order, number)
+                    self._check_bounds_held()
                     self._policy.check_round(order, self._endpoint.name, number, last)
                     form = self._run_round(order, number)
                     self._receipt.left(order, number, form)
@@ -293,6 +295,7 @@ class Site:
             self._fail(number, f"the {protocol} protocol: {error}")
         except (StepRefused, EndpointError) as error:
             self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
+            self._exceeded |= isinstance(error, BoundExceeded)
             shared = error.shared if isinstance(error, StepRefused) else str(error)
             self._fail(number, str(error), shared, refused=isinstance(error, OrderRefused))
         except SiteStopped:
@@ -303,6 +306,14 @@ class Site:
             shared = f"a step raised {type(error).__name__}; {SEE_SITE}"
             self._fail(number, f"{type(error).__name__}: {error}", shared, trace)
         self._current = self._channel = None
+
+    def _check_bounds_held(self) -> None:
+        """Raise OrderRefused if a value of this site was beyond a bound.
+
+        Otherwise a coordinator could find the value by bisection, with one bound after another.
+        """
+        if self._exceeded:
+            raise OrderRefused("a value of this site was beyond the bound of an earlier round, which ends the run")
 
     def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition."""
