@@ -166,7 +166,7 @@ class Model(ABC):
 
 
 class VerticalModel(Model):
-    """A model of which every site keeps the part of its own columns."""
+    """A model whose parts stay at the sites: each keeps the part of its own columns."""
 
     fitted: FloatArray
     """(n,) decision values of the training records."""
@@ -414,7 +414,7 @@ class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):
 
 
 class PublicAlgorithm(Algorithm[S, M, PublicTask]):
-    """An algorithm over sites that hold rows, of which only rows that are nobody's secret choose anything."""
+    """An algorithm over sites that hold rows, whose choices depend on public rows alone."""
 
     partition = "horizontal"
     scaling = "public-rows"

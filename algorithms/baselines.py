@@ -1,4 +1,4 @@
-"""Methods that a scenario may name to stand beside its result: on all rows in one place, never a federated claim.
+"""Methods on pooled rows that a scenario may compare its result with. None is a federated claim.
 
 They are scikit-learn's, on the rows as the run scales them. C and the kernel's gamma are the run's where it has such,
 and LIBSVM's defaults (1, and 1 / columns) where not; a linear SVM gets the same C, with which the figures of the

@@ -46,7 +46,7 @@ MIN_OF_CLASS = 5
 """Of a class among the rows set apart. The first point's derivatives are the sum of each class's decision values."""
 
 FEW_OF_CLASS = 30
-"""Rows of a class, of which fewer place a threshold or a probability badly: a share of 30 rows is known to ± 9 %."""
+"""The fewest rows of a class that place a threshold or a probability well: a share of 30 rows is known to ± 9 %."""
 
 _MAX_POINTS = 200
 _SMALL_GRADIENT = 1e-8

@@ -262,7 +262,7 @@ class DescriptionSums(StatisticsSums):
 
 
 class DescriptionSite(HorizontalSite):
-    """The rows of one site, of which columns are described and nothing is trained."""
+    """The rows of one site, whose columns are described. Nothing is trained."""
 
     part_types: ClassVar[PartTypes] = (ColumnSums, DescriptionSums)
 

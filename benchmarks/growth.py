@@ -1,4 +1,4 @@
-"""Time and memory as landmarks or rows grow, before and after a change, beside training on pooled rows.
+"""Time and memory as landmarks or rows grow, before and after a change, with training on pooled rows.
 
 `python -m benchmarks.growth FOLDER [--before CHECKOUT] [--only NAME …]` needs FEDSVM_DATA and an idle machine, and
 writes growth.json and growth.md. `--before` names another checkout of this project, whose code runs the same cases.
@@ -141,7 +141,9 @@ def main() -> None:
     """Measure, print and write."""
     arguments = parser("benchmarks.growth", __doc__)
     arguments.add_argument("folder", type=Path, metavar="FOLDER", help="folder for what is measured")
-    arguments.add_argument("--before", type=Path, metavar="CHECKOUT", help="another checkout, measured beside this one")
+    arguments.add_argument(
+        "--before", type=Path, metavar="CHECKOUT", help="another checkout to measure in the same run"
+    )
     arguments.add_argument("--only", nargs="*", default=(), choices=SIZES, metavar="NAME", help=", ".join(SIZES))
     given = arguments.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)

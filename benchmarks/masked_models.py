@@ -1,4 +1,6 @@
-"""Models behind a committee beside those of congruence, on 100 random problems with condition numbers up to 1e13.
+"""Models behind a committee compared with those of congruence, on 100 random problems.
+
+Their condition numbers go up to 1e13.
 
 `python -m benchmarks.masked_models [--problems N]` takes a minute, in memory. Both certificates must be true: their
 lower bounds are below the other model's objective, and no model's objective is above its certified one. The objectives

@@ -45,7 +45,7 @@ ERROR = 1e-3
 
 
 class Source:
-    """Partitions of a data set over sites, the first of which holds the row in question or lacks it."""
+    """Partitions of a data set over sites. The first site holds the row in question or lacks it."""
 
     def __init__(self, name: str, sites: int, mu: float) -> None:
         words, *overrides = SETS[name]

@@ -327,7 +327,7 @@ def _received_symmetric(channel: Channel, system: BlindSystem, sender: str) -> F
 
 
 def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> None:
-    """Send the coordinator a share, of which nothing follows but its sum with the other member's."""
+    """Send the coordinator a share, which tells it no more than the sum of both members' shares."""
     uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
     channel.send(COORDINATOR, system.numbers.pack(system.numbers.reduce(share + sign * uniform)))
 

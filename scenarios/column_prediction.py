@@ -41,7 +41,7 @@ _OF_TRAINING = ("folds", "repeats", "test_fraction", "tested_by", "calibration")
 
 @dataclass(frozen=True)
 class SplitModel:
-    """A model of which the coordinator has coefficients and every site its own columns of the support records.
+    """A model in parts: the coordinator has coefficients, every site its columns of the support records.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""New rows beside the training rows of a model: values outside their range, missing and unknown ones, shifted means.
+"""Drift: values of new rows outside the range of the training rows, missing and unknown values, and shifted means.
 
 No training row and no extreme value is needed. A column's range is the declared one (`data.ranges`). Otherwise it is
 the window of the noisy statistics, whose ends are noisy quantiles of the training rows. Without these it follows from

@@ -89,7 +89,7 @@ class Total(NamedTuple):
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A small run: its rounds, the seconds beside them, and bytes that were sent before the first."""
+    """A small run: its rounds, its other seconds, and the bytes that were sent before the first round."""
 
     sites: int
     rounds: tuple[RoundCost, ...]

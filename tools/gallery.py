@@ -45,7 +45,7 @@ def _entry(name: str, sentence: str) -> Iterator[str]:
 
 
 def draw(names: Sequence[str]) -> None:
-    """Run scenarios of the catalogue and draw them; say of which that cannot be done."""
+    """Run scenarios of the catalogue and draw them; name those that cannot be run."""
     FOLDER.mkdir(exist_ok=True)
     for name in names:
         with tempfile.TemporaryDirectory() as place:

@@ -28,7 +28,7 @@ from fedsvm.protocols.analysis.views import RunView
 
 @dataclass(frozen=True)
 class KnownRecords:
-    """Of vertical partitions: some records of which a coalition knows the honest sites' columns too.
+    """Records of a vertical partition whose columns at honest sites a coalition knows too.
 
     columns: of each site (n, p), of all records; `of` gives what is known of them. count: how many records are known;
     None is as many as there are columns, and one. seed: of the choice of records.

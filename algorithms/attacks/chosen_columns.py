@@ -33,7 +33,7 @@ def between_scalings(view: RunView) -> list[tuple[RoundView, ...]]:
 
 @dataclass(frozen=True)
 class PartialRows:
-    """Rows (n, p) of which some columns are known, others nan, with labels (n,)."""
+    """Rows (n, p) with labels (n,), with nan in columns that are not known."""
 
     rows: FloatArray
     labels: FloatArray

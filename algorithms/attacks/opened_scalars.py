@@ -163,7 +163,7 @@ def _of_problem(path: ViewedPath, epoch: Epoch, rows: LabeledRows, *, is_noisy: 
 class OpenedEquations:
     """Opened numbers: parts (e, n) of each candidate, totals (e,), and bounds (e,) of the noise.
 
-    rounding (e,): the number of which errors of float64 are a share.
+    rounding (e,): the number that errors of float64 are a share of.
     """
 
     parts: FloatArray

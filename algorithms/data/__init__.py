@@ -20,5 +20,5 @@ conditions         conditions of a round
 scale_search       search for the scale of numeric columns without ranges, from noisy counts over overlapping windows
 scaled_rows        rows on the common scale, computed when they are read
 score_counts       counts of a site's rows by prediction and by decision value, which can be summed
-sparse_rows        rows of which most numbers are 0
+sparse_rows        rows whose numbers are mostly 0
 """

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _AGREED_DIGITS = 12
 MIN_KNOWN = 3
-"""Values of which a mean may be told."""
+"""Values whose mean a site may reveal."""
 
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 

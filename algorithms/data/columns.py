@@ -67,7 +67,7 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns, of which those of categories are "column=value"."""
+        """Names of the columns: "column=value" for a category."""
         indicated = self.filling.indicated if self.filling is not None else ()
         return [*self.numeric, *self.vocabulary.columns, *(f"{self.numeric[j]}{INDICATED}" for j in indicated)]
 

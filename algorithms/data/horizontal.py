@@ -126,7 +126,7 @@ class HorizontalSite(SiteProgram):
         self._secret = common_seed(self.channel)
 
     def open_categories(self, column: int) -> list[str]:
-        """Return the values of a categorical column of which this site has `min_cell` rows or more."""
+        """Return the values of a categorical column that `min_cell` rows or more of this site have."""
         values, codes = self.partition.values["categories"][column], self.partition.arrays["codes"][:, column]
         counts = np.bincount(codes, minlength=len(values))
         return [value for value, count in zip(values, counts, strict=True) if value and count >= self.min_cell]
@@ -207,7 +207,7 @@ class HorizontalSite(SiteProgram):
         self.is_scaled = True
 
     def _place_on(self, scale: Scale) -> None:
-        """Put the rows that are trained on, set apart and tested on a scale, of which each is computed when read."""
+        """Put the rows for training, calibration and tests on a scale. Each row is scaled when it is read."""
         self.scale, self.columns, self.is_narrow = scale, np.arange(len(scale.offset)), False
         masks = self.training, self.calibrating, self.tested
         self.training_rows, self._apart, self._tested = (ScaledRows.of(self.encoded, scale, mask) for mask in masks)

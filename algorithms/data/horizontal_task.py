@@ -93,7 +93,7 @@ class HorizontalTask:
     weighted : bool, default False
         Whether rows have weights.
     calibrated : bool, default False
-        Whether rows are set apart, of which no model is, to calibrate one by.
+        Whether rows are set apart to calibrate a model that is not trained on them.
     conditions : Conditions, optional
         Of the network, by which seconds are predicted; without it those of this machine.
     tested_apart : bool, default False

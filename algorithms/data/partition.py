@@ -1,7 +1,7 @@
 """The names of the arrays and values in a site's partition.
 
 numeric (n, p) and codes (n, q): the columns; codes count the values that `categories` lists for each categorical one.
-In place of numeric, rows of which most numbers are 0 have starts, places and values; see `SparseRows`.
+In place of numeric, rows whose numbers are mostly 0 have starts, places and values; see `SparseRows`.
 weights (n,): of rows, only where they have some. apart (n,): 1 of rows that are never trained on, but calibrate what
 was trained, only where there are such. labels: of two classes (1, n) of +1 and -1, of more (K, n), each class against
 the others; (0, n) where other sites hold them. folds (n,) or (n, repeats): the fold in which a row is held out, -1 for
@@ -92,7 +92,7 @@ def site_partition(
     weights : (n,) from 0, by which a row's loss is multiplied; None where none is.
     apart : (n,) which rows are not trained on, but calibrated by; None where none is.
     classes : how many there are.
-    may_be_sparse : whether numeric columns of which most numbers are 0 are held as `SparseRows`.
+    may_be_sparse : whether numeric columns whose numbers are mostly 0 are held as `SparseRows`.
     """
     count = len(numeric)
     columns = [np.unique(column, return_inverse=True) for column in (categorical.T if categorical is not None else ())]

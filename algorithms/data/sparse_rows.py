@@ -1,4 +1,4 @@
-"""Rows of which most numbers are 0, held by their other numbers alone."""
+"""Rows whose numbers are mostly 0. Only the others are held."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SparseRows:
 
 
 Numbers = FloatArray | SparseRows
-"""Rows (n, p), of which some are read at a time."""
+"""Rows (n, p) that are read some at a time."""
 
 
 def is_sparse(rows: FloatArray) -> bool:

@@ -1,4 +1,4 @@
-"""No map at all: a linear SVM in the scaled columns themselves, of which nothing but the model is shown."""
+"""No map: a linear SVM in the scaled columns, which reveals nothing but the model."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def noise_of(
     *,
     jointly: bool = False,
 ) -> Noise:
-    """Return noise for one model (m,) or for K of them together (K, m), all of which one row moves.
+    """Return noise for one model (m,), or for K models (K, m) that one row moves together.
 
     sensitivity, gap: of each; see `noise_for`. The sum of K 1-strongly convex objectives of different weights is so in
     all of them, and K times as far from its minimum at most; movements of K vectors by s are one by sqrt(K) s. jointly:

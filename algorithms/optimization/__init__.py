@@ -6,7 +6,7 @@ cutting_plane  linear SVMs by cutting planes, to a certified gap
 weighting      weights of classes and rows, as factors of their penalty
 hinge_sums     the sums that cuts and line searches need, over local rows or a federation
 joint_hinge    the same for all classes in one problem
-objective_noise  noise in the objective, of which each site keeps its own draw to itself
+objective_noise  noise in the objective; each site keeps its draw to itself
 path_rounds    one round of the interior point: its order, a site's part of its sum, and the decoded sum
 path_sums      the interior point over a federation: at a site, and at the coordinator
 loss_sums      regularized losses, by Newton's method on sums over rows

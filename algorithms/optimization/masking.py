@@ -47,7 +47,7 @@ _BLOCK = 1 << 13
 
 @dataclass(frozen=True)
 class Rotation:
-    """A Haar-random orthogonal matrix O (d, d): a product of d reflections, of which no entry is computed.
+    """A Haar-random orthogonal matrix O (d, d): a product of d reflections, whose entries are never computed.
 
     groups: of each the row in which it begins, the vectors V (rows, b) of its reflections, in single precision, and T
     (b, b), by which their product is I - V T V^T (Schreiber and Van Loan 1989). T is that of the stored V, so that O is
@@ -92,7 +92,7 @@ class Rotation:
 
 @dataclass(frozen=True)
 class FleetingRotation:
-    """A Haar-random orthogonal matrix O (size, size), of which one group of reflections at a time is drawn."""
+    """A Haar-random orthogonal matrix O (size, size), drawn one group of reflections at a time."""
 
     seed: Residues
     purpose: str

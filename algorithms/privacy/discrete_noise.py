@@ -138,7 +138,7 @@ def draw_many(draw: Callable[[], int], size: int) -> IntArray:
     return np.array([draw() for _ in range(size)], dtype=np.int64)
 
 
-# Shares, of which as many as `parts` make up the noise.
+# Shares: `parts` of them add up to the noise.
 
 
 def laplace_share(scale: int, parts: int, size: int, source: Random = SYSTEM) -> IntArray:

@@ -102,7 +102,7 @@ class NoisyBlock:
 
 
 def clip_rows(rows: FloatArray, length: float) -> FloatArray:
-    """Return rows (n, k) of which each longer one is shortened to this Euclidean length, and NaN is 0."""
+    """Return rows (n, k) shortened to this Euclidean length where they are longer, with 0 for NaN."""
     rows = np.nan_to_num(rows)
     with np.errstate(over="ignore"):  # a row that is too long for a float becomes 0
         lengths = np.linalg.norm(rows, axis=1)

@@ -94,7 +94,7 @@ def curve_sizes(columns: int) -> list[int]:
 class SizeModel:
     """An SVM on some columns: their numbers (m,), w (m,) and b; of K > 2 classes w (K, m) and b (K,).
 
-    map: the features of the columns, of which w is; None for a linear SVM.
+    map: the features that w weighs; None for a linear SVM.
     """
 
     columns: IntArray

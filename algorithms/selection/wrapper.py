@@ -49,7 +49,7 @@ class WrapperSettings(SelectionSettings):
 
 
 def wrapper_attacks(settings: WrapperSettings) -> list[Attack]:
-    """Return the attack on the weights of the wrapper's PAN-SVMs; none on linear SVMs, of which cuts are attacked."""
+    """Return the attack on the weights of the wrapper's PAN-SVMs; none on linear SVMs, whose cuts are attacked."""
     from fedsvm.algorithms.attacks.wrapper_models import WrapperSupportRows
 
     if settings.wrapper == "linear":

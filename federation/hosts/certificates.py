@@ -1,6 +1,6 @@
 """Files of keys in the format of ZeroMQ's certificates (`zmq.auth`), and the folder of the keys that are admitted.
 
-Beside the pair for sockets (CURVE) a file has one for signatures (Ed25519).
+A file has a pair for sockets (CURVE) and a pair for signatures (Ed25519).
 
 NAME.key holds the public key and may be shown to everybody; NAME.key_secret holds both halves and is its owner's.
 """

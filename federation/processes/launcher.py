@@ -130,7 +130,7 @@ class LocalLauncher:
         return self.workspace.is_dir() and self._agrees_to("resume")
 
     def disown(self) -> None:
-        """Leave the server to the process that started it, of which this one is a fork."""
+        """Leave the server to the process that started it. This process is its fork."""
         self._stream.close()
 
     def close(self) -> None:

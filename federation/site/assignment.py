@@ -60,7 +60,7 @@ class Assignment:
     journal_until : int, default 0
         The last round of the coordinator's journal: what is later in the site's own did not happen.
     journal_has : int, default 0
-        The last round of which the coordinator's journal says that this site took part: the site's own must have it.
+        The last round with this site in the coordinator's journal: the site's own must have it.
     patience_s : float
         A coordinator that gave no order for this long is taken for dead.
     resume_s : float, default 0.0

@@ -120,7 +120,7 @@ class OrderChain:
         return link
 
     def enter(self, order: Order, link: ChainRound) -> None:
-        """Begin a round of which `link_of` returned the link."""
+        """Begin a round whose link `link_of` returned."""
         if self.last is not None and order.after == self.last.round:
             self._add(self.last)
         self.last = link

@@ -47,7 +47,7 @@ class SiteRules:
     min_rows : int, default 0
         With fewer rows of its own it takes no part.
     release : bool, default True
-        Whether the coordinator may get the model; if not, only runs of which the sites alone keep it.
+        Whether the coordinator may get the model; if not, only runs in which the sites alone keep it.
     max_epsilon : float, default None
         The largest epsilon that a run may promise; then one that promises none is refused. None: any.
     budget : float, default None

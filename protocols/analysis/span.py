@@ -1,4 +1,4 @@
-"""Linear algebra over the integers modulo 2^64: whether a vector is a combination of others, and of which.
+"""Linear algebra over the integers modulo 2^64: whether a vector is a combination of others, and which ones.
 
 The ring has zero divisors, the even residues, so that Gaussian elimination cannot divide by any pivot that is not 0. It
 can by one with the fewest factors of 2, since every other entry in its column is a multiple of it.

@@ -112,7 +112,7 @@ class RecordedRound:
     terms : mapping
         Of a secure sum, how it was made; empty of other rounds.
     inputs : mapping of site to Residues
-        What each site put into a secure sum: the truth, of which a coalition has its own members' part.
+        The vector that each site put into a secure sum. A coalition knows those of its members.
     entries : mapping of party to sequence of TranscriptEntry
         What each party that wrote it down sent, received and drew.
     """

@@ -45,7 +45,7 @@ def collect_chunks(channel: Channel, shape: tuple[int, int]) -> tuple[list[dict[
     Returns
     -------
     list of dict of str to Residues of shape (limbs, at most CHUNK), list of str
-        Those that came, a dict for each chunk; the sites of which all came, in ring order.
+        Those that came, a dict for each chunk; the sites whose chunks all came, in ring order.
     """
     parts: list[dict[str, Residues]] = []
     whole = list(channel.sites)

@@ -19,7 +19,7 @@ from fedsvm.scenarios.schema.errors import QuotingProblem, ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
 
 ABOVE_MEDIAN = "above-median"
-"""The value of data.positive for numeric labels of which those above the median are +1."""
+"""The value of data.positive that makes numeric labels above the median +1."""
 # fmt: off
 _POSITIVE = frozenset({
     "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",

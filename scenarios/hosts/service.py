@@ -1,4 +1,4 @@
-"""A site as a service: it takes part in one run after the other, each of which its policy must allow."""
+"""A site as a service: it takes part in one run after the other, if its policy allows them."""
 
 from __future__ import annotations
 

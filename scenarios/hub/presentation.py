@@ -101,7 +101,7 @@ def disclosures_of(task: Task) -> DisclosedValues | None:
 
 
 def is_split(task: Task) -> bool:
-    """Return whether a task trains a model of which every participant keeps a part."""
+    """Return whether every participant keeps a part of the model that a task trains."""
     return task.kind == task_form.TRAIN and is_over_columns(task)
 
 
@@ -199,7 +199,7 @@ def sentence_of(method: Callable[..., Any]) -> str:
 
 
 def _describe_sum(sentence: str) -> str:
-    """Return what the sum of parts is, of which a sentence describes one."""
+    """Return what the sum of parts is, given a sentence on one part."""
     return _capitalize(sentence.removeprefix("The participant's part of ").removeprefix("the "))
 
 

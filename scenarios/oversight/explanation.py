@@ -150,7 +150,7 @@ class Explanation:
         lines += ["", *([f"Numbers: {self.legend}."] if self.legend else []), COUNTED]
         lines += ["", "## Stays here", "", self.kept]
         lines += ["", "## Who could undo it", "", *(f"- {each}" for each in self.undoing)]
-        lines += ["", "## Besides", "", *(f"- {each}" for each in self.beside)]
+        lines += ["", "## Also", "", *(f"- {each}" for each in self.beside)]
         return "\n".join(lines) + "\n"
 
 

@@ -71,7 +71,7 @@ class SiteReceipt:
     problems : tuple of str
         What is wrong with the file, in clauses.
     site, run : str
-        Whose it is, and of which run.
+        The site and the run.
     began, ended, outcome : str
         Times, and how the run ended for the site.
     terms, policy, versions : mapping
@@ -85,7 +85,7 @@ class SiteReceipt:
     to_peers : mapping of str to int
         Numbers that were sent to each party, masked or not.
     unsettled : tuple of str
-        Orders that were broken off, or of which it is not known whether they were carried out.
+        Orders that were broken off, or that may have been carried out or not.
     interruptions : tuple of str
         When the run failed, or another process of the site went on, and when it was resumed.
     refused : tuple of str

@@ -65,5 +65,5 @@ def _environment() -> jinja2.Environment:
 
 
 def printable(value: Any) -> Any:
-    """Return a value of a template, of which text has no letters that no page can show but line ends."""
+    """Return a value of a template. Its text has line ends and letters that a page can show."""
     return visible(value, keep="\n") if type(value) is str else value

@@ -56,7 +56,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class KnownColumns:
-    """Of vertical partitions: whose columns were rebuilt, from the values of which sites, and of how many records.
+    """Rebuilt columns of a vertical partition: whose they are, the sites whose values gave them, and how many records.
 
     known_records: of how many the coalition knew these columns before; held_back: of how many it did not.
     """

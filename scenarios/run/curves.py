@@ -45,7 +45,7 @@ class ThresholdCurve:
         return np.append(1.0, precision), self.true / self.true[-1]
 
     def area_under_roc(self) -> float:
-        """Share of the pairs of a positive and a negative row of which the positive scores higher; a tie is half."""
+        """Share of the pairs of a positive and a negative row in which the positive scores higher; a tie is half."""
         return float(np.trapezoid(self.true / self.true[-1], self.false / self.false[-1]))
 
     def average_precision(self) -> float:

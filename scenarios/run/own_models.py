@@ -47,7 +47,7 @@ class OwnModel(Score):
 
 @dataclass(frozen=True)
 class OwnModels(Score):
-    """The sites' own models beside the federated one: what federating gains on the same test rows.
+    """The sites' own models compared with the federated one: what federating gains on the same test rows.
 
     Attributes
     ----------

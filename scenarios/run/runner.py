@@ -305,7 +305,7 @@ def _differences(coalition: Coalition, federation: Federation) -> list[str]:
 def _write_results(this: Run) -> RunResult:
     """Write all that is known to the run's folder, result.json first; what that says.
 
-    A run of which something could not be written has failed, and says so.
+    A run has failed, and says so, if one of its files could not be written.
     """
     result, folder = _result(this), this.folder
     try:
@@ -321,7 +321,7 @@ def _write_results(this: Run) -> RunResult:
 
 
 def _write_files(this: Run) -> None:
-    """Write what is beside result.json. Raises OSError."""
+    """Write the files other than result.json. Raises OSError."""
     folder, scenario = this.folder, this.scenario
     write_whole(folder / "scenario.toml", lambda file: file.write(resolved_toml(scenario).encode()))
     if this.outcome.folds:

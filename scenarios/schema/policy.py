@@ -27,7 +27,7 @@ from fedsvm.scenarios.schema.own_file import read_table_file
 
 
 class Range(Part):
-    """From `min` to `max`, of which one may be left out."""
+    """From `min` to `max`; one of them may be left out."""
 
     min: Number | None = None
     """The smallest allowed value."""
