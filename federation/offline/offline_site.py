@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
@@ -38,11 +38,45 @@ def _is_same(message: Message, earlier: Message) -> bool:
     return message.frame == earlier.frame
 
 
+@dataclass
+class _Replay:
+    """The messages of a site that is run again: those in its diary, and then new ones, which it adds.
+
+    Parameters
+    ----------
+    diary : SiteStore
+    more, send : callable
+        See `OfflineSite.carry_on`.
+    """
+
+    diary: SiteStore
+    more: Callable[[], Iterator[Message]]
+    send: Callable[[int, Message], None]
+    _said: int = 0
+
+    def arrivals(self) -> Iterator[StoredArrival]:
+        """Yield the messages that came in, in order."""
+        yield from (StoredArrival(COORDINATOR, message) for message in self.diary.received[:])
+        for message in self.more():
+            self.diary.receive(message)
+            yield StoredArrival(COORDINATOR, message)
+
+    def say(self, peer: str, message: Message) -> None:
+        """Send the next message, unless the diary has it. Raises `_Differs` if the diary has another."""
+        if self._said == len(self.diary.said):
+            self.diary.say(message)
+            self.send(self._said, message)
+        elif not _is_same(message, self.diary.said[self._said]):
+            raise _Differs
+        self._said += 1
+
+
 def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
     """Return the key pair by which a site agrees on secrets with others in one run, derived from its diary."""
     return KeyAgreement(run, derive_key(secret, "agreement"))
 
 
+@dataclass(frozen=True)
 class OfflineSite:
     """One site's part in one run, over many visits.
 
@@ -72,31 +106,17 @@ class OfflineSite:
         The public keys for signatures that the site was given of the others.
     """
 
-    def __init__(
-        self,
-        name: str,
-        public_key: bytes,
-        installation: Installation,
-        diary: SiteStore,
-        terms: Terms,
-        rules: SiteRules,
-        settings: dict[str, Any],
-        receipt: str,
-        version: str,
-        key: SigningKey | None = None,
-        pins: Mapping[str, bytes] | None = None,
-    ) -> None:
-        self._pins = pins
-        self._version = version
-        self._key = key
-        self._receipt = receipt
-        self._name = name
-        self._public_key = public_key
-        self._installation = installation
-        self._diary = diary
-        self._terms = terms
-        self._rules = rules
-        self._settings = settings
+    name: str
+    public_key: bytes
+    installation: Installation
+    diary: SiteStore
+    terms: Terms
+    rules: SiteRules
+    settings: dict[str, Any]
+    receipt: str
+    version: str
+    key: SigningKey | None = None
+    pins: Mapping[str, bytes] | None = None
 
     def carry_on(
         self,
@@ -123,38 +143,22 @@ class OfflineSite:
         FederationError
             The site refused what it was asked, or failed, and says why; or it does not come to what it said before.
         """
-        diary, said = self._diary, 0
-
-        def arrivals() -> Iterator[StoredArrival]:
-            yield from (StoredArrival(COORDINATOR, message) for message in diary.received[:])
-            for message in more():
-                diary.receive(message)
-                yield StoredArrival(COORDINATOR, message)
-
-        def say(peer: str, message: Message) -> None:
-            nonlocal said
-            if said == len(diary.said):
-                diary.say(message)
-                send(said, message)
-            elif not _is_same(message, diary.said[said]):
-                raise _Differs
-            said += 1
-
-        run, failures = bytes(diary.facts["run"]), list[str]()
-        agreement = agreement_of(bytes(diary.facts["secret"]), run)
-        me = Party(self._name, "", self._public_key, agreement.public)
-        signing_key = bytes(diary.facts["signing_key"])
-        receipt = Receipt(self._receipt, self._version, key=self._key, coordinator_key=signing_key, repeats=True)
-        receipt.record_asked(run, self._name, self._terms.to_fields(), asdict(self._rules))
-        endpoint = StoredEndpoint(self._name, Roster([Party(COORDINATOR, "", None), me]), arrivals(), say)
+        facts, failures = self.diary.facts, list[str]()
+        run, secret, signing_key = (bytes(facts[name]) for name in ("run", "secret", "signing_key"))
+        agreement = agreement_of(secret, run)
+        me = Party(self.name, "", self.public_key, agreement.public)
+        receipt = Receipt(self.receipt, self.version, key=self.key, coordinator_key=signing_key, repeats=True)
+        receipt.record_asked(run, self.name, self.terms.to_fields(), asdict(self.rules))
+        replay = _Replay(self.diary, more, send)
+        roster = Roster([Party(COORDINATOR, "", None), me])
         site = Site(
             self._assignment(sites, run, signing_key),
-            self._installation,
-            endpoint,
+            self.installation,
+            StoredEndpoint(self.name, roster, replay.arrivals(), replay.say),
             agreement,
             OwnFaults((), lambda report: None),
             failures.append,
-            Draws(bytes(diary.facts["secret"])).of_round,
+            Draws(secret).of_round,
             partition=partition.as_read(),
             receipt=receipt,
         )
@@ -164,19 +168,19 @@ class OfflineSite:
             is_over = False
         except _Differs:
             raise FederationError(
-                f"{self._name} got other results than at an earlier visit, as with another version of "
+                f"{self.name} got other results than at an earlier visit, as with another version of "
                 "fedsvm or numpy, or on another machine; use the machine and the versions of the earlier visits."
             ) from None
         finally:
             receipt.release()
         if failures:
-            raise FederationError(f"{self._name} ended the run: {failures[-1]}")
+            raise FederationError(f"{self.name} ended the run: {failures[-1]}")
         return is_over
 
     def _assignment(self, sites: Sequence[str], run: bytes, signing_key: bytes) -> Assignment:
-        terms = self._terms
+        terms = self.terms
         return Assignment(
-            name=self._name,
+            name=self.name,
             run=run,
             listen="",
             peers=len(sites),
@@ -185,8 +189,8 @@ class OfflineSite:
             coordinator_key=None,
             program=terms.program,
             partition_path="",
-            policy=SitePolicy(tuple(sites), terms, self._rules, pins=self._pins),
-            settings={**self._settings, "seed": terms.seed},
+            policy=SitePolicy(tuple(sites), terms, self.rules, pins=self.pins),
+            settings={**self.settings, "seed": terms.seed},
             needs_pairwise_keys=True,
             via_coordinator=True,
             log_level=SILENT,

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SiteProgram, free, step
@@ -152,14 +153,7 @@ def intersection(federation: Federation) -> int:
     FederationError
         When a site fails or is lost.
     """
-    counts = _item_counts(federation)
-    matched: int = federation.run(
-        "set_intersection",
-        take_part=lambda channel: intersect(channel, counts),
-        work_s=_SECONDS_PER_HASH * len(counts) * (len(counts) + 1) * max(counts.values()),
-        counts=counts,
-    )
-    federation.disclose("coordinator", "set_intersection", SHARED_POINTS, ())
+    matched = _count_matches(federation, "set_intersection", intersect)
     federation.disclose("sites", "set_intersection", "which of its own items all sites hold", ())
     return matched
 
@@ -181,15 +175,7 @@ def cardinality(federation: Federation) -> int:
     FederationError
         When a site fails or is lost.
     """
-    counts = _item_counts(federation)
-    matched: int = federation.run(
-        "set_cardinality",
-        take_part=lambda channel: count_common(channel, counts),
-        work_s=_SECONDS_PER_HASH * len(counts) * (len(counts) + 1) * max(counts.values()),
-        counts=counts,
-    )
-    federation.disclose("coordinator", "set_cardinality", SHARED_POINTS, ())
-    return matched
+    return _count_matches(federation, "set_cardinality", count_common)
 
 
 def union(federation: Federation) -> list[str]:
@@ -279,6 +265,19 @@ def write_column(path: str, column: str, values: Iterable[str]) -> None:
 def _quote(value: str) -> str:
     """Return a value quoted as in RFC 4180 if it contains a comma, a quote or a line end."""
     return '"' + value.replace('"', '""') + '"' if set(value) & set(',"\r\n') else value
+
+
+def _count_matches(federation: Federation, step: str, take_part: Callable[[SocketChannel, dict[str, int]], int]) -> int:
+    """Return how many items all sites hold, by a protocol in which the coordinator compares encrypted items."""
+    counts = _item_counts(federation)
+    matched: int = federation.run(
+        step,
+        take_part=lambda channel: take_part(channel, counts),
+        work_s=_SECONDS_PER_HASH * len(counts) * (len(counts) + 1) * max(counts.values()),
+        counts=counts,
+    )
+    federation.disclose("coordinator", step, SHARED_POINTS, ())
+    return matched
 
 
 def _item_counts(federation: Federation) -> dict[str, int]:
