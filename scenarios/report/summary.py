@@ -509,6 +509,6 @@ def _seconds(timing: Timing, cost: CostReport) -> str:
 
 
 def print_end(console: Console, seconds: float, report_s: float) -> None:
-    """Print how many seconds all took, from the command on, and how many of them the report did."""
-    told = f"      {seconds:.1f} s, of which {report_s:.1f} for the report"
+    """Print the seconds since the start of the command, and those that the report took."""
+    told = f"      {seconds:.1f} s, including {report_s:.1f} s for the report"
     console.print(Text.assemble(("elapsed", "dim"), told))
