@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -158,41 +158,54 @@ def measure(
         end_s = time.monotonic() - began - result.timing.total_s
         log = [event for event in read_log(Path(folder)) if event["event"] == "round"]
         ledger = pq.read_table(Path(folder) / "ledger.parquet").to_pylist()
-    counts: dict[tuple[int, bool], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    connected: set[tuple[str, str]] = set()
-    for row in sorted(ledger, key=lambda row: row["round"]):
-        in_control, link = row["protocol"] == CONTROL, (row["from"], row["to"])
-        for name in ("messages", "payload_bytes", "predicted_wire_bytes"):
-            counts[row["round"], in_control][name] += row[name]
-        if not in_control and link not in connected:
-            connected.add(link)
-            counts[row["round"], in_control]["connections"] += 1
-    rounds = tuple(
-        RoundCost(
-            (event["phase"], event["verb"], event["step"]),
-            event["protocol"],
-            event["hops"],
-            counts[event["round"], False]["messages"],
-            counts[event["round"], False]["payload_bytes"],
-            counts[event["round"], False]["predicted_wire_bytes"],
-            counts[event["round"], True]["predicted_wire_bytes"],
-            counts[event["round"], False]["connections"],
-            event["seconds"],
-        )
-        for event in log
-    )
+    rounds, launch_bytes = _round_costs(log, ledger)
     own_s = sum(phase.seconds - (phase.rounds_s or 0.0) for phase in result.cost.by_phase.values())
     site_bytes = [site.unique_memory_bytes for site in result.sites if site.unique_memory_bytes is not None]
     return MeasuredRun(
         sites,
         rounds,
-        counts[0, True]["predicted_wire_bytes"],
+        launch_bytes,
         result.timing.launch_s,
         own_s,
         result.timing.prepare_s,
         end_s,
         float(np.mean(site_bytes)) if site_bytes else float("nan"),
     )
+
+
+def _round_costs(
+    log: Sequence[Mapping[str, Any]], ledger: Sequence[Mapping[str, Any]]
+) -> tuple[tuple[RoundCost, ...], float]:
+    """Return the cost of every round of a run, and the bytes of control that were sent before the first."""
+    protocols: dict[int, Counter[str]] = defaultdict(Counter)
+    control_bytes = Counter[int]()
+    connected: set[tuple[str, str]] = set()
+    for row in sorted(ledger, key=lambda row: row["round"]):
+        if row["protocol"] == CONTROL:
+            control_bytes[row["round"]] += row["predicted_wire_bytes"]
+            continue
+        counts, link = protocols[row["round"]], (row["from"], row["to"])
+        for name in ("messages", "payload_bytes", "predicted_wire_bytes"):
+            counts[name] += row[name]
+        counts["connections"] += link not in connected
+        connected.add(link)
+    rounds = []
+    for event in log:
+        counts = protocols[event["round"]]
+        rounds.append(
+            RoundCost(
+                (event["phase"], event["verb"], event["step"]),
+                event["protocol"],
+                event["hops"],
+                counts["messages"],
+                counts["payload_bytes"],
+                counts["predicted_wire_bytes"],
+                control_bytes[event["round"]],
+                counts["connections"],
+                event["seconds"],
+            )
+        )
+    return tuple(rounds), control_bytes[0]
 
 
 def secure_sum_of(scenario: str, changes: Sequence[str] = (), unset: Sequence[str] = ()) -> SecureSum:

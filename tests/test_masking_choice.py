@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import masking_forecast
 from fedsvm.algorithms.algorithm import Premises
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.hybrid_svm.algorithm import HybridSvm
@@ -26,6 +27,7 @@ from tests.small_runs import run
 from tests.test_explanation import explained
 
 pytestmark = pytest.mark.usefixtures("committee_default")
+DOCS = Path(__file__).parent.parent / "docs"
 FEW = Premises(5)
 SLOW = Conditions(latency_s=0.05)
 NARROW = Conditions(bytes_per_s=1e5)
@@ -140,6 +142,11 @@ def test_the_prediction_counts_what_the_formulas_count() -> None:
     cost = RING.cost(5, (rounds.numbers,), 1.0)
     assert rounds.open_s == pytest.approx(rounds.rounds * (cost.payload_bytes / 5 + 1e3 * cost.hops), rel=1e-3)
     assert rounds.committee_s > 2 * rounds.open_s
+
+
+def test_the_tables_of_the_benchmarks_page_are_those_of_the_command() -> None:
+    page = (DOCS / "benchmarks.md").read_text().splitlines()
+    assert [line for line in masking_forecast.tables() if line not in page] == []
 
 
 def test_few_rows_are_predicted_to_be_masked_in_place_of_their_matrix() -> None:
