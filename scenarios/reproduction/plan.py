@@ -127,9 +127,9 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> EntryCell:
     name = entry.scenario_of(row, column)
     if not name:
         raise ScenarioError([f"{entry.id}, {row.name}, {column.name}: no scenario is named."])
+    changes = entry.changes_of(row, column, full=full)
     seeds = range(1, (entry.full_seeds if full else entry.seeds) + 1)
     try:
-        changes = _without_noise(name, entry.changes_of(row, column, full=full))
         runs = tuple(plan_run(name, changes, seed, audit=entry.audit) for seed in seeds)
     except ScenarioError as error:
         said = (f"{entry.id}, {row.name}, {column.name}: {problem}" for problem in error.problems)
@@ -146,14 +146,6 @@ def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Entr
     return EntryCell(entry, row, column, parts[0].runs if is_told else (), parts=parts)
 
 
-def _without_noise(scenario: str, changes: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the changes with exact masks in place of `masking = "auto"`, since the papers' models have no noise.
-
-    Raises ScenarioError for an invalid scenario.
-    """
-    return (*changes, "algorithm.masking=congruence") if _content(scenario, changes).may_have_noise else changes
-
-
 def plan_run(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
     """Return a run named by its content, so that equal runs are shared. Raises ScenarioError for an invalid
     scenario."""
@@ -166,17 +158,12 @@ def plan_run(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool 
 
 @dataclass(frozen=True)
 class _Content:
-    """The content of a scenario without its seed.
-
-    text: its settings. base: the folder of its sources. may_have_noise: whether it may take a committee, which
-    brings noise into the objective.
-    """
+    """A scenario's name, what it does but for its seed, its sources, and the folder that these are looked for in."""
 
     name: str
     text: str
     sources: tuple[str, ...]
     base: Path
-    may_have_noise: bool
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -192,9 +179,9 @@ def _content(scenario: str, changes: tuple[str, ...]) -> _Content:
     data = read.data
     named = [*([data.source] if data.source else []), *data.sources.values()]
     named += [data.test_source] if data.test_source else []
-    text = spec.resolved_toml(read.model_copy(update={"name": "run", "seed": 0}))
-    may_have_noise = getattr(read.algorithm.settings, "masking", None) == "auto"
-    return _Content(read.name, text, tuple(named), base, may_have_noise)
+    return _Content(
+        read.name, spec.resolved_toml(read.model_copy(update={"name": "run", "seed": 0})), tuple(named), base
+    )
 
 
 def missing(runs: Sequence[PlannedRun]) -> str:
