@@ -52,7 +52,7 @@ def run_steps() -> FloatArray:
     take("begin_path", prior=np.zeros(2), price=1.0, lever=1.0, masking="congruence")
     take("share_path", holders=[_SITE])
     for iteration in (1, 2):
-        request = NewtonRequest(0, np.zeros(3), 1.0, keep=True, still=iteration == 1, scales=Scales(*[100.0] * 5))
+        request = NewtonRequest(0, np.zeros(3), 1.0, keep=True, still=iteration == 1, scales=Scales(*[128.0] * 5))
         sums: FloatArray = take("newton", **vars(RoundOrder.of(iteration, [request], 4)))
         site.work_ahead()
     take("released", keep=np.ones(1), constants=np.zeros(1, dtype=int), holder=_SITE)

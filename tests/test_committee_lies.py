@@ -74,6 +74,7 @@ OF_A_ROUND: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a problem twice": ({**round_of(2), **NEXT, "problems": np.array([0, 0])}, "problems must be different numbers"),
     "no problem": ({**round_of(0), **NEXT}, "problems must be different numbers"),
     "scales of two problems": ({"scales": np.ones((2, 5))}, r"scales must be finite numbers of shape \(1, 5\)"),
+    "a scale that is no power of two": ({"scales": np.full((1, 5), 3.0)}, "scales must be powers of two"),
     "a scale of zero": ({"scales": np.zeros((1, 5))}, "scales must be above 0"),
     "noise that is no number": (
         {"noises": np.full((1, 3), np.nan)},
@@ -117,6 +118,9 @@ def test_sites_refuse_false_rounds_of_problems_on_columns_and_go_on_with_true_on
         for posed, says in OF_COLUMNS.values():
             with pytest.raises(SiteFailed, match=f"it refuses the order: .*{says}"):
                 federation.run("blind_subset_newton", **{**round_of(), **posed})
+        kept = Layout(COLUMNS, COLUMNS - 1)
+        for _ in range(2):  # a round whose connection was lost comes again
+            ordered(federation, "blind_subset_newton", kept, epoch=1, kept=np.array([0, 2, 3]))
 
 
 def begun(federation: Federation, agreed: Terms) -> None:

@@ -158,7 +158,7 @@ BLIND_ARGUMENTS = {
     "mus": free("numbers above 0", "sums of another barrier"),
     "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks and noise"),
-    "scales": free("numbers above 0", TOO_SMALL),
+    "scales": free("powers of two", TOO_SMALL),
     "rows": free("a whole number", "nothing; the counts in another unit"),
     "noises": free(
         "numbers from 0 on",

@@ -32,7 +32,7 @@ MASKED_SHOWS = (
 )
 OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
 
-TOO_SMALL = "one site whose own part is beyond a scale that is too small, and then the run ends"
+TOO_SMALL = "one part of one site, to a factor of two: the first that is beyond a scale, and then the run ends"
 """The gain of a coordinator from scales of its choice."""
 
 ROUND_ARGUMENTS = {
@@ -45,7 +45,7 @@ ROUND_ARGUMENTS = {
     "mus": free("numbers above 0", "sums of another barrier"),
     "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
-    "scales": free("numbers above 0", TOO_SMALL),
+    "scales": free("powers of two", TOO_SMALL),
     "rows": free("a whole number", "nothing; the counts in another unit"),
 }
 """Of a step that takes the fields of a `RoundOrder`."""
@@ -181,6 +181,8 @@ class PathOrder:
                 raise OrderRefused(f"{name} must be finite numbers of shape {shape}")
             if name in _POSITIVE and not (values > 0).all():
                 raise OrderRefused(f"{name} must be above 0")
+            if name == "scales" and (np.frexp(values)[0] != 0.5).any():
+                raise OrderRefused("scales must be powers of two")
             if name in _NOT_NEGATIVE and (values < 0).any():
                 raise OrderRefused(f"{name} must be 0 or more")
         if self.iteration <= (last := max(paths.starts_at(problem) for problem in problems)):

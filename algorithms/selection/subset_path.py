@@ -143,9 +143,9 @@ class SubsetPath(SitePart):
             points = [DualState.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
             self._paths = RowPaths(problems, points, draw)
         else:
-            for problem in self._paths.problems:
-                check_columns(kept, problem.features.shape[1])
             self._ended = self._paths if epoch != self._epoch else self._ended
+            for problem in self._ended.problems:
+                check_columns(kept, problem.features.shape[1])
             self._paths = self._ended.without(kept, draw)
         self._epoch = epoch
 

@@ -310,7 +310,7 @@ class Site:
     def _check_bounds_held(self) -> None:
         """Raise OrderRefused if a value of this site was beyond a bound.
 
-        Otherwise a coordinator could find the value by bisection, with one bound after another.
+        Otherwise a coordinator could find values of every site, with one bound after another.
         """
         if self._exceeded:
             raise OrderRefused("a value of this site was beyond the bound of an earlier round, which ends the run")
