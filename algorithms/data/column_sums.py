@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _AGREED_DIGITS = 12
 MIN_KNOWN = 3
-"""Values whose mean a site may reveal."""
+"""The fewest values whose mean a site may reveal."""
 
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 

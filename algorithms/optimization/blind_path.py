@@ -159,7 +159,7 @@ BLIND_ARGUMENTS = {
     "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks and noise"),
     "scales": free("powers of two", TOO_SMALL),
-    "rows": free("a whole number", "nothing; the counts in another unit"),
+    "rows": free("a number above 0", TOO_SMALL),
     "noises": free(
         "numbers from 0 on",
         "sums of losses and of dual variables without noise, at the path's points; with a site in league, "

@@ -32,8 +32,8 @@ MASKED_SHOWS = (
 )
 OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
 
-TOO_SMALL = "one part of one site, to a factor of two: the first that is beyond a scale, and then the run ends"
-"""The gain of a coordinator from scales of its choice."""
+TOO_SMALL = "one part of each site, between the last two that it tries; the site then refuses all orders"
+"""The gain of a coordinator that lowers scales, or the number of rows, one by one."""
 
 ROUND_ARGUMENTS = {
     "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
@@ -46,7 +46,7 @@ ROUND_ARGUMENTS = {
     "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
     "scales": free("powers of two", TOO_SMALL),
-    "rows": free("a whole number", "nothing; the counts in another unit"),
+    "rows": free("a number above 0", TOO_SMALL),
 }
 """Of a step that takes the fields of a `RoundOrder`."""
 BEST_ARGUMENTS = {
@@ -195,7 +195,7 @@ class PathOrder:
 
 
 _POSITIVE, _NOT_NEGATIVE = ("rows", "mus", "scales"), ("noises", "dithers")
-"""Fields of orders whose numbers must be so."""
+"""Fields of orders: their numbers must be above 0, or 0 or more."""
 
 
 def told_of(terms: Sequence[NewtonRequest]) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def step(
     bound : float, optional
         The only bound that sums of its value may have, such as math.inf. Otherwise each order says one, and a site
         whose value exceeds it refuses this and every later order. A coordinator that lowers its bounds one by one
-        learns one value of one site, which lies between the last two.
+        learns one value of each site, which lies between the last two.
     remembered : bool, default False
         Whether the step takes in public state, which a site that joins late is ordered alone, by
         `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.

@@ -310,7 +310,8 @@ class Site:
     def _check_bounds_held(self) -> None:
         """Raise OrderRefused if a value of this site was beyond a bound.
 
-        Otherwise a coordinator could find values of every site, with one bound after another.
+        Otherwise a coordinator could find all its values by bisection. It still finds one, if it lowers a bound step by
+        step until this site fails.
         """
         if self._exceeded:
             raise OrderRefused("a value of this site was beyond the bound of an earlier round, which ends the run")
