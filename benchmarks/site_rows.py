@@ -55,7 +55,7 @@ def take_steps(path: str, landmarks: int, limit_mib: int) -> None:
     if limit_mib:
         resource.setrlimit(resource.RLIMIT_DATA, (limit_mib << 20, limit_mib << 20))
     row_blocks.MOST_VALUES = 0
-    settings = asdict(PanSettings(landmarks=landmarks, max_landmarks=landmarks))
+    settings = asdict(PanSettings(landmarks=landmarks, max_landmarks=landmarks, masking="congruence"))
     terms = Terms("pan-svm", settings, "ring", {}, 1, reading={"scale": "standard", "statistics_privacy": 0.0})
     site = PanSite.under_terms(_SITE, read_partition(path), {"seed": 0}, terms, ANYTHING, lambda: None)
     channel, began = MemoryChannel(InMemoryNetwork((_SITE,)), _SITE), time.monotonic()
@@ -78,7 +78,9 @@ def take_steps(path: str, landmarks: int, limit_mib: int) -> None:
     take("begin_path", prior=np.zeros(size), price=1.0, lever=1.0, masking="congruence")
     take("share_path", holders=[_SITE])
     for iteration in (1, 2):
-        asked = NewtonRequest(0, np.zeros(size + 1), 1.0, keep=True, still=iteration == 1, scales=Scales(*[1e9] * 5))
+        asked = NewtonRequest(
+            0, np.zeros(size + 1), 1.0, keep=True, still=iteration == 1, scales=Scales(*[2.0**30] * 5)
+        )
         take("newton", **vars(RoundOrder.of(iteration, [asked], int(rows))))
         site.work_ahead()
 

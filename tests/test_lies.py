@@ -105,7 +105,7 @@ def loss_at_a_point(federation: Federation) -> bool:
     measured(federation)
     federation.run("begin_path", **{**BEGUN, "prior": W})
     federation.run("share_path", holders=list(SITES))
-    dimensions, scale = COLUMNS + 1, 1e4
+    dimensions, scale = COLUMNS + 1, 2.0**14
     told: dict[str, Any] = {"problems": ONE, "mus": np.ones(1), "keep": np.zeros(1), "still": np.ones(1)}
     total = federation.sum(
         "newton",
