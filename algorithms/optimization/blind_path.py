@@ -161,9 +161,9 @@ BLIND_ARGUMENTS = {
     "scales": free("powers of two", TOO_SMALL),
     "rows": free("a number above 0", TOO_SMALL),
     "noises": free(
-        "numbers from 0 on",
-        "sums of losses and of dual variables without noise, at the path's points; with a site in league, "
-        "every row of a short list",
+        "numbers above 0",
+        "by small ones, sums of losses and of dual variables nearly without noise, at the path's points; with a site "
+        "in league, every row of a short list",
     ),
     "dithers": free("numbers from 0 on", "nothing; to a site in league with it, steps without noise"),
 }
