@@ -65,9 +65,9 @@ class StepMark:
     """The declaration of a step: what of its value may be opened, the bounds of its sums, and who may repeat it.
 
     bound: the only one, or all; None where an order says it. remembered: whether a site that joins late is ordered it
-    alone. receiver: who opens its sums. noisy: whether the value carries the noise that the agreed epsilon needs. told: how each argument is
-    bound, by name; None where the step does not say. shown: what a protocol inside the step opens to the coordinator.
-    public: whether everybody may have its sums, as those of a released model.
+    alone. receiver: who opens its sums. noisy: whether the value carries the noise that the agreed epsilon needs. told:
+    how each argument is bound, by name; None where the step does not say. shown: what a protocol inside the step opens
+    to the coordinator. public: whether everybody may have its sums, as those of a released model.
     """
 
     opens: Opens = "sum"
@@ -121,8 +121,8 @@ def step(
         in the clear. A site refuses to have gathered what is only summed.
     bound : float or tuple of float, optional
         The only bound, or all bounds, that sums of its value may have, such as math.inf. Otherwise each order says
-        one, and a site whose value exceeds it refuses this and every later order. A coordinator that lowers its bounds one by one
-        learns one value of each site, which lies between the last two.
+        one, and a site whose value exceeds it refuses this and every later order. A coordinator that lowers its bounds
+        one by one learns one value of each site, which lies between the last two.
     remembered : bool, default False
         Whether the step takes in public state, which a site that joins late is ordered alone, by
         `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.

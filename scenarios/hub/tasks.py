@@ -389,8 +389,8 @@ class Tasks:
         sites = [each.site for each in stay]
         try:
             before = scenario_text(task)
-            if lost := task_form.lost_members(before, sites):
-                raise RequestRefused(lost)
+            if without := task_form.lost_members(before, sites):
+                raise RequestRefused(without)
             scenario = task_form.over(before, sites)
         except ScenarioError as error:
             raise RequestRefused(" ".join(error.problems)) from error
