@@ -13,8 +13,9 @@ from typing import Any
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.hosts.certificates import KeyCertificate
+from fedsvm.federation.hosts.held_data import HeldColumn
 from fedsvm.federation.hosts.listening_endpoint import ListeningEndpoint
-from fedsvm.federation.hosts.registration import HeldColumn, JoinedSite, Quorum, SiteRegistration
+from fedsvm.federation.hosts.registration import JoinedSite, Quorum, SiteRegistration
 from fedsvm.federation.hosts.remote_federation import RemoteSites, end_rounds, open_remote_federation
 from fedsvm.federation.lifecycle import is_resumable
 from fedsvm.federation.membership import DropoutPolicy
