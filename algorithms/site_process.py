@@ -27,7 +27,6 @@ from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.small_run import run_steps
 from fedsvm.federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
 from fedsvm.federation.channel.generator import KeyedRandom
-from fedsvm.federation.processes.forkserver import main
 from fedsvm.federation.site.program import Installation, SiteProgram
 from fedsvm.federation.transport import wire
 from fedsvm.protocols.arithmetic import shamir
@@ -85,4 +84,6 @@ def _default_settings(program: str) -> Mapping[str, Any] | None:
 INSTALLATION = Installation(_Programs(), SUMS, _default_settings, _warm_up, _practice)
 
 if __name__ == "__main__":
+    from fedsvm.federation.processes.forkserver import main
+
     main(INSTALLATION, int(sys.argv[1]))

@@ -9,8 +9,8 @@ from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.processes.launcher_interface import Launcher
 from fedsvm.federation.run_journal import SKIPPED_ROUNDS
 from fedsvm.federation.site.signed import OrderSigner
-from fedsvm.federation.transport.endpoint import MessageTransport
 from fedsvm.federation.transport.keys import Party, Roster
+from fedsvm.federation.transport.message_transport import MessageTransport
 
 
 def refuse_restart(site: str) -> Party:

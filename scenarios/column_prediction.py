@@ -22,7 +22,6 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.startup import local_federation
 from fedsvm.federation.text import quote_names
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.predict import Predictions, read_arrays
@@ -167,6 +166,8 @@ def ask_sites(folder: Path, scaled: FloatArray) -> FloatArray:
     FederationError
         A site failed.
     """
+    from fedsvm.federation.startup import local_federation
+
     model = read_split_model(folder)
     parts = {site: read_arrays(folder / SITE_MODELS / f"{site}.npz") for site in model.sites}
     ends = np.cumsum([len(part["columns"]) for part in parts.values()])[:-1]

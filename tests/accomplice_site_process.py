@@ -8,7 +8,7 @@ from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.processes import forkserver
-from fedsvm.federation.site import site
+from fedsvm.federation.site import site_start
 from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.program import Installation
 from tests.broken_sums import ALL_SUMS
@@ -19,8 +19,8 @@ ACCOMPLICE, KNOWN = "site-3", bytes(range(32))
 
 def run_site(assignment: Assignment, *args: Any) -> None:
     if assignment.name == ACCOMPLICE:
-        site.KeyAgreement = functools.partial(KeyAgreement, private=KNOWN)  # type: ignore[attr-defined, assignment]
-    site.run_site(assignment, *args)
+        site_start.KeyAgreement = functools.partial(KeyAgreement, private=KNOWN)  # type: ignore[attr-defined, assignment]
+    site_start.run_site(assignment, *args)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,9 @@ from fedsvm.federation.site.site import Site
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
+from fedsvm.federation.transport.message_transport import Received
 from fedsvm.federation.transport.wire import Message
 from fedsvm.protocols.sums.consent import MISSING, OPEN
 from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, requests

@@ -126,7 +126,8 @@ def test_no_two_public_classes_have_one_name() -> None:
 def test_a_site_process_imports_nothing_heavy() -> None:
     """In a fresh interpreter, as the server that sites are forked from imports it."""
     code = (
-        "import sys, fedsvm.algorithms.site_process as s; s.INSTALLATION.warm_up(); "
+        "import sys, fedsvm.federation.processes.forkserver, fedsvm.algorithms.site_process as s; "
+        "s.INSTALLATION.warm_up(); "
         "print(*{name.partition('.')[0] for name in sys.modules}, *sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout

@@ -22,12 +22,12 @@ from sklearn.svm import SVC
 
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.hosts import certificates
+from fedsvm.federation.hosts.held_data import HeldColumn, SiteData
 from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
 from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Join, is_tcp
 from fedsvm.federation.hosts.outbound_endpoint import OUTBOUND_ONLY, OutboundEndpoint
-from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.hosts.reminders import Reminders
-from fedsvm.federation.hosts.site_session import SiteData, SiteLocation, Visit
+from fedsvm.federation.hosts.site_session import SiteLocation, Visit
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site_messages import FinalReport
 from fedsvm.federation.transport.deadline import Deadline

@@ -24,8 +24,9 @@ from fedsvm.federation.site.site import Site, may_be_opened
 from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.message_transport import Received
 from fedsvm.protocols.sums.k_secure import k_secure
 from fedsvm.protocols.sums.masked import masked
 from fedsvm.protocols.sums.plain import PLAIN

@@ -43,8 +43,9 @@ from fedsvm.federation.startup import local_federation
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import raise_descriptor_limit
-from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import KeyPair, Party, Roster
+from fedsvm.federation.transport.message_transport import Received
 from fedsvm.protocols.sums.ring import RING
 from tests.commands import FEDSVM
 from tests.conftest import drill, site_processes, wait_until, workspaces

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from fedsvm.federation.channel.envelope import Sealer, ends_of
 from fedsvm.federation.errors import Malformed, PeerDropped
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import MessageTransport, Received
 from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.federation.transport.message_transport import MessageTransport, Received
 from fedsvm.federation.transport.wire import (
     DATA_KIND,
     ENVELOPE_KIND,

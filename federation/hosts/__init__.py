@@ -4,6 +4,7 @@ The coordinator listens. Every site opens two connections to it, one for orders 
 to reach a site, except other sites where they send messages directly. Reading order:
 
 - `certificates`: key files, and the folder of admitted keys
+- `held_data`: the data that a site contributes
 - `messages`: the messages before the first roster
 - `listening_endpoint`: the coordinator's endpoint, to which sites connect
 - `outbound_endpoint`: a site's endpoint, which connects to the coordinator

@@ -13,9 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from zmq.utils import z85
-
 from fedsvm.federation.errors import FederationError
+from fedsvm.federation.transport import z85
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.transport.signing import SigningKey
 

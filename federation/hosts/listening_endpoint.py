@@ -20,8 +20,9 @@ from fedsvm.federation.hosts.messages import Hello, Join, SiteRefused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import DISCONNECTED, Stream
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received, decode_frame
+from fedsvm.federation.transport.endpoint import Endpoint, decode_frame
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Roster
+from fedsvm.federation.transport.message_transport import Received
 from fedsvm.federation.transport.poller import is_readable
 from fedsvm.federation.transport.wire import JOINING_KINDS
 

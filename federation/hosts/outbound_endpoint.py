@@ -11,8 +11,9 @@ from fedsvm.federation.hosts.messages import Hello, SiteRefused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import Dialler
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received, decode_frame
+from fedsvm.federation.transport.endpoint import Endpoint, decode_frame
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.message_transport import Received
 
 OUTBOUND_ONLY = "inproc://outbound-only"
 """The address of a site that no other site connects to."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fedsvm.federation.columns import deviations
 from fedsvm.federation.control import MAX_LOG_TEXT, RunOver
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
+from fedsvm.federation.hosts.held_data import HeldColumn
 from fedsvm.federation.hosts.listening_endpoint import Call, ListeningEndpoint
 from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Offer, Ready, SiteRefused, is_tcp
 from fedsvm.federation.site.terms import Terms
@@ -26,14 +27,6 @@ _OF_TWO = ", with which each of the two learns the other's part of every sum"
 
 MAX_SHOWN = 500
 """Maximum number of characters of another party's text that are printed."""
-
-
-@dataclass(frozen=True)
-class HeldColumn:
-    """A column that a site holds."""
-
-    name: str
-    categorical: bool
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -22,14 +21,13 @@ from fedsvm.federation.errors import (
     StepRefused,
 )
 from fedsvm.federation.hosts.certificates import KeyCertificate
+from fedsvm.federation.hosts.held_data import SiteData, describe_terms
 from fedsvm.federation.hosts.messages import PROTOCOL_VERSION, Begin, Declined, Join, Offer, Ready, SiteRefused
 from fedsvm.federation.hosts.outbound_endpoint import OUTBOUND_ONLY, OutboundEndpoint
-from fedsvm.federation.hosts.registration import HeldColumn
 from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT
-from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
@@ -38,8 +36,8 @@ from fedsvm.federation.site.site_policy import SitePolicy
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
-from fedsvm.federation.transport.endpoint import Received
 from fedsvm.federation.transport.keys import COORDINATOR, Party, voucher_content
+from fedsvm.federation.transport.message_transport import Received
 from fedsvm.federation.transport.signing import PARTY
 from fedsvm.federation.transport.wire import Message
 
@@ -79,24 +77,6 @@ class SiteLocation:
     advertise: str = ""
     pins: Mapping[str, bytes] | None = None
     coordinator_signing_key: bytes | None = None
-
-
-@dataclass(frozen=True)
-class SiteData:
-    """The data that a site contributes.
-
-    Parameters
-    ----------
-    rows : int
-        How many it has.
-    columns : tuple of HeldColumn
-    partition : callable
-        Makes its partition, given the names of the columns in the order that all sites have.
-    """
-
-    rows: int
-    columns: tuple[HeldColumn, ...]
-    partition: Callable[[Sequence[str]], Partition]
 
 
 @dataclass
@@ -390,28 +370,6 @@ def _read_terms(offer: Offer) -> Terms:
         return Terms.from_fields(offer.terms)
     except Malformed as error:
         raise FederationError(f"The coordinator's terms cannot be read: {error}.") from error
-
-
-def describe_terms(terms: Terms, defaults: Mapping[str, Any] | None) -> str:
-    """Return in words what a run asks of a site, for its operator.
-
-    defaults: of the program's settings; those that have theirs are not listed.
-    """
-    options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
-    listed = [
-        f"{name} = {json.dumps(value)}"
-        for name, value in terms.settings.items()
-        if defaults is None or name not in defaults or defaults[name] != value
-    ]
-    if len(listed) < len(terms.settings):
-        listed.append("defaults otherwise" if listed else "default settings")
-    settings = f" ({', '.join(listed)})" if listed else ""
-    release = "the coordinator gets the model" if terms.releases else "the sites alone keep its weights"
-    committee = f"; committee {', '.join(terms.committee)}" if terms.committee else ""
-    return (
-        f"{terms.program}{settings}; {terms.sum_name} sums{f' ({options})' if options else ''} of "
-        f"{terms.min_sites} sites or more{committee}; {release}"
-    )
 
 
 def _have_continued(report: Mapping[str, Any]) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 from fedsvm.federation.errors import DeadlineExpired, NothingDue, PeerDropped
 from fedsvm.federation.traffic_ledger import Ledger, Traffic
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Received
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
+from fedsvm.federation.transport.message_transport import Received
 from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
 
 

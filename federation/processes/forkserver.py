@@ -36,8 +36,8 @@ from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.processes import limits, pipe
 from fedsvm.federation.site.assignment import Assignment
 from fedsvm.federation.site.program import Installation, script_of
-from fedsvm.federation.site.site import run_site
 from fedsvm.federation.site.site_policy import SitePolicy
+from fedsvm.federation.site.site_start import run_site
 from fedsvm.federation.site.warm_up import rehearse
 
 WORKSPACE_PREFIX = "fedsvm-"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -47,6 +46,8 @@ def require_address_space(pool_tasks: int, who: str) -> None:
 
     Under a limit that suffices, load these libraries now, with their buffers: later, data may leave no room for them.
     """
+    import resource  # a browser has no such module, and starts no processes
+
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit == resource.RLIM_INFINITY:
         return
@@ -90,6 +91,8 @@ def refusal() -> str:
 
 def _limits() -> Iterator[tuple[int, str]]:
     """Yield for each limit how many more tasks it allows, and its name and value."""
+    import resource
+
     most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
     if most != resource.RLIM_INFINITY and os.getuid() != 0:
         yield most - _own_tasks(), f"ulimit -u is {most}"

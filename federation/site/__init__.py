@@ -12,6 +12,7 @@
 - `receipt`: records the values that left the site, for the people responsible for its data
 - `assignment`: everything that a launcher sends a site process
 - `site`: receives an order, runs the step, runs the protocol, answers
+- `site_start`: the start of a site process
 - `resources`: CPU seconds and memory of the process
 - `partition`: the data of a site, and the file that holds it
 - `faults`: kills and stalls that a site inflicts on itself, for experiments

@@ -58,8 +58,8 @@ from fedsvm.federation.site.site_journal import EndOfRecordError, ReplayChannel,
 from fedsvm.federation.site_messages import Aborted, FinalReport, LogRecord, RoundProgress, StepDone, StepFailure
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained
-from fedsvm.federation.transport.endpoint import Endpoint, MessageTransport, Received
-from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.keys import COORDINATOR, Roster
+from fedsvm.federation.transport.message_transport import MessageTransport, Received
 from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
@@ -69,33 +69,6 @@ _MAX_TRACEBACK = 16_000
 _LOST = "its journal is incomplete and cannot be replayed; start a new run"
 _REACH_S = 30.0
 """Maximum time that a site which communicates through the coordinator tries to become reachable after a roster."""
-
-
-def run_site(
-    assignment: Assignment, installation: Installation, report: Callable[[dict[str, Any]], None], lifeline: int
-) -> None:
-    """Run one site: open the endpoint, report in, and carry out orders until told to stop.
-
-    `report` tells the launcher: first who this site is, then what faults it does to itself. `lifeline` is a
-    descriptor that becomes readable when the launcher is gone. Raises EndpointError when the address cannot be had.
-    """
-    keys = KeyPair.generate() if assignment.encrypted else None
-    with (
-        descriptors_explained(assignment.name),
-        Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
-    ):
-        endpoint.watch(lifeline, _exit_as_orphan)
-        keyed = assignment.needs_pairwise_keys or assignment.via_coordinator
-        agreement = KeyAgreement(assignment.run) if keyed else None
-        public = agreement.public if agreement is not None else None
-        me = Party(assignment.name, endpoint.address, keys.public if keys else None, public)
-        endpoint.admit(Roster([assignment.coordinator, me]))
-        report({"party": me, "pid": os.getpid()})
-        Site(assignment, installation, endpoint, agreement, OwnFaults(assignment.faults, report)).serve()
-
-
-def _exit_as_orphan() -> None:
-    os._exit(1)
 
 
 class Site:

@@ -38,8 +38,8 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import Installation, SiteProgram, SumProtocol, step
 from fedsvm.federation.site.script import Script, either, maybe, repeat, seq, stage
 from fedsvm.federation.site.signed import OrderSigner
-from fedsvm.federation.site.site import run_site
 from fedsvm.federation.site.site_policy import SitePolicy
+from fedsvm.federation.site.site_start import run_site
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.site_messages import FinalReport, StepDone
 from fedsvm.federation.transport.deadline import Deadline

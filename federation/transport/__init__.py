@@ -1,11 +1,13 @@
 """The connections of one party. Reading order:
 
 - `wire`: a message as frames, and strict decoding
+- `z85`: the text form of keys
 - `keys`: identities: key pairs, parties, the roster
 - `auth`: admits connections by key
 - `connection`: one connection: its state, and its traffic
 - `poller`: the loop that serves the sockets of a party
 - `descriptors`: the limit of open files of a process
+- `message_transport`: the contract of a party's transport
 - `endpoint`: all sockets of one party, and their messages
 - `zmtp`, `counters`: bytes on the stream, by formula and by the kernel's count
 - `deadline`: the clock of this process

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import errno
-import resource
 import sys
 from types import TracebackType
-
-import zmq
 
 from fedsvm.federation.errors import EndpointError
 
@@ -21,6 +18,8 @@ def raise_descriptor_limit(needed: int) -> None:
 
     Raises EndpointError where the system's hard limit forbids it.
     """
+    import resource  # a browser has no such module, and no such limit
+
     soft, hard = (sys.maxsize if each == resource.RLIM_INFINITY else each for each in _descriptor_limits())
     if hard < needed:
         raise EndpointError(
@@ -46,7 +45,7 @@ class descriptors_explained:  # noqa: N801 - a context, written as one that is m
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if isinstance(error, OSError | zmq.ZMQError) and error.errno in _NO_DESCRIPTORS:
+        if getattr(error, "errno", None) in _NO_DESCRIPTORS:
             raise EndpointError(
                 f"{self._party} has no file descriptor left, of {_descriptor_limits()[0]} that its process may have: "
                 "raise the limit (ulimit -n), and see who else connects to its port."
@@ -54,4 +53,6 @@ class descriptors_explained:  # noqa: N801 - a context, written as one that is m
 
 
 def _descriptor_limits() -> tuple[int, int]:
+    import resource
+
     return resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -19,7 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Self
 
 import zmq
 
@@ -38,6 +38,7 @@ from fedsvm.federation.transport.connection import (
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.descriptors import descriptors_explained, raise_descriptor_limit
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.message_transport import Received
 from fedsvm.federation.transport.poller import LINGER_MS, Poller, next_frame, only_frame
 
 _FLUSH_S = 0.1
@@ -59,69 +60,6 @@ _LISTEN_PROBLEMS = {
     errno.EADDRINUSE: "the port is in use; name another by federation.port or --listen",
     errno.EADDRNOTAVAIL: "this machine has no such address; name one of its own, or 0.0.0.0 for all",
 }
-
-
-class Received(NamedTuple):
-    """A valid message and who sent it. `answer`: it came back on a connection that this party opened."""
-
-    peer: str
-    message: wire.Message
-    answer: bool
-
-
-class MessageTransport(Protocol):
-    """The transport of one party's messages: an `Endpoint`, or one that stores them.
-
-    Attributes and methods are those of `Endpoint`.
-    """
-
-    name: str
-    round: int
-    ledger: Ledger
-    refused: Counter[str]
-    interrupted: set[str]
-
-    @property
-    def roster(self) -> Roster:
-        """The parties that can be reached."""
-
-    def admit(self, roster: Roster) -> None:
-        """Allow contact with these parties."""
-
-    def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
-        """Call `handler` whenever what `descriptor` stands for has something to say."""
-
-    def connect(self, peer: str) -> None:
-        """Begin to open the connection to `peer`, where one is needed."""
-
-    def send(
-        self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
-    ) -> None:
-        """Send to `peer`. Raises PeerDropped."""
-
-    def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
-        """Keep a connection to `peer`, where one is needed. Raises PeerDropped."""
-
-    def reply(self, peer: str, message: wire.Message) -> None:
-        """Answer what `peer` said. Raises PeerDropped."""
-
-    def flush(self, peer: str) -> None:
-        """Wait until what was sent to `peer` has left this process."""
-
-    def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
-        """Wait until something comes in. Raises DeadlineExpired."""
-
-    def received(self) -> Received | None:
-        """Return a valid message that has arrived, or None."""
-
-    def hear_out(self, peer: str, deadline: Deadline) -> None:
-        """Take in what a party that is gone said last."""
-
-    def measure(self, round_number: int, *, whole: bool) -> None:
-        """Enter in the ledger what came in since the last call."""
-
-    def check_descriptors(self) -> None:
-        """Raise EndpointError where there are too few open files."""
 
 
 class Endpoint:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import zmq
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy.typing import NDArray
-from zmq.utils import z85
 
 COORDINATOR = "coordinator"
 KEY_BYTES = 32
@@ -32,8 +31,8 @@ class KeyPair:
     @classmethod
     def generate(cls) -> KeyPair:
         """Generate a pair with the operating system's generator."""
-        public, secret = (z85.decode(half) for half in zmq.curve_keypair())
-        return cls(public, secret)
+        secret = X25519PrivateKey.generate()
+        return cls(secret.public_key().public_bytes_raw(), secret.private_bytes_raw())
 
 
 class Party(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,7 @@ from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.kernel_expansion import digest_of
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.hosts.registration import HeldColumn
-from fedsvm.federation.hosts.site_session import SiteData, Visit
+from fedsvm.federation.hosts.held_data import HeldColumn, SiteData
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
@@ -31,6 +30,9 @@ from fedsvm.scenarios.predict import TableRows, read_arrays
 from fedsvm.scenarios.schema.corrections import Corrections
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from fedsvm.federation.hosts.site_session import Visit
 
 
 def hold_asked(name: str, file: str, part: Path | None, terms: Terms, corrections: Corrections | None) -> SiteData:

@@ -12,7 +12,7 @@ from fedsvm.algorithms.data.classes import numbers
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.partition import numbers_of
 from fedsvm.federation.errors import FederationError, StepRefused
-from fedsvm.federation.hosts.site_session import SiteData
+from fedsvm.federation.hosts.held_data import SiteData
 from fedsvm.federation.site.partition import Partition
 from fedsvm.scenarios.data.dataset import Rows
 from fedsvm.scenarios.hosts.site_data import hold

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 from fedsvm.algorithms.data.partition import NO_FOLD, site_partition
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import SEE_SITE, StepRefused
-from fedsvm.federation.hosts.registration import HeldColumn
-from fedsvm.federation.hosts.site_session import SiteData
+from fedsvm.federation.hosts.held_data import HeldColumn, SiteData
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
 from fedsvm.scenarios.data import categories, file_join, sources, splits

@@ -5,8 +5,8 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from sqlalchemy.orm import Session
-from zmq.utils import z85
 
+from fedsvm.federation.transport import z85
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.scenarios.hub.database import Participant, Task, day, digest
 from fedsvm.scenarios.hub.mails import Outbox

@@ -30,7 +30,7 @@ import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
 from fedsvm.federation.errors import Malformed
-from fedsvm.federation.hosts.registration import HeldColumn
+from fedsvm.federation.hosts.held_data import HeldColumn
 from fedsvm.federation.offline.sealing import Answers
 from fedsvm.federation.transport.keys import KEY_BYTES, SIGNATURE_BYTES, KeyPair
 from fedsvm.scenarios.hub import task_form

@@ -21,12 +21,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgpack
-from zmq.utils import z85
 
 from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, StepRefused
 from fedsvm.federation.hosts import certificates
-from fedsvm.federation.hosts.site_session import SiteData, describe_terms
+from fedsvm.federation.hosts.held_data import SiteData, describe_terms
 from fedsvm.federation.offline.offline_site import OfflineSite, agreement_of
 from fedsvm.federation.offline.sealing import Requests, derive_key
 from fedsvm.federation.offline.site_store import OVER, SECRET_BYTES, SiteStore
@@ -35,7 +34,7 @@ from fedsvm.federation.site.receipt import Receipt
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.text import visible
-from fedsvm.federation.transport import wire
+from fedsvm.federation.transport import wire, z85
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair, Party, voucher_content
 from fedsvm.federation.transport.signing import PARTY, SigningKey

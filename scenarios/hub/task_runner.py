@@ -17,7 +17,8 @@ import sqlalchemy as sql
 
 from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.hosts.registration import HeldColumn, JoinedSite
+from fedsvm.federation.hosts.held_data import HeldColumn
+from fedsvm.federation.hosts.registration import JoinedSite
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.offline.coordinator import open_offline_federation
 from fedsvm.federation.offline.endpoint import Departure, StoredArrival
@@ -36,8 +37,8 @@ from fedsvm.scenarios.hub.offered import offered_terms, reason_of, scenario_text
 from fedsvm.scenarios.hub.prediction_task import predict
 from fedsvm.scenarios.hub.stored_messages import StoredMessages
 from fedsvm.scenarios.report import page
+from fedsvm.scenarios.run.outcome import JOURNAL
 from fedsvm.scenarios.run.runner import Run, run_and_record
-from fedsvm.scenarios.run.starter import JOURNAL
 from fedsvm.scenarios.run.training import train
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
@@ -294,7 +295,7 @@ class _Exchange:
 def _progress_of(federation: Federation) -> dict[str, Any]:
     now = federation.progress
     figures = {name: value for name, value in now.figures.items() if math.isfinite(value)}
-    return {"phase": now.phase, "round": now.round, "figures": figures}
+    return {"phase": now.phase, "round": now.rounds, "figures": figures}
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.oversight import signatures
 from fedsvm.scenarios.report.template import render
-from fedsvm.scenarios.run.starter import RECEIPT, RECEIPTS
+from fedsvm.scenarios.run.outcome import RECEIPT, RECEIPTS
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 HEAD = ("step", "times", "numbers each time", "form", "over", "opened by")

@@ -27,6 +27,10 @@ _OF_RUN = frozenset({"classes", "algorithm", "version", "scaling", "ranged", "ra
 
 SITE_MODELS = "sites"
 """The folder of a run in which each site keeps its own part of a vertical model."""
+JOURNAL = "journal"
+"""The folder of a run that has the parties' journals, each readable by its owner only."""
+RECEIPTS, RECEIPT = "receipts", ".receipt"
+"""The folder of a run that has the sites' receipts, and how their names end."""
 
 
 def site_model(folder: Path, site: str) -> dict[str, NDArray[Any]]:

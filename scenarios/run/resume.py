@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsvm.federation.run_journal import Journal
-from fedsvm.scenarios.run.starter import JOURNAL
+from fedsvm.scenarios.run.outcome import JOURNAL
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml

@@ -10,7 +10,7 @@ from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, PrivacyRepor
 from fedsvm.federation.report import MembershipReport
 from fedsvm.protocols.sums.secure_sum import SecureSum
 from fedsvm.scenarios.run.offered_terms import resolve_settings
-from fedsvm.scenarios.run.starter import JOURNAL
+from fedsvm.scenarios.run.outcome import JOURNAL
 from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.spec import Scenario
 

@@ -17,15 +17,11 @@ from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.offered_terms import terms_of
-from fedsvm.scenarios.run.outcome import SITE_MODELS
+from fedsvm.scenarios.run.outcome import JOURNAL, RECEIPT, RECEIPTS, SITE_MODELS
 from fedsvm.scenarios.schema.policy import rules_at
 from fedsvm.scenarios.schema.spec import Scenario
 
 TRANSCRIPTS = "transcripts"
-JOURNAL = "journal"
-"""The folder of a run that has the parties' journals, each readable by its owner only."""
-RECEIPTS, RECEIPT = "receipts", ".receipt"
-"""The folder of a run that has the sites' receipts, and how their names end."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,59 @@
+"""The data that a site contributes to a run, and the terms in words for its operator."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.terms import Terms
+
+
+@dataclass(frozen=True)
+class HeldColumn:
+    """A column that a site holds."""
+
+    name: str
+    categorical: bool
+
+
+@dataclass(frozen=True)
+class SiteData:
+    """The data that a site contributes.
+
+    Parameters
+    ----------
+    rows : int
+        How many it has.
+    columns : tuple of HeldColumn
+    partition : callable
+        Makes its partition, given the names of the columns in the order that all sites have.
+    """
+
+    rows: int
+    columns: tuple[HeldColumn, ...]
+    partition: Callable[[Sequence[str]], Partition]
+
+
+def describe_terms(terms: Terms, defaults: Mapping[str, Any] | None) -> str:
+    """Return in words what a run asks of a site, for its operator.
+
+    defaults: of the program's settings; those that have theirs are not listed.
+    """
+    options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
+    listed = [
+        f"{name} = {json.dumps(value)}"
+        for name, value in terms.settings.items()
+        if defaults is None or name not in defaults or defaults[name] != value
+    ]
+    if len(listed) < len(terms.settings):
+        listed.append("defaults otherwise" if listed else "default settings")
+    settings = f" ({', '.join(listed)})" if listed else ""
+    release = "the coordinator gets the model" if terms.releases else "the sites alone keep its weights"
+    committee = f"; committee {', '.join(terms.committee)}" if terms.committee else ""
+    return (
+        f"{terms.program}{settings}; {terms.sum_name} sums{f' ({options})' if options else ''} of "
+        f"{terms.min_sites} sites or more{committee}; {release}"
+    )

@@ -1,0 +1,75 @@
+"""The contract of a party's transport: an `Endpoint` with sockets implements it, and so do others without."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from fedsvm.federation.traffic_ledger import Ledger
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import Roster
+
+
+class Received(NamedTuple):
+    """A valid message and who sent it. `answer`: it came back on a connection that this party opened."""
+
+    peer: str
+    message: wire.Message
+    answer: bool
+
+
+class MessageTransport(Protocol):
+    """The transport of one party's messages: an `Endpoint`, or one that stores them.
+
+    Attributes and methods are those of `Endpoint`.
+    """
+
+    name: str
+    round: int
+    ledger: Ledger
+    refused: Counter[str]
+    interrupted: set[str]
+
+    @property
+    def roster(self) -> Roster:
+        """The parties that can be reached."""
+
+    def admit(self, roster: Roster) -> None:
+        """Allow contact with these parties."""
+
+    def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
+        """Call `handler` whenever what `descriptor` stands for has something to say."""
+
+    def connect(self, peer: str) -> None:
+        """Begin to open the connection to `peer`, where one is needed."""
+
+    def send(
+        self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Send to `peer`. Raises PeerDropped."""
+
+    def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
+        """Keep a connection to `peer`, where one is needed. Raises PeerDropped."""
+
+    def reply(self, peer: str, message: wire.Message) -> None:
+        """Answer what `peer` said. Raises PeerDropped."""
+
+    def flush(self, peer: str) -> None:
+        """Wait until what was sent to `peer` has left this process."""
+
+    def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
+        """Wait until something comes in. Raises DeadlineExpired."""
+
+    def received(self) -> Received | None:
+        """Return a valid message that has arrived, or None."""
+
+    def hear_out(self, peer: str, deadline: Deadline) -> None:
+        """Take in what a party that is gone said last."""
+
+    def measure(self, round_number: int, *, whole: bool) -> None:
+        """Enter in the ledger what came in since the last call."""
+
+    def check_descriptors(self) -> None:
+        """Raise EndpointError where there are too few open files."""
