@@ -12,5 +12,5 @@ Reading order:
 - `sets`: intersection, cardinality and union of the sites' sets, and the program that runs them.
 - `analysis`: the cost and the disclosures of a sum, computed by executing it in memory.
 - `blind_parameters`: public parameters of a blind system (`blind_system`), and a member's mask, as residues
-- `blind_sums`: sums that are opened beside a blind system (`blind_system`)
+- `blind_sums`: sums that are opened together with a blind system (`blind_system`)
 """

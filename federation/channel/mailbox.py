@@ -28,8 +28,8 @@ MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
 """Envelopes, and bytes in them, that are kept for one site that has no connection; what comes beyond is refused."""
 
 MAX_WAITING, MAX_WAITING_BYTES = 1 << 12, 2 * MAX_FRAME_BYTES
-"""Arrays, and bytes of them, of one peer that wait for their round or to be taken in; what comes beyond is refused. In
-a round one sends another a vector, which fits a frame, whole or in segments, and few short arrays beside it."""
+"""Maximum number and bytes of arrays of one peer that wait for their round or to be read; others are refused. In a
+round a party sends another a vector, which fits a frame, whole or in segments, and a few short arrays."""
 
 
 class Mailbox:

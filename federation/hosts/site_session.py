@@ -342,7 +342,7 @@ class Visit:
         """Raise FederationError if the run would begin without this site, or with other columns than it has."""
         mine = sorted(column.name for column in held.columns)
         if not all(type(name) is str for name in [*begin.sites, *begin.columns]) or self.name not in begin.sites:
-            raise FederationError(f"The coordinator begins a run of which {self.name} is no part; ask who coordinates.")
+            raise FederationError(f"The coordinator begins a run without {self.name}; ask who coordinates.")
         if len(set(begin.sites)) < len(begin.sites) or sorted(begin.columns) != mine:
             raise FederationError(
                 f"The coordinator begins a run with other columns than {self.name} has, or with a site twice; have it "

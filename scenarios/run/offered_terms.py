@@ -44,7 +44,7 @@ _CORRECTIONS = ("missing_values", "recode", "rename", "by_site")
 """And, where a scenario has them."""
 
 _READING_COLUMNS = ("partition", "align", "identifier")
-"""And beside, where sites hold columns of the same records."""
+"""Additional terms if sites hold columns of the same records."""
 
 
 def resolve_settings(scenario: Scenario, *, latency_s: float = 0.0) -> tuple[Any, tuple[Remark, ...]]:
