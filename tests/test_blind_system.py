@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import isgeneratorfunction
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from fedsvm.protocols.blind_system import (
     contribute_to_systems,
     solve_blind_systems,
 )
+from fedsvm.protocols.side_by_side import Steps
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
 
@@ -231,7 +233,7 @@ def test_all_sites_are_told_the_solution_of_every_system(sites: int, count: int)
     assert (cost.messages, cost.payload_bytes) == (stated.messages, stated.payload_bytes)
     assert cost.hops <= stated.hops
     for site in told.network.sites:
-        seen = told_solutions(entries_of(told.network, site)[site])
+        seen = told_solutions(entries_of(told.network, site)[site], systems)
         np.testing.assert_allclose(np.hstack(seen), np.vstack([each.solution for each in told.posed]).T, rtol=1e-7)
 
 
@@ -345,12 +347,17 @@ def test_a_false_share_of_a_member_or_the_dealer_is_noticed(where: str, monkeypa
     """One residue is off by one: the members open no solution."""
     real = getattr(blind_system, where)
 
-    def spoilt(*arguments: Any) -> FloatArray:
-        share: FloatArray = real(*arguments).copy()
-        share[0, 0, 0] = (share[0, 0, 0] + 1) % 1000
-        return share
+    def one_off(share: FloatArray) -> FloatArray:
+        found = share.copy()
+        found[0, 0, 0] = (found[0, 0, 0] + 1) % 1000
+        return found
 
-    monkeypatch.setattr(blind_system, where, spoilt)
+    def spoilt(*arguments: Any) -> Steps[FloatArray]:
+        return one_off((yield from real(*arguments)))
+
+    monkeypatch.setattr(
+        blind_system, where, spoilt if isgeneratorfunction(real) else lambda *arguments: one_off(real(*arguments))
+    )
     network = InMemoryNetwork(site_names(4))
     with pytest.raises(StepRefused, match="sent false numbers"):
         solved(Posed.random(4, 3), network=network)
