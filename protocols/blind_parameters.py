@@ -207,7 +207,7 @@ class BlindSystem:
         return full
 
 
-def bundled(systems: Sequence[BlindSystem]) -> list[list[BlindSystem]]:
+def bundles_of(systems: Sequence[BlindSystem]) -> list[list[BlindSystem]]:
     """Return the systems of a round in bundles, in order: the systems of a bundle share their messages.
 
     Systems share a bundle if all their messages have the same shapes, and if it is small: a member holds the matrices

@@ -23,7 +23,9 @@ from fedsvm.protocols.common_seed import SHAPE
 from fedsvm.protocols.side_by_side import Receive, Send, Steps
 
 
-def beside_of_first(channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray) -> Steps[FloatArray]:
+def beside_of_first(
+    channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray
+) -> Steps[FloatArray]:
     """Return the first member's share (primes, 1, opened), given its share of the entries."""
     numbers, beside = system.numbers, system.beside
     share = system.numbers_beside(entries)
@@ -39,7 +41,9 @@ def beside_of_first(channel: Channel, system: BlindSystem, dealer: str, other: s
     return _with_noise(channel, system, share)
 
 
-def beside_of_second(channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray) -> Steps[FloatArray]:
+def beside_of_second(
+    channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray
+) -> Steps[FloatArray]:
     """Return the second member's share (primes, 1, opened), given its share of the entries."""
     numbers, beside = system.numbers, system.beside
     share = system.numbers_beside(entries)

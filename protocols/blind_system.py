@@ -21,7 +21,7 @@ and no site can choose them; or all have agreed on them before the run. Everythi
             all sites instead, and the coordinator learns no x.
 
 Several systems have masks of their own, and share the committee and the sum; small ones of one size also share messages
-(`bundled`). Normal noise of a and b may be added to q,
+(`bundles_of`). Normal noise of a and b may be added to q,
 and sums may be opened beside a system (`blind_sums`).
 
 Cost: see `blind_systems_cost`. For each prime five products of matrices at a and at b, and four at the dealer.
@@ -55,7 +55,7 @@ from fedsvm.protocols.blind_parameters import (
     STRETCH,
     BlindSystem,
     OwnMask,
-    bundled,
+    bundles_of,
     solution_bits,
 )
 from fedsvm.protocols.blind_sums import beside_of_first, beside_of_second, deal_products, normal, uniform
@@ -135,19 +135,19 @@ def contribute_to_systems(
         words.insert(-1, numbers.pack(share))
     opened = total.contribute(channel, np.concatenate(words, axis=1), committee.second)
     if channel.me == committee.first:
-        return _served(channel, systems, committee, _serve_as_first, _shares_of_first(channel, systems, seeds))
+        return _serve(channel, systems, committee, _serve_as_first, _shares_of_first(channel, systems, seeds))
     channel.send(committee.first, seeds)
     if opened is not None:
-        return _served(channel, systems, committee, _serve_as_second, _shares_of_second(channel, systems, opened))
+        return _serve(channel, systems, committee, _serve_as_second, _shares_of_second(channel, systems, opened))
     found = [
         each
-        for bundle in bundled(systems)
+        for bundle in bundles_of(systems)
         for each in side_by_side(channel, [_serve_outside(channel, system, committee) for system in bundle])
     ]
     return [each for each in found if each is not None] or None
 
 
-def _served(
+def _serve(
     channel: Channel,
     systems: Sequence[BlindSystem],
     committee: _Committee,
@@ -156,7 +156,7 @@ def _served(
 ) -> list[FloatArray]:
     """Return the solutions at a member that holds a share of each system."""
     found, share = list[FloatArray](), iter(shares)
-    for bundle in bundled(systems):
+    for bundle in bundles_of(systems):
         found += side_by_side(channel, [serve(channel, system, committee, next(share)) for system in bundle])
     return found
 
@@ -237,7 +237,9 @@ def _all_of(channel: Channel, own: Residues) -> Residues:
     return table
 
 
-def _serve_as_first(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> Steps[FloatArray]:
+def _serve_as_first(
+    channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray
+) -> Steps[FloatArray]:
     second = committee.second
     held = system.numbers.reduce(system.matrix(entries) + system.diagonal() + _dither(channel, system))
     mask = _drawn_mask(channel, system, STRETCH)
@@ -259,7 +261,9 @@ def _serve_as_first(channel: Channel, system: BlindSystem, committee: _Committee
     return np.asarray(found.T)
 
 
-def _serve_as_second(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> Steps[FloatArray]:
+def _serve_as_second(
+    channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray
+) -> Steps[FloatArray]:
     first = committee.first
     held = system.numbers.reduce(system.matrix(entries) + _dither(channel, system))
     mask = _drawn_mask(channel, system, 1.0)
@@ -439,7 +443,7 @@ def solve_blind_systems(
     total.forward(channel, (1, _summed_words(systems)), committee.second)
     return [
         each
-        for bundle in bundled(systems)
+        for bundle in bundles_of(systems)
         for each in side_by_side(channel, [_solve(system, committee) for system in bundle])
     ]
 
@@ -509,7 +513,7 @@ def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSyst
         + len(systems) * (sites - 1) * SHAPE[1]
         + _summed_words(systems)
     )
-    for bundle in bundled(systems):
+    for bundle in bundles_of(systems):
         told, is_beside = (sites - 2 if bundle[0].is_told else 2), bundle[0].beside.vectors > 0
         messages, hops = messages + 2 * 6 + 1 + 2 + 5 + told + 5 * is_beside, hops + 11 + 2 * is_beside
         words += sum(_words_after_sum(system, told) for system in bundle)

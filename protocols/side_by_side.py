@@ -64,10 +64,10 @@ def side_by_side(channel: Channel, executions: Sequence[Steps[T]]) -> list[T]:
                 values.append(end.value)
         if values:
             return values
-        arrived = _taken(channel, steps)
+        arrived = _take(channel, steps)
 
 
-def _taken(channel: Channel, steps: Sequence[Send | Receive]) -> Sequence[Any]:
+def _take(channel: Channel, steps: Sequence[Send | Receive]) -> Sequence[Any]:
     """Take the same step of all executions, and return what each receives."""
     step, count = steps[0], len(steps)
     if isinstance(step, Receive):

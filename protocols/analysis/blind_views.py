@@ -18,7 +18,7 @@ from fedsvm.federation.channel.agreement import keystreams
 from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transpose
-from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem, bundled
+from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem, bundles_of
 from fedsvm.protocols.common_seed import SHAPE
 
 Entries = Mapping[str, Sequence[TranscriptEntry]]
@@ -26,7 +26,7 @@ Entries = Mapping[str, Sequence[TranscriptEntry]]
 
 def told_solutions(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[FloatArray]:
     """Return the solutions (size, problems) of each system, as one site has them that is told."""
-    messages = zip(_told_bundles(entries), bundled(systems), strict=True)
+    messages = zip(_told_bundles(entries), bundles_of(systems), strict=True)
     return [each for array, bundle in messages for each in np.split(array, len(bundle))]
 
 
@@ -46,7 +46,7 @@ def opened_sums(
 
     entries: of a coordinator that does not learn the solutions, so that it receives two shares of each bundle last.
     """
-    bundles = bundled(systems)
+    bundles = bundles_of(systems)
     received = [each.array for each in entries if each.what == RECEIVED][-2 * len(bundles) :]
     found = []
     for bundle, *shares in zip(bundles, received[::2], received[1::2], strict=True):
@@ -68,7 +68,7 @@ class _Members:
 
 def members_of(entries: Entries, systems: Sequence[BlindSystem]) -> _Members | None:
     """Return the members, as one of the first two knows them; None if parties have neither on their side."""
-    seeds = (3 * len(bundled(systems)[-1]), SHAPE[1])
+    seeds = (3 * len(bundles_of(systems)[-1]), SHAPE[1])
     for site, lines in entries.items():
         floats = [each for each in lines if each.array.dtype == np.float64 and each.what == RECEIVED]
         dealt = [each.peer for each in lines if each.what == RECEIVED and each.array.shape == seeds]
@@ -161,7 +161,7 @@ class _Pair:
         seeds = [own]
         for sender in senders:
             if sender != COORDINATOR:
-                seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(bundled(self.systems))])
+                seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(bundles_of(self.systems))])
         uniform = [system.numbers.uniform(keystreams, each[place], (1, system.entries)) for each in seeds]
         return system.matrix(system.numbers.reduce(np.sum(uniform, axis=0))) + system.diagonal()
 
@@ -190,14 +190,14 @@ class _Pair:
     def _tail(self, sender: str, receiver: str, count: int, place: int) -> list[NDArray[Any]]:
         """Return a system's part of the last messages between two members: `count` for each bundle."""
         number, first, of_bundle = self._bundle_of(place)
-        sent = self._between(sender, receiver)[-count * len(bundled(self.systems)) :]
+        sent = self._between(sender, receiver)[-count * len(bundles_of(self.systems)) :]
         messages = sent[number * count : (number + 1) * count]
         return [np.split(each, of_bundle)[place - first] for each in messages]
 
     def _bundle_of(self, place: int) -> tuple[int, int, int]:
         """Return the number of the bundle that a system is in, the place of its first system, and how many it has."""
         first = 0
-        for number, bundle in enumerate(bundled(self.systems)):
+        for number, bundle in enumerate(bundles_of(self.systems)):
             if place < first + len(bundle):
                 return number, first, len(bundle)
             first += len(bundle)
