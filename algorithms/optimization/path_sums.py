@@ -176,7 +176,7 @@ class NewtonPath(SitePart):
 
     @step(
         told={
-            "holders": free("sites of the run", "a path that starts at 0 anew, by naming a site that lost its own"),
+            "holders": free("sites of the run", "a path that starts at 0 again, by naming a site that lost its own"),
         }
     )
     def share_path(self, holders: list[str]) -> None:
