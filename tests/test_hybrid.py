@@ -261,6 +261,15 @@ def test_nothing_is_released_when_training_falls_short_of_its_tolerance() -> Non
     assert task.accountant.releases == []
 
 
+def test_training_that_stands_still_behind_a_committee_goes_on() -> None:
+    task, private = public_task(table(40, seed=5)), table(600)
+    much = settings(mechanism="laplace", max_iterations=50, C=20000.0, masking="committee", step_noise=0.95)
+    with drill(3, program="hybrid-svm", partitions=partitions(private, 3)) as federation:
+        task.prepare(federation)
+        with pytest.raises(FederationError, match="in 50 iterations; nothing is released"):
+            train(federation, much, task)
+
+
 def killed_as_the_parts_are_summed(message: int) -> dict[str, Any]:
     """A kill in the fourth round of training, after the count of rows, the frequencies and the sites' own training."""
     return {"number": 0, "kind": "kill", "phase": "train", "round": 4, "message": message, "for_s": None}

@@ -130,7 +130,7 @@ def _minimize(federation: Federation, settings: HybridSettings, prior: FloatArra
         raise FederationError(
             f"Training did not reach the gap of {settings.tolerance:g} that noise is sized for in "
             f"{short[0].iterations} iterations; nothing is released. Raise algorithm.tolerance or "
-            "algorithm.max_iterations, or lower algorithm.step_noise_floor."
+            "algorithm.max_iterations, or lower algorithm.step_noise."
         )
     return trained
 
@@ -169,7 +169,9 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         intercept=False,
         stopping=StoppingRule(settings.tolerance, settings.max_iterations),
         step_noise=0.0 if is_blind else noise,
-        step_noise_floor=noise if is_blind else settings.step_noise_floor_among(federation.sites),
+        # With a floor training ends where the gap stands still. Behind a committee it has none: without the tolerance
+        # nothing is released.
+        step_noise_floor=0.0 if is_blind else settings.step_noise_floor_among(federation.sites),
         on_iteration=functools.partial(_note, federation, settings),
     )
     keep, constants = choose_points(outcomes)
