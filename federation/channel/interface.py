@@ -9,7 +9,7 @@ What can go wrong is the same on both:
     a peer dropped            PeerDropped     the round runs again without it
     a peer is late            PeerLate        the round runs again
     a wrong shape or type     ProtocolError   a protocol's code is wrong; the run ends
-    the round ended           RoundAborted    another party could not go on; nothing is to be done here
+    the round ended RoundAborted another party could not continue; nothing to do here
 """
 
 from __future__ import annotations
