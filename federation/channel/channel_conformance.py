@@ -46,7 +46,7 @@ def check_channel(run: Network) -> Iterator[str]:
     Raises
     ------
     ChannelConformanceError
-        What is not kept.
+        A requirement is not met.
     """
     _check_arrays(run)
     yield "arrays arrive whole and in order, between sites and with the coordinator"
