@@ -36,11 +36,7 @@ MAX_WHOLE_NUMBER = 2**63 - 1  # of TOML
 
 
 class CompareSpec(Part):
-    """`centralised`: also train on pooled rows and report the difference.
-
-    `baselines`: other methods on the same rows: true, those that the algorithm brings along; a list, methods on pooled
-    rows by name. `sites`: each site's own model on the same test rows.
-    """
+    """The models to compare with."""
 
     centralised: bool = True
     """Also train on all rows in one place and report the difference. Off for private algorithms unless it is set."""
