@@ -112,8 +112,8 @@ class HingeCuts(SitePart):
 
     @step(
         told={
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
-            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "problems": free("numbers of problems", "only a choice of problems"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
         }
     )
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
@@ -122,9 +122,9 @@ class HingeCuts(SitePart):
 
     @step(
         told={
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "problems": free("numbers of problems", "only a choice of problems"),
             "w, b, dw, db, steps": free(
-                "any point", "sums of losses or gradients at points of its choice, which can isolate rows"
+                "any point", "sums of losses or gradients at points of its choice: can isolate rows"
             ),
         }
     )

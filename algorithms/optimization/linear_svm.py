@@ -110,13 +110,13 @@ class SolverSettings(CuttingPlaneSettings):
         ),
     ] = "auto"
     step_noise: Annotated[
-        Portion, doc("Relative size of the noise on each step, which hides rows from the other sites; 0 is no noise.")
+        Portion, doc("Relative size of the noise on each step, which makes other sites less certain of rows.")
     ] = 0.1
     step_noise_floor: Annotated[
         Portion,
         doc(
-            "The size below which step_noise is not halved when the gap stands still. If it then still stands still, "
-            "training ends. Noise behind a committee is never halved."
+            "Minimum of step_noise, which is halved when the gap stops falling. If the gap still does not fall, "
+            "training ends. With a committee, step_noise is never halved."
         ),
     ] = 0.0
 
@@ -166,8 +166,8 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         Portion | None,
         doc(
             "Size of the noise that the sites add to the objective, as a share of the largest part that a usual row "
-            "can have in the weights. It makes it harder to tell by the released model which rows have a part. A site "
-            "has exact weights and the steps, which still name many. It is not differential privacy. Default: 0.2 for "
+            "can have in the weights. It makes rows harder to name by the released model. A site has exact weights and "
+            "the steps, which still name many rows of a list. It is not differential privacy. Default: 0.2 for "
             "pan-svm with noisy statistics and masks among two sites or more; 0 for algorithms that choose columns."
         ),
     ] = None
@@ -256,7 +256,7 @@ def _cutting_planes(terms: Terms) -> Script:
 class LinearTraining:
     """The result of training: certificates, one for each problem, and weights and intercepts (P, m + 1).
 
-    weights: None where the sites keep them. figures and remarks: what a result says of it beside the certificates.
+    weights: None if the sites keep them. figures and remarks: what a result reports in addition to the certificates.
     mean_square: of the features' lengths, over all rows.
     """
 
@@ -271,8 +271,9 @@ class LinearTraining:
 class RowsTold:
     """The number of single rows that a group's cuts reveal to whoever sees them; none for maps that are not inverted.
 
-    differences: by which cuts (T, m + 2) at some points differ. blocks: how many blocks of joint cuts (T, K m' + 1) at
-    points (T, K m') are a row's, and how many rows two of them differ by beside; given K.
+    differences: the number of rows by which cuts (T, m + 2) at some points differ. blocks: the number of blocks of
+    joint cuts (T, K m' + 1) at points (T, K m') that are of one row, and the number of further rows by which two
+    blocks differ; given K.
     """
 
     differences: Callable[[Points, FloatArray], int] = lambda points, cuts: 0

@@ -140,7 +140,7 @@ class ClassSums(SitePart):
     @step(
         bound=math.inf,
         told={
-            "column": free("the number of a column", "nothing beyond a choice of which products are summed"),
+            "column": free("the number of a column", "only a choice of products"),
         },
     )
     def column_products(self, column: int) -> FloatArray:
@@ -174,12 +174,12 @@ class ColumnSubsets(SitePart):
 
     @step(
         told={
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
-            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "problems": free("numbers of problems", "only a choice of problems"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
             "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
             "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-            "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
-            "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+            "folds": free("numbers of inner folds or halves", "sums without folds of its choice"),
+            "kinds": free("numbers of classes", "only a choice of problems"),
             "groups, inner_folds": CHECKED,
         }
     )
@@ -192,14 +192,14 @@ class ColumnSubsets(SitePart):
 
     @step(
         told={
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "problems": free("numbers of problems", "only a choice of problems"),
             "w, b, dw, db, steps": free(
-                "any point", "sums of losses or gradients at points of its choice, which can isolate rows"
+                "any point", "sums of losses or gradients at points of its choice: can isolate rows"
             ),
             "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
             "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-            "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
-            "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+            "folds": free("numbers of inner folds or halves", "sums without folds of its choice"),
+            "kinds": free("numbers of classes", "only a choice of problems"),
             "groups, inner_folds": CHECKED,
         }
     )

@@ -75,6 +75,8 @@ class TaskForm:
     committee : str
         The participants that are the members of the committee, the dealer last, with commas or spaces between them;
         empty or "auto" if participants draw it.
+    compare_sites : {"no", "yes"}
+        Of participants with the same columns: whether each also trains a model of its own, to compare with.
     """
 
     algorithm: str
@@ -99,6 +101,7 @@ class TaskForm:
     ranges: str = ""
     public_rows: str = ""
     committee: str = ""
+    compare_sites: str = "no"
 
     @property
     def members(self) -> list[str]:
@@ -192,7 +195,7 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         },
         "protocol": {"sum": wish.sum, "routing": "via-coordinator"}
         | ({"committee": wish.members} if wish.members else {}),
-        "compare": {"centralised": False, "baselines": False},
+        "compare": {"centralised": False, "baselines": False, "sites": _compares_sites(wish)},
     }
     try:
         scenario = spec.validate(given)
@@ -246,6 +249,15 @@ def terms(scenario: Scenario, kind: str) -> Terms:
 def run_name(title: str) -> str:
     """Return a name for the run of a task, made from its title."""
     return _NOT_A_NAME.sub("-", title).strip("-._")[:60] or "task"
+
+
+def can_compare_sites(name: str) -> bool:
+    """Return whether participants can compare models of their own with the common one."""
+    return name != DESCRIBE and not is_vertical(name) and not takes_public_rows(name)
+
+
+def _compares_sites(wish: TaskForm) -> bool:
+    return wish.compare_sites == "yes" and can_compare_sites(wish.algorithm)
 
 
 def _unsaid(wish: TaskForm) -> list[str]:
