@@ -529,17 +529,13 @@ def decision_values(federation: Federation, model: DppModel, rows: int) -> Float
     first site does, and of less than three sites the coordinator, since a site would know the other's part.
     """
     if model.kernel.name == "linear":
-        bound = max(1.0, _largest(model) * model.max_squared_norm)
+        largest_sum = float(np.abs(model.dual_coef).sum(axis=-1).max())  # of absolute coefficients of a class
+        bound = max(1.0, largest_sum * model.max_squared_norm)
         return federation.sum("partial_scores", shape=_of_rows(model, rows), bound=bound) + model.intercept
     blocks = [
         _scores(federation, model, first, last) for first, last in element_blocks(rows, model.dual_coef.shape[-1])
     ]
     return np.concatenate(blocks) + model.intercept if blocks else np.zeros(_of_rows(model, 0))
-
-
-def _largest(model: DppModel) -> float:
-    """Return the largest sum of absolute coefficients of a class."""
-    return float(np.abs(model.dual_coef).sum(axis=-1).max())
 
 
 def _of_rows(model: DppModel, rows: int) -> tuple[int, ...]:

@@ -375,7 +375,7 @@ def take_statistics(
     classes : int
     """
     budget, unranged = plan.budget(names), plan.unranged_columns(names)
-    found = find_ends(federation, budget, names, unranged) if unranged else np.zeros((2, 0))
+    found = _find_ends(federation, budget, names, unranged) if unranged else np.zeros((2, 0))
     ends, values = plan.ends(names, found), [len(each) for each in vocabulary.values.values()]
     cells = plan.cells(classes)
     blocks = statistics.statistics_blocks(
@@ -401,18 +401,9 @@ def take_statistics(
     return statistics.with_products(taken, products, _total(federation, pairs))
 
 
-def find_ends(federation: Federation, budget: Budget, names: Sequence[str], columns: Sequence[int]) -> FloatArray:
-    """Return (2, c): windows of columns without a range. Raises FederationError where noise hides some.
-
-    Parameters
-    ----------
-    federation : Federation
-    budget : Budget
-    names : sequence of str
-        All numeric columns.
-    columns : sequence of int
-        The numbers of those without a range.
-    """
+def _find_ends(federation: Federation, budget: Budget, names: Sequence[str], columns: Sequence[int]) -> FloatArray:
+    """Return (2, c): windows of the columns with these numbers, which have no range. Raises FederationError where noise
+    hides some."""
     first = _evidence(federation, "scale_counts", len(columns), budget.scale)
     windows = [find_window(place, first) for place in range(len(columns))]
     unsure = [place for place, window in enumerate(windows) if not window.sure]

@@ -81,7 +81,10 @@ def disclosures_of(task: Task) -> DisclosedValues | None:
     program = INSTALLATION.programs[terms.program]
     ordered = program.script(terms).steps
     methods = {name: method for name, method in sorted(step_methods(program).items()) if name in ordered}
-    summed = [method for name, method in methods.items() if _has_value(method) and name not in terms.gathers]
+    with_value = [
+        name for name, method in methods.items() if method.__annotations__.get("return") not in (None, "None")
+    ]
+    summed = [methods[name] for name in with_value if name not in terms.gathers]
     return DisclosedValues(
         algorithm=terms.program,
         summary=task_form.summary_of(terms.program),
@@ -182,11 +185,6 @@ def measures_of(result: RunResult) -> Iterator[ModelMeasure]:
     ):
         if share is not None:
             yield ModelMeasure(name, percent(share, 1), meaning, intervals.get(name.lower(), ""))
-
-
-def _has_value(method: Callable[..., Any]) -> bool:
-    """Return whether a step gives a value."""
-    return method.__annotations__.get("return") not in (None, "None")
 
 
 def sentence_of(method: Callable[..., Any]) -> str:

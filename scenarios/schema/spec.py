@@ -559,13 +559,9 @@ def _known_instead(path: list[str], model: type[Scenario]) -> str:
     tables = [name for name in model.model_fields if name != "faults" and key in _keys_beside([name, ""], model)]
     if tables and len(path) > 1:
         return f" It is a key of {' and '.join(f'[{name}]' for name in tables)}."
-    if others := others_with(key, _algorithm_of(model)):
+    if others := others_with(key, model.model_fields["algorithm"].get_default().name):
         return f" It is a setting of {', '.join(others)}."
     return nearest(key, beside) or f" Known here: {', '.join(beside)}."
-
-
-def _algorithm_of(model: type[Scenario]) -> str:
-    return str(model.model_fields["algorithm"].get_default().name)
 
 
 def _keys_beside(path: list[str], scenario: type[Scenario]) -> list[str]:
