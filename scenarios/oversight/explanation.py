@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedsvm.algorithms.optimization.linear_svm import OBJECTIVE_NOISE
+from fedsvm.algorithms.optimization.linear_svm_settings import OBJECTIVE_NOISE
 from fedsvm.federation.site.program import mark_of, script_of, step_methods
 from fedsvm.federation.site.script import Count
 from fedsvm.federation.site.terms import Terms
