@@ -157,6 +157,7 @@ class RoundRunner:
             return
         record = event.record
         self._record.progress.round = record.round
+        self._record.progress.rounds += 1
         self._phase_rounds[record.phase] = record.phase_round
         self._dispatcher.accounts.rounds[record.round] = record
         self._disclosures.record_parameters(order)
@@ -226,6 +227,7 @@ class RoundRunner:
         began, progress = time.monotonic(), self._record.progress
         phase, sites = progress.phase, self._membership.sites
         progress.round += 1
+        progress.rounds += 1
         self._phase_rounds[phase] += 1
         number, phase_round = progress.round, self._phase_rounds[phase]
         record = RoundRecord(number, phase, order.verb, order.step, order.protocol, phase_round, len(sites))

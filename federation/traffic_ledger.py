@@ -106,6 +106,11 @@ class RoundRecord:
     aborted: bool = False
     missing: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def place(self) -> str:
+        """The phase and the number within it, as faults are written: "train round 5"."""
+        return f"{self.phase} round {self.phase_round}"
+
 
 CONTROL = "control"
 """The name under which orders and answers are counted."""

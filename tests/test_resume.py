@@ -382,6 +382,10 @@ def test_resumed_run_tells_that_it_reads_its_journal(undisturbed: Path, tmp_path
     rounds = json.loads((folder / "result.json").read_text())["cost"]["rounds"]
     told = [int(number) for number in re.findall(r"after (\d+) rounds", done.stderr)]
     assert told and max(told) <= rounds  # their numbers skip some, since the last may have been sent
+    logged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    ended = [event for event in logged if event["event"] == "round"]
+    assert [event["rounds"] for event in ended] == list(range(1, rounds + 1))
+    assert ended[-1]["round"] > rounds  # as in the ledger
 
 
 def test_a_journal_that_is_damaged_before_its_last_record_is_not_believed(tmp_path: Path) -> None:
