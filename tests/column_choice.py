@@ -49,11 +49,7 @@ def choose(folder: Path, source: str, algorithm: str, *changes: str, sites: int 
     path = folder / "own.toml"
     path.write_text("\n".join(lines) + "\n")
     scenario, base = spec.read(str(path), overrides=changes)
-    finished = Ran.of(
-        runner.run(
-            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
-        )
-    )
+    finished = Ran.of(runner.run(scenario, dataset.prepare(scenario, base), folder, another_follows=True))
     assert finished.result["error"] is None, finished.traceback
     return finished
 

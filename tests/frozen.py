@@ -130,9 +130,7 @@ def measure(case: str, folder: Path) -> dict[str, Any]:
     rows, out = dataset.prepare(read, base), folder / "run"
     out.mkdir()
     with injected_draws():
-        finished = runner.run(
-            read, rows, out, lambda federation, faults: None, audit=case in AUDITED, another_follows=True
-        )
+        finished = runner.run(read, rows, out, audit=case in AUDITED, another_follows=True)
     assert finished.result.status == "completed", finished.result.error
     return numbers_of(finished.result, out)
 

@@ -46,7 +46,7 @@ def test_a_page_is_short_and_names_each_value_once(scenario: str) -> None:
 
 def test_orders_of_a_real_run_are_those_of_the_page(tmp_path: Path) -> None:
     scenario, base = spec.read("quickstart", overrides=CHANGES)
-    result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None).result
+    result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path).result
     assert result.status == "completed", result.error
     log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     rounds = [(each["verb"], each["step"]) for each in log if each["event"] == "round"]

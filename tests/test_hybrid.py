@@ -468,7 +468,7 @@ def test_only_two_members_of_a_committee_have_the_system_of_all_rows(masking: st
     )
     read, base = spec.read(str(scenario), overrides=[f"algorithm.masking={masking}"])
     (tmp_path / "run").mkdir()
-    finished = runner.run(read, dataset.prepare(read, base), tmp_path / "run", lambda *_: None, audit=True).result
+    finished = runner.run(read, dataset.prepare(read, base), tmp_path / "run", audit=True).result
     assert finished.error is None
     assert finished.model is not None
     assert finished.centralised is not None

@@ -174,7 +174,7 @@ def test_weights_behind_a_committee_name_as_many_boards_as_documented(
 ) -> None:
     monkeypatch.setattr(runner, "everybody", lambda sites: [])
     scenario, base = spec.read("least-squares", overrides=["algorithm.masking=committee", "compare.centralised=false"])
-    ran = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda *_: None, audit=True)
+    ran = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, audit=True)
     without, listed = ran.result.audit
     assert (without.recovered, listed.rows, listed.false_claims) == (0, 766, 0)
     said = re.search(r"names (\d+) of\n?\s*766 boards from the weights", (ROOT / "docs/revealed.md").read_text())

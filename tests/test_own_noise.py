@@ -53,7 +53,7 @@ def audited_views(folder: Path, *changes: str, source: str = "quickstart") -> tu
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "audit_view", keep)
         patch.setattr(runner, "everybody", lambda sites: [Coalition((site,), coordinator=False) for site in sites])
-        finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None, audit=True)
+        finished = runner.run(scenario, dataset.prepare(scenario, base), folder, audit=True)
     assert finished.result.error is None, finished.traceback
     return views, truths[0]
 

@@ -202,7 +202,7 @@ def test_a_policy_file_that_cannot_be_is_refused_with_a_sentence(text: str, sent
 def test_a_simulation_has_the_same_policies(policy: dict[str, Any], sentence: str, tmp_path: Path) -> None:
     scenario, base = spec.read("quickstart", changes={"policy": [{"site": 2, **policy}]})
     rows = dataset.prepare(scenario, base)
-    result = runner.run(scenario, rows, tmp_path, lambda federation, faults: None).result
+    result = runner.run(scenario, rows, tmp_path).result
     refused = "site-2 failed in round 0 (launch, step join): it refuses the order: by this site's policy"
     assert f"{refused} {sentence}" in str(result.error)
     assert result.cost is not None and result.cost.rounds == 0
@@ -289,7 +289,7 @@ def test_a_private_run_beyond_the_sites_epsilon_is_refused(
 ) -> None:
     scenario, base = spec.read("dp-logistic", changes={"policy": [{"site": 1, **policy}], "algorithm.epsilon": 1.0})
     rows = dataset.prepare(scenario, base)
-    result = runner.run(scenario, rows, tmp_path, lambda federation, faults: None).result
+    result = runner.run(scenario, rows, tmp_path).result
     assert sentence in str(result.error)
     assert result.cost is not None and result.cost.rounds == 0
 
@@ -301,7 +301,7 @@ def test_a_ledger_is_charged_once_for_a_run_and_refuses_the_next(tmp_path: Path)
     folders = [tmp_path / "first", tmp_path / "second"]
     for folder in folders:
         folder.mkdir()
-    first, second = (runner.run(scenario, rows, folder, lambda federation, faults: None).result for folder in folders)
+    first, second = (runner.run(scenario, rows, folder).result for folder in folders)
     assert first.status == "completed", first.error
     assert "all runs together may spend epsilon 1.5; 1 is spent, and this one asks for 1" in str(second.error)
 
@@ -328,7 +328,7 @@ def test_a_release_over_other_sites_is_charged_to_the_sites_too(tmp_path: Path) 
         folder = tmp_path / f"budget-{budget}"
         folder.mkdir()
         rows = dataset.prepare(scenario, base)
-        outcomes.append(runner.run(scenario, rows, folder, lambda federation, faults: None).result)
+        outcomes.append(runner.run(scenario, rows, folder).result)
         assert len(ledger.read_text().splitlines()) == (2 if budget == 2.5 else 1)
     enough, short = outcomes
     assert enough.status == "completed", enough.error

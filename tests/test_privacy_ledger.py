@@ -168,7 +168,7 @@ def outcome(folder: Path, *changes: str) -> RunResult:
     """The result of a run in this process, whatever came of it."""
     scenario, base = spec.read("dp-logistic", overrides=changes)
     folder.mkdir()
-    return runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None).result
+    return runner.run(scenario, dataset.prepare(scenario, base), folder).result
 
 
 def test_runs_compose_until_the_budget_is_spent_and_a_run_that_fails_has_spent(tmp_path: Path) -> None:

@@ -234,7 +234,7 @@ def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -
         overrides=["algorithm.landmarks=20", "federation.on_dropout=continue", "protocol.sum=masked"],
         faults=["kill:site=2,phase=train,round=3"],
     )
-    result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None).result
+    result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path).result
     assert result.status == "completed", result.error
     records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
     first, dropped, third = (records[f"site-{number}"] for number in (1, 2, 3))

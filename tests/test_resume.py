@@ -112,7 +112,7 @@ def resumed(folder: Path) -> FinishedRun:
 
 
 def run(scenario: Scenario, rows: FederatedDataset, folder: Path, journal: Journal) -> FinishedRun:
-    return runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal, another_follows=True)
+    return runner.run(scenario, rows, folder, journal=journal, another_follows=True)
 
 
 def completed(finished: FinishedRun) -> FinishedRun:

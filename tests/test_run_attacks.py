@@ -233,7 +233,7 @@ def audit(name: str, folder: Path, *changes: str, site: str = "") -> dict[tuple[
                 Coalition(sites, coordinator=there) for sites, there in (((), True), ((site,), False), ((site,), True))
             ]
             patch.setattr(runner, "everybody", lambda sites: few)
-        finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None, audit=True)
+        finished = runner.run(scenario, dataset.prepare(scenario, base), folder, audit=True)
     assert finished.result.error is None, finished.traceback
     assert not (folder / "transcripts").exists()
     return {each.parties: each for each in finished.result.audit}

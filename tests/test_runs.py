@@ -36,11 +36,7 @@ def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Ran
     """A run within this process; its sites are processes of their own."""
     scenario, base = spec.read(name, overrides=changes, sites=sites)
     folder.mkdir(parents=True)
-    finished = Ran.of(
-        runner.run(
-            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
-        )
-    )
+    finished = Ran.of(runner.run(scenario, dataset.prepare(scenario, base), folder, another_follows=True))
     assert finished.result["error"] is None, finished.traceback
     return finished
 

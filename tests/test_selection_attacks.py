@@ -27,7 +27,7 @@ def audited(name: str, folder: Path, *changes: str) -> dict[tuple[str, ...], dic
     scenario, base = spec.read(name, overrides=list(changes))
     folder.mkdir(parents=True)
     rows = dataset.prepare(scenario, base)
-    done = runner.run(scenario, rows, folder, lambda federation, faults: None, audit=True)
+    done = runner.run(scenario, rows, folder, audit=True)
     assert done.result.error is None, done.traceback
     return {each.parties: {attack.attack: attack for attack in each.attacks} for each in done.result.audit}
 
@@ -76,7 +76,7 @@ def test_the_models_of_pan_svm_wrappers_name_their_rows(tmp_path: Path) -> None:
     small += ['collusion={sites=[],coordinator=true,candidates="source"}', "data.test_fraction=0.3"]
     scenario, base = spec.read("voted-wrappers", overrides=small)
     (tmp_path / "run").mkdir()
-    done = runner.run(scenario, dataset.prepare(scenario, base), tmp_path / "run", lambda federation, faults: None)
+    done = runner.run(scenario, dataset.prepare(scenario, base), tmp_path / "run")
     assert done.result.error is None, done.traceback
     (alone,) = done.result.audit
     found = [each for each in alone.attacks if each.attack == "support rows of wrappers"]

@@ -24,7 +24,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 
 def run(folder: Path, name: str, *changes: str) -> RunResult:
     scenario, base = spec.read(name, overrides=["data.tested_by=sites", *changes])
-    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None)
+    finished = runner.run(scenario, dataset.prepare(scenario, base), folder)
     assert finished.result.status == "completed", finished.result.error
     return finished.result
 
@@ -62,7 +62,7 @@ def test_of_more_classes_the_sites_find_the_same_table(changes: tuple[str, ...],
     scenario, base = spec.read(
         changes[0], overrides=["data.tested_by=sites", *changes[1:]], changes={"data.positive": None}
     )
-    finished = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None)
+    finished = runner.run(scenario, dataset.prepare(scenario, base), tmp_path)
     exact, found = finished.result.metrics, finished.result.at_sites
     assert exact is not None and found is not None, finished.result.error
     assert found.confusion is None and found.confusion_matrix == exact.confusion_matrix

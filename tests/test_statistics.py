@@ -345,7 +345,7 @@ def finished(folder: Path, name: str, *changes: str) -> Any:
     )
     out = folder / name
     out.mkdir()
-    return runner.run(read, dataset.prepare(read, base), out, lambda federation, faults: None, another_follows=True)
+    return runner.run(read, dataset.prepare(read, base), out, another_follows=True)
 
 
 @pytest.mark.parametrize("folds", long_but_for([False, True], True))

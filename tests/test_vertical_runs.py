@@ -41,11 +41,7 @@ def fails(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) 
 def attempt(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) -> Ran:
     scenario, base = spec.read(name, overrides=changes, faults=faults)
     folder.mkdir(parents=True)
-    return Ran.of(
-        runner.run(
-            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
-        )
-    )
+    return Ran.of(runner.run(scenario, dataset.prepare(scenario, base), folder, another_follows=True))
 
 
 def check_pooled(result: dict[str, Any]) -> None:
