@@ -11,7 +11,7 @@ from fedsvm.algorithms.optimization.cutting_plane import CuttingPlaneSettings
 from fedsvm.algorithms.optimization.masking import Masking, MaskingSetting
 from fedsvm.algorithms.optimization.path_sums import Release
 from fedsvm.algorithms.optimization.weighting import ClassWeightSettings
-from fedsvm.algorithms.settings import Count, Portion, Positive, doc
+from fedsvm.algorithms.settings import Count, HingePenalty, Portion, Positive, doc
 
 OBJECTIVE_NOISE = 0.2
 """At this size the audit's attacks name no row by the released weights of five data sets."""
@@ -71,9 +71,7 @@ class SolverSettings(CuttingPlaneSettings):
 class LinearSvmSettings(ClassWeightSettings, SolverSettings):
     """The settings of training."""
 
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
+    C: HingePenalty = 1.0
     _: KW_ONLY
     multiclass: Annotated[
         Scheme,
