@@ -129,7 +129,7 @@ class BinnedSite(HorizontalSite):
 
     @step(
         told={
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "problems": free("numbers of problems", "only a choice of problems"),
             "directions": free("any vectors", "products of the sums of all rows with vectors of its choice"),
         }
     )

@@ -199,7 +199,7 @@ class TreeSite(HorizontalSite):
             "column, bin, children": free(
                 "any tree of the agreed depth", "tables of nodes of its choice, which can hold one row"
             ),
-            "nodes": free("numbers of nodes", "nothing beyond a choice of which nodes are summed"),
+            "nodes": free("numbers of nodes", "only a choice of nodes"),
         }
     )
     def cross_tables(self, column: IntArray, bin: IntArray, children: IntArray, nodes: IntArray) -> FloatArray:

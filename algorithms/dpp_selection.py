@@ -205,7 +205,7 @@ class DppSelectionSite(DppSite):
             ),
             "classes": free("a whole number", "shares of the variance for labels of its choice"),
             "first": free("whole numbers by site", "another division of the same sums among the sites"),
-            "columns": free("a whole number", "nothing; the table has another number of empty places"),
+            "columns": free("a whole number", "nothing; only empty cells of the table change"),
         }
     )
     def shares_between(self, labels: FloatArray, classes: int, first: Mapping[str, int], columns: int) -> FloatArray:
@@ -233,7 +233,7 @@ class DppSelectionSite(DppSite):
 
     @step(
         told={
-            "thresholds": free("any numbers", "the order of the columns' weights, which it may search for anyway"),
+            "thresholds": free("any numbers", "the order of the columns' weights, which it may search anyway"),
         }
     )
     def columns_below(self, thresholds: FloatArray) -> FloatArray:
@@ -243,7 +243,7 @@ class DppSelectionSite(DppSite):
     @step(
         told={
             "thresholds": free("any numbers", "which columns have the weights that it searched for"),
-            "columns": free("a whole number", "nothing; the table has another number of empty places"),
+            "columns": free("a whole number", "nothing; only empty cells of the table change"),
         }
     )
     def which_below(self, thresholds: FloatArray, columns: int) -> FloatArray:

@@ -199,7 +199,7 @@ class DppSite(VerticalSite):
     @step(
         told={
             "first, last": free("two whole numbers", "nothing; each block of the matrix is opened anyway"),
-            "distances": free("true or false", "nothing beyond the other kind of the same block"),
+            "distances": free("true or false", "only the other kind of the same block"),
         }
     )
     def kernel_rows(self, first: int, last: int, distances: bool) -> FloatArray:
@@ -221,7 +221,7 @@ class DppSite(VerticalSite):
         told={
             "dual_coef": free("any coefficients", "scores of held-out records by coefficients of its choice"),
             "kernel": free(
-                "the agreed one; any gamma if that is a word", "scores by another width of the same products"
+                "the agreed one; any gamma if a word was agreed", "scores by another width of the same products"
             ),
         }
     )
@@ -285,8 +285,8 @@ class DppSite(VerticalSite):
         receiver="either",
         told={
             "first, last": free("two whole numbers", "nothing; each block of the matrix is opened anyway"),
-            "held_out": free("true or false", "the kernel of training records, which it has"),
-            "distances": free("true or false", "nothing beyond the other kind of the same block"),
+            "held_out": free("true or false", "the kernel of training records, which it has anyway"),
+            "distances": free("true or false", "only the other kind of the same block"),
         },
     )
     def reference_kernel(self, first: int, last: int, held_out: bool, distances: bool) -> FloatArray:
@@ -298,7 +298,7 @@ class DppSite(VerticalSite):
         bound=np.inf,
         told={
             "opener": free("a site of the run", "nothing; only the opener has the sum"),
-            "rows": free("a whole number", "nothing; the table has another number of empty places"),
+            "rows": free("a whole number", "nothing; only empty cells of the table change"),
         },
     )
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:

@@ -151,10 +151,10 @@ class LogisticSite(MappedSite):
 
     @step(
         told={
-            "points": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "points": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
             "scales": free("three numbers", "nothing; the sums in another unit"),
             "intercept": AGREED,
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "problems": free("numbers of problems", "only a choice of problems"),
             "factors": CHECKED,
         }
     )
@@ -203,7 +203,7 @@ class LogisticSite(MappedSite):
             "noises": free("any numbers", "losses without noise"),
             "dithers": free("any numbers", "steps without noise"),
             "intercept, regularisation": AGREED,
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are solved"),
+            "problems": free("numbers of problems", "only a choice of problems"),
             "factors": CHECKED,
         },
     )

@@ -192,7 +192,7 @@ class PpSite(HorizontalSite):
 
     @step(
         told={
-            "dual_coef": free("any coefficients", "sums of rows weighted as it likes, so single rows"),
+            "dual_coef": free("any coefficients", "sums of rows with weights of its choice, so single rows"),
             "first": free("whole numbers by site", "another division of the same sums among the sites"),
         }
     )

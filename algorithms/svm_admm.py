@@ -141,10 +141,10 @@ class AdmmSite(MappedSite):
     @step(
         told={
             "iteration": free("a whole number", "another start of the solver"),
-            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
             "rho, relaxation": AGREED,
             "reach": free("any number", "nothing; the sums in another unit"),
-            "fresh": free("true or false", "a solver that starts anew"),
+            "fresh": free("true or false", "a restart of the solver"),
         }
     )
     def consensus(
@@ -180,7 +180,7 @@ class AdmmSite(MappedSite):
 
     @step(
         told={
-            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
             "scales": free("two numbers", "nothing; the sums in another unit"),
         }
     )

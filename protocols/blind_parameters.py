@@ -6,7 +6,9 @@ opened beside the system, its part of some numbers and of some vectors whose inn
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -30,6 +32,9 @@ STEP_BITS = 40
 
 CHECK_BITS = 10
 """Of the entries of the random vector of the check."""
+
+_BUNDLE = 1 << 20
+"""Residues of the extended matrices of a bundle, at most: a member holds some ten such arrays."""
 
 WRONG = 1e-6
 """A solution is wrong if it leaves a larger share of the largest possible system; rounding leaves some 1e-11."""
@@ -200,6 +205,26 @@ class BlindSystem:
         full = np.zeros((len(self.numbers.primes), self.extended, self.extended))
         full[:, penalized, penalized] = self.numbers.encode(penalty, FRACTION_BITS)[:, 0]
         return full
+
+
+def bundles_of(systems: Sequence[BlindSystem]) -> list[list[BlindSystem]]:
+    """Return the systems of a round in bundles, in order: the systems of a bundle share their messages.
+
+    Systems share a bundle if all their messages have the same shapes, and if it is small: a member holds the matrices
+    of a whole bundle at a time.
+    """
+    bundles = list[list[BlindSystem]]()
+    for _, alike in itertools.groupby(systems, key=_shape):
+        of_shape = list(alike)
+        count = max(1, _BUNDLE // (len(of_shape[0].numbers.primes) * of_shape[0].extended ** 2))
+        bundles += [of_shape[start : start + count] for start in range(0, len(of_shape), count)]
+    return bundles
+
+
+def _shape(system: BlindSystem) -> tuple[int, ...]:
+    """Return what the shapes of a system's messages follow from."""
+    beside = system.beside
+    return system.size, system.problems, system.is_told, len(beside.noises), beside.vectors, beside.length
 
 
 @dataclass(frozen=True)

@@ -273,7 +273,8 @@ def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> 
         order = BlindOrder(**each.parameters)
         taken = np.zeros_like(step) if order.still[place] else step
         sites = {party: lines for party, lines in each.entries.items() if party != COORDINATOR}
-        systems = systems_of_pair(each.entries, order.systems([layout] * len(order.problems)))
+        public = order.systems([layout] * len(order.problems))
+        systems = systems_of_pair(each.entries, public)
         sums: dict[tuple[str, ...], RowTotals] = {}
         sums |= {} if systems is None else {EVERYONE: _of_system(layout, order, place, systems[place])}
         dither = np.repeat(order.dithers[place], [layout.features, layout.dimensions - layout.features])
@@ -282,7 +283,7 @@ def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> 
         found.append(PathRound(taken, mu, keep, still, sums=sums, dither=dither, opened=opened))
         if sites:
             known = True
-            told = told_solutions(next(iter(sites.values())))
+            told = told_solutions(next(iter(sites.values())), public)
             step = told[place][:, 0] * order.solution_unit(place)
     return found, known
 

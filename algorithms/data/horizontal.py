@@ -168,10 +168,8 @@ class HorizontalSite(SiteProgram):
     @step(
         remembered=True,
         told={
-            "values": free(
-                "any numbers", "another value in place of missing ones, which can set apart the rows that miss it"
-            ),
-            "indicated": free("numbers of columns", "the number of rows that miss a value, which it is told anyway"),
+            "values": free("any numbers", "another value for missing ones, which can isolate the rows that lack it"),
+            "indicated": free("numbers of columns", "the number of rows that lack a value, which it receives anyway"),
         },
     )
     def fill(self, values: FloatArray, indicated: list[int]) -> None:

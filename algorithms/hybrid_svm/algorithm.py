@@ -79,9 +79,7 @@ class HybridSite(PubliclyScaledSite):
     @step(
         remembered=True,
         told={
-            "rho": free(
-                "as many frequencies as agreed", "features of its choice, whose noise the site computes all the same"
-            ),
+            "rho": free("as many frequencies as agreed", "features of its choice; the site still computes their noise"),
         },
     )
     def receive_frequencies(self, rho: FloatArray) -> None:
@@ -92,7 +90,7 @@ class HybridSite(PubliclyScaledSite):
 
     @step(
         told={
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "keep": free("0 or 1 of each problem", "the last point instead of the best one, nearly the same"),
             "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
         }
     )

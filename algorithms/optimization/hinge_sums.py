@@ -17,8 +17,8 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.site.terms import Terms
 
-_PROBLEMS = free("numbers of problems", "nothing beyond a choice of which problems are summed")
-_POINT = free("any point", "sums of losses or gradients at points of its choice, which can isolate rows")
+_PROBLEMS = free("numbers of problems", "only a choice of problems")
+_POINT = free("any point", "sums of losses or gradients at points of its choice: can isolate rows")
 
 CUT_ARGUMENTS = {"problems": _PROBLEMS, "w, b": _POINT}
 LINE_ARGUMENTS = {"problems": _PROBLEMS, "w, b, dw, db, steps": _POINT}

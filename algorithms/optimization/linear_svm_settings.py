@@ -41,13 +41,13 @@ class SolverSettings(CuttingPlaneSettings):
         ),
     ] = "auto"
     step_noise: Annotated[
-        Portion, doc("Relative size of the noise on each step, which hides rows from the other sites; 0 is no noise.")
+        Portion, doc("Relative size of the noise on each step, which makes other sites less certain of rows.")
     ] = 0.1
     step_noise_floor: Annotated[
         Portion,
         doc(
-            "The size below which step_noise is not halved when the gap stands still. If it then still stands still, "
-            "training ends. Noise behind a committee is never halved."
+            "Minimum of step_noise, which is halved when the gap stops falling. If the gap still does not fall, "
+            "training ends. With a committee, step_noise is never halved."
         ),
     ] = 0.0
 
@@ -95,8 +95,8 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
         Portion | None,
         doc(
             "Size of the noise that the sites add to the objective, as a share of the largest part that a usual row "
-            "can have in the weights. It makes it harder to tell by the released model which rows have a part. A site "
-            "has exact weights and the steps, which still name many. It is not differential privacy. Default: 0.2 for "
+            "can have in the weights. It makes rows harder to name by the released model. A site has exact weights and "
+            "the steps, which still name many rows of a list. It is not differential privacy. Default: 0.2 for "
             "pan-svm with noisy statistics and masks among two sites or more; 0 for algorithms that choose columns."
         ),
     ] = None

@@ -59,7 +59,7 @@ _POSED_ARGUMENTS = {
     "mappings": free("any matrices", "features in which later sums can isolate rows"),
     "ranks": free("whole numbers", "features in which later sums can isolate rows"),
     "groups, inner_folds, price, masking": CHECKED,
-    "lever": free("a number from 0 on", "a model with another scale of the intercept"),
+    "lever": free("a number of at least 0", "a model with another scale of the intercept"),
 }
 """Of a round's step, by which new problems are posed."""
 
@@ -133,7 +133,7 @@ class SubsetPath(SitePart):
             agreed = {"C": price, "wrapper": "pan-svm"} if "mappings" in posed else {"select_penalty": price}
             self._site.check_agreed(**agreed, masking=masking)
             if not 0 <= lever < math.inf:
-                raise OrderRefused(f"lever must be a finite number from 0 on, got {lever}")
+                raise OrderRefused(f"lever must be a finite number of at least 0, got {lever}")
             self._subsets.pose(**posed)
             self._masking = masking
             problems = [self._problem(problem, price, lever) for problem in range(len(self._subsets.posed))]

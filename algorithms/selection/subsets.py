@@ -48,8 +48,8 @@ ALONE_IN_CUTS = "columns of a single row, which is the only one of its group in 
 COLUMN_ARGUMENTS = {
     "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
     "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-    "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
-    "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+    "folds": free("numbers of inner folds or halves", "sums without folds of its choice"),
+    "kinds": free("numbers of classes", "only a choice of problems"),
 }
 """Of steps with problems on columns."""
 
@@ -148,7 +148,7 @@ class ClassSums(SitePart):
     @step(
         bound=math.inf,
         told={
-            "column": free("the number of a column", "nothing beyond a choice of which products are summed"),
+            "column": free("the number of a column", "only a choice of products"),
         },
     )
     def column_products(self, column: int) -> FloatArray:

@@ -43,11 +43,7 @@ MAX_WHOLE_NUMBER = 2**63 - 1  # of TOML
 
 
 class CompareSpec(Part):
-    """`centralised`: also train on pooled rows and report the difference.
-
-    `baselines`: other methods on the same rows: true, those that the algorithm brings along; a list, methods on pooled
-    rows by name. `sites`: each site's own model on the same test rows.
-    """
+    """The models to compare with."""
 
     centralised: bool = True
     """Also train on all rows in one place and report the difference. Off for private algorithms unless it is set."""
@@ -381,13 +377,14 @@ def catalogue_text(name: str) -> str:
 
 def _locate(scenario: str) -> Path:
     path = Path(scenario)
-    if path.suffix == ".toml" or "/" in scenario:
+    if path.suffix == ".toml" or "/" in scenario or (path.is_dir() and scenario not in catalogue()):
         if path.is_dir():
+            of_run = path / "scenario.toml"
+            if of_run.is_file():
+                raise ScenarioError([f"{scenario} is the folder of a run; name {of_run}."])
             raise ScenarioError([f"{scenario} is a folder; name the TOML file in it."])
         if not path.is_file():
-            raise ScenarioError(
-                [f"There is no scenario file {scenario!r}; the catalogue has {', '.join(catalogue())}."]
-            )
+            raise ScenarioError([f"There is no scenario file {scenario!r}; `fedsvm scenarios` lists the catalogue."])
         return path
     catalogue_text(scenario)
     return CATALOGUE / f"{scenario}.toml"
