@@ -77,8 +77,9 @@ def impossible(tables: Tables) -> Iterator[str]:
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
         named = ", ".join(f'"{name}"' for name in POOLED_BASELINES if name != OF_CHOSEN)
         yield f"compare.baselines: {algorithm.name} has none; name some, as [{named}], or remove it."
-    keeps_columns = algorithm and data and algorithm.implementation.chooses_columns and data.partition == "horizontal"
-    if algorithm and data and tables.wants_chosen and not keeps_columns:
+    if (algorithm and data and tables.wants_chosen) and not (
+        algorithm.implementation.chooses_columns and data.partition == "horizontal"
+    ):
         yield f"compare.baselines: {algorithm.name} trains on no chosen columns; leave {OF_CHOSEN} out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: applies to vertical partitions, whose kernel matrices are attacked; remove it."
