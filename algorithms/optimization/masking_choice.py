@@ -43,7 +43,7 @@ _PROBLEM_S = 5e-4
 
 _PRODUCT_FLOPS = 4.03e10
 _MASK_FLOPS = 5e10
-_PRODUCTS = 14
+_PRODUCTS = 12
 """Of matrices modulo each prime, by all members."""
 
 
