@@ -86,7 +86,7 @@ class NodeAgent:
         return [(party, self._launcher.pids[party.name]) for party in parties]
 
     def watch(self) -> News:
-        """Wait a moment for something to happen, and say what did. Raises LaunchError where the server is gone."""
+        """Wait a moment for events, and return them. Raises LaunchError if the server is gone."""
         launcher, now = self._launcher, time.monotonic()
         if not (ended := launcher.collect_ended()):
             select.select([launcher], [], [], _WATCH_S)
