@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import fedsvm
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 PACKAGES = ("cryptography", "msgpack", "numpy", "pydantic")
@@ -29,6 +28,7 @@ _LOCK = "pyodide-lock.json"
 _RUNTIME = (SCRIPT, "pyodide.asm.wasm", "python_stdlib.zip", _LOCK)
 _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", ".json": "application/json"}
 _DISTRIBUTION = "use the full distribution of Pyodide (pyodide-VERSION.tar.bz2 of its releases)"
+_ROOT = Path(__file__).parents[2]
 _METADATA = ("METADATA", "WHEEL", "entry_points.txt")
 _Lock = Mapping[str, tuple[str, list[str]]]
 """The file of each package, and the packages that it needs."""
@@ -80,10 +80,9 @@ class BrowserFiles:
     def code(self) -> bytes:
         """The hub's installation of fedsvm and of what it needs in Python, as a zip archive."""
         content = io.BytesIO()
-        root = Path(fedsvm.__path__[0])
         with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in _package_files(root):
-                archive.write(path, Path("fedsvm") / path.relative_to(root))
+            for path in _package_files(_ROOT):
+                archive.write(path, Path("fedsvm") / path.relative_to(_ROOT))
             about = importlib.metadata.distribution("fedsvm")
             for name in _METADATA:
                 if (text := about.read_text(name)) is not None:
