@@ -132,7 +132,7 @@ class PredictionSite(VerticalSite):
         bound=math.inf,
         told={
             "opener": free("a site of the run", "nothing; only the opener has the sum"),
-            "rows": free("a whole number", "nothing; the table has another number of empty places"),
+            "rows": free("a whole number", "nothing; only empty cells of the table change"),
         },
     )
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:

@@ -199,7 +199,7 @@ class TreeSite(HorizontalSite):
             "column, bin, children": free(
                 "any tree of the agreed depth", "tables of nodes of its choice, which can hold one row"
             ),
-            "nodes": free("numbers of nodes", "nothing beyond a choice of which nodes are summed"),
+            "nodes": free("numbers of nodes", "only a choice of nodes"),
         }
     )
     def cross_tables(self, column: IntArray, bin: IntArray, children: IntArray, nodes: IntArray) -> FloatArray:
@@ -292,14 +292,14 @@ def grow(ask: Ask, settings: TreeSettings) -> Tree:
                 children.append([0, 0])
                 counts.append(side)
             below += [first, first + 1]
-        level = [node for node in below if _may_be_split(counts[node], settings)]
+        level = [
+            node
+            for node in below
+            if counts[node].sum() >= settings.min_samples_split and np.count_nonzero(counts[node]) > 1
+        ]
         if not level:
             break
     return tree()
-
-
-def _may_be_split(counts: FloatArray, settings: TreeSettings) -> bool:
-    return bool(counts.sum() >= settings.min_samples_split and np.count_nonzero(counts) > 1)
 
 
 @dataclass(frozen=True)

@@ -226,9 +226,9 @@ class ErmSite(PubliclyScaledSite):
 
     @step(
         told={
-            "f": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "f": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
             "loss, half_width": AGREED,
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "problems": free("numbers of problems", "only a choice of problems"),
         }
     )
     def erm_sums(self, f: FloatArray, loss: str, half_width: float, problems: Sequence[int] = (0,)) -> FloatArray:
@@ -241,7 +241,7 @@ class ErmSite(PubliclyScaledSite):
 
     @step(
         told={
-            "f": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "f": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
         }
     )
     def joint_erm_sums(self, f: FloatArray) -> FloatArray:

@@ -151,10 +151,10 @@ class LogisticSite(MappedSite):
 
     @step(
         told={
-            "points": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "points": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
             "scales": free("three numbers", "nothing; the sums in another unit"),
             "intercept": AGREED,
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
+            "problems": free("numbers of problems", "only a choice of problems"),
             "factors": CHECKED,
         }
     )
@@ -203,7 +203,7 @@ class LogisticSite(MappedSite):
             "noises": free("any numbers", "losses without noise"),
             "dithers": free("any numbers", "steps without noise"),
             "intercept, regularisation": AGREED,
-            "problems": free("numbers of problems", "nothing beyond a choice of which problems are solved"),
+            "problems": free("numbers of problems", "only a choice of problems"),
             "factors": CHECKED,
         },
     )
@@ -245,7 +245,7 @@ def penalties_of(d: int, regularisation: float, *, intercept: bool) -> FloatArra
 def newton_systems(
     d: int, scales: FloatArray, noises: FloatArray, dithers: FloatArray, regularisation: float, *, intercept: bool
 ) -> list[BlindSystem]:
-    """Return the public parameters of each problem's system of Newton's equation, with the loss beside it."""
+    """Return the public parameters of each problem's system of Newton's equation, and of the loss opened with it."""
     return [
         BlindSystem(
             d,

@@ -86,7 +86,7 @@ class NeighborConsensus(SitePart):
         told={
             "iteration": free("a whole number", "the same exchange again"),
             "C, rho, bias": AGREED,
-            "fresh": free("true or false", "a solver that starts anew"),
+            "fresh": free("true or false", "a restart of the solver"),
         }
     )
     def exchange_models(self, iteration: int, C: float, rho: float, bias: str, fresh: bool) -> None:

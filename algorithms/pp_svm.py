@@ -6,9 +6,9 @@ the coordinator counts what any two have in common: the kernel matrix of all row
 
     x_i.x_j = |S_i n S_j|,   |x_i - x_j|^2 = |S_i| + |S_j| - 2 |S_i n S_j|,
 
-of which it solves the dual as LIBSVM does. Of a linear kernel the weights are a secure sum of the sites' sum of
-alpha y x. Of another, each site keeps its own support rows, and new rows are shown to all sites, whose sums of
-alpha y k(x_i, x) are added up by a secure sum; the paper has all sites encrypt them anew.
+and solves the dual as LIBSVM does. For a linear kernel the weights are a secure sum of the sites' sums of
+alpha y x. For another kernel, each site keeps its own support rows. All sites see new rows, and a secure sum adds up
+their sums of alpha y k(x_i, x); in the paper all sites encrypt new rows.
 
 What is disclosed. To the coordinator the labels, and of every row which encrypted items it has: the whole table but for
 the names of its columns, and these it finds by how often each occurs, or by the rows of any site that tells it
@@ -39,7 +39,7 @@ from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSetting
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.algorithms.settings import HingePenalty, doc
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, binarizer, linear_step
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
@@ -71,9 +71,7 @@ SUPPORT_NEEDED = "The support rows of every site are needed to score new ones, a
 class PpSettings(KernelSettings):
     """The settings of a user."""
 
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
+    C: HingePenalty = 1.0
     kernel: Annotated[
         KernelName, doc("Kernel, as defined by LIBSVM. Except for linear, each site keeps its own support rows.")
     ] = "linear"
@@ -194,7 +192,7 @@ class PpSite(HorizontalSite):
 
     @step(
         told={
-            "dual_coef": free("any coefficients", "sums of rows weighted as it likes, so single rows"),
+            "dual_coef": free("any coefficients", "sums of rows with weights of its choice, so single rows"),
             "first": free("whole numbers by site", "another division of the same sums among the sites"),
         }
     )

@@ -65,7 +65,7 @@ from fedsvm.algorithms.optimization.proximal_model import local_model
 from fedsvm.algorithms.optimization.solution import relative_gap
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
-from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
+from fedsvm.algorithms.settings import Count, HingePenalty, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
@@ -89,9 +89,7 @@ DUAL_POINT = (
 class AdmmSettings(FeatureSettings, ThresholdSettings):
     """The settings of a user."""
 
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
+    C: HingePenalty = 1.0
     bias: Annotated[
         Literal["free", "regularised"],
         doc(
@@ -143,10 +141,10 @@ class AdmmSite(MappedSite):
     @step(
         told={
             "iteration": free("a whole number", "another start of the solver"),
-            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
             "rho, relaxation": AGREED,
             "reach": free("any number", "nothing; the sums in another unit"),
-            "fresh": free("true or false", "a solver that starts anew"),
+            "fresh": free("true or false", "a restart of the solver"),
         }
     )
     def consensus(
@@ -182,7 +180,7 @@ class AdmmSite(MappedSite):
 
     @step(
         told={
-            "w, b": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "w, b": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
             "scales": free("two numbers", "nothing; the sums in another unit"),
         }
     )

@@ -22,10 +22,21 @@ SITES_LOGGER = "fedsvm.sites"
 
 @dataclass
 class Progress:
-    """The phase and round that a run has reached, and the latest metrics of the algorithm."""
+    """The phase and round that a run has reached, and the latest metrics of the algorithm.
+
+    Attributes
+    ----------
+    phase : str
+    round : int
+        Number of the round, as messages and ledgers have it. A resumed run skips some numbers.
+    rounds : int
+        Rounds so far, without skipped numbers.
+    figures : dict of str to float
+    """
 
     phase: str = "launch"
     round: int = 0
+    rounds: int = 0
     figures: dict[str, float] = field(default_factory=dict)
 
 
@@ -48,7 +59,7 @@ class RunRecord:
     on_change : callable
         Called whenever there is something new.
     history : VerbHistory or None
-        Also receives attempts and changes of the membership, for the journal.
+        Receives attempts and changes of the membership too, for the journal.
 
     Attributes
     ----------
@@ -86,7 +97,7 @@ class RunRecord:
 
     def add_attempt(self, attempt: AttemptRecord) -> None:
         """Record an attempt at a round."""
-        self._write("round", **vars(attempt.record))
+        self._write("round", rounds=self.progress.rounds, **vars(attempt.record))
         if self._history is not None:
             self._history.events.append(attempt)
 

@@ -1,6 +1,6 @@
-"""Text of others, such as names in files and what sites say, made fit to be shown.
+"""Text of other parties, such as names in files and messages of sites, made safe to print.
 
-A terminal obeys control characters, a line end makes of one record two, and half a surrogate pair cannot be written.
+A terminal obeys control characters, a line end splits a record, and half a surrogate pair cannot be written.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ def visible(text: str, keep: str = "") -> str:
     """Return the text with unprintable characters escaped as in Python, except the letters in `keep`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in keep else _escape(each) for each in text)
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode("ascii") for each in text
+    )
 
 
 def list_names(names: Sequence[str], most: int = 8) -> str:
@@ -24,7 +26,3 @@ def list_names(names: Sequence[str], most: int = 8) -> str:
 def quote_names(names: Sequence[str]) -> str:
     """Return the first of the names in quotation marks, and how many more there are."""
     return list_names(list(map(repr, names)))
-
-
-def _escape(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")

@@ -31,7 +31,7 @@ class RunProgress:
     phase : str
         Such as "setup", "train".
     round : int
-        The last one that ended, from 1.
+        Number of the last one that ended, from 1; a resumed run counts on.
     sites : tuple of str
         Those that take part.
     payload_bytes : int
@@ -63,7 +63,7 @@ class RunProgress:
         now = federation.progress
         payload = federation.accounts.payload_bytes
         figures = dict(now.figures)
-        return cls(now.phase, now.round, federation.sites, payload, figures, tuple(faults), seconds, seconds_left)
+        return cls(now.phase, now.rounds, federation.sites, payload, figures, tuple(faults), seconds, seconds_left)
 
 
 def run(

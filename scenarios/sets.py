@@ -45,9 +45,9 @@ def intersection(files: Files, column: Column, folder: Out = None) -> None:
 
     Values are compared as they are written.
 
-    Who learns what: each site, which of its own values all others hold too. The coordinator, how many encrypted values
-    any of the sites have in common, and no value. Everybody, how many values each site holds. Sites that collude with
-    the coordinator can tell whether a value they know or guess is in a set that they also have it in.
+    Each site learns which of its own values all others hold. The coordinator learns how many encrypted values any of
+    the sites have in common, and no value. Everybody learns how many values each site holds. Sites that collude with
+    the coordinator learn which of their own values, also guessed ones, are in another set.
     """
     from fedsvm.protocols.sets import program
 
@@ -76,9 +76,9 @@ def cardinality(files: Files, column: Column) -> None:
 
     Values are compared as they are written.
 
-    Who learns what: no site learns anything of another's values. The coordinator learns how many encrypted values any
+    No site learns anything about another's values. The coordinator learns how many encrypted values any
     of the sites have in common, and no value. Everybody learns how many values each site holds. Sites that collude with
-    the coordinator can tell whether a value they know or guess is in a set that they also have it in.
+    the coordinator learn which of their own values, also guessed ones, are in another set.
     """
     from fedsvm.protocols.sets import program
 
@@ -96,8 +96,8 @@ def union(files: Files, column: Column, folder: Out = None) -> None:
 
     Values are compared as they are written, and may have 63 bytes.
 
-    Who learns what: the coordinator learns every value once, and so does the last site, which decrypts them. The first
-    site learns how many sites hold each value, and not what it is. Everybody learns how many values each site holds.
+    The coordinator learns every value once, and so does the last site, which decrypts them. The first
+    site learns how many sites hold each value, but not the value. Everybody learns how many values each site holds.
     """
     from fedsvm.protocols.sets import program
     from fedsvm.protocols.sets.union import MAX_ITEM_BYTES
@@ -135,9 +135,9 @@ def scalar_product(
 ) -> None:
     """Reveal only the scalar product of a column in one file and a column in another.
 
-    Who learns what: the coordinator, the sum, the number of rows, and a power of two that bounds each site's numbers.
+    The coordinator learns the product, the number of rows, and a power of two that bounds each site's numbers.
     Sites learn the number of rows and the larger of both powers. The coordinator together with one site learns the
-    other's column; and who may choose a column learns entries of the other's, so it must not be chosen by who asks.
+    other's column. Whoever chooses one column can learn entries of the other, so the coordinator must not choose it.
     """
     from fedsvm.federation.site.partition import Partition
     from fedsvm.protocols.sets import program

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FENCE = re.compile(r'^```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
-MAX_S = 400
+MAX_S = 600
 ANYTHING, ABOUT = "…", "≈"
 _FIGURE = r"\d+(?:\.\d+)?"
 _VARYING = re.compile(rf"{ANYTHING}|{ABOUT}({_FIGURE})")

@@ -75,6 +75,7 @@ def test_a_terminal_shows_a_panel_that_fits_and_then_the_summary(columns: int, t
         "live sites",
         "4 of 5, without site-3",
         "last fault",
+        "train round 2: site-3 dropped",
         "certified gap",
         "time left",
         "progress",

@@ -25,22 +25,15 @@ from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.sums.ring import RING
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
-from tests.run_results import Ran
+from tests.run_results import Ran, simulate
 
 
 def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Ran:
     """A run within this process; its sites are processes of their own."""
-    scenario, base = spec.read(name, overrides=changes, sites=sites)
-    folder.mkdir(parents=True)
-    finished = Ran.of(
-        runner.run(
-            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
-        )
-    )
+    finished = Ran.of(simulate(name, folder, changes, sites=sites, another_follows=True))
     assert finished.result["error"] is None, finished.traceback
     return finished
 
@@ -521,9 +514,9 @@ def test_lines_for_logs_name_each_phase_once(tmp_path: Path) -> None:
     done = fedsvm("run", "quickstart", *words, folder=tmp_path)
     assert done.returncode == 0
     happened = [line.partition(": ")[2] for line in done.stderr.splitlines()]
-    assert [words.split()[0] for words in happened] == ["setup", "landmarks", "train", "fault:", "round", "evaluate"]
+    assert [words.split()[0] for words in happened] == ["setup", "landmarks", "train", "fault:", "train", "evaluate"]
     assert happened[3] == "fault: kill site-3 in train round 2"
-    assert "site-3 dropped" in happened[4]
+    assert happened[4].startswith("train round 2: site-3 dropped")
     assert "5 in 5 processes" in done.stdout
     assert "measured, as predicted" in done.stdout
 

@@ -174,8 +174,8 @@ def test_a_run_shows_keeps_and_counts_what_sites_log(talkative: Path) -> None:
     done = subprocess.run([FEDSVM, *words], cwd=talkative, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     said = "is off by 3 degrees\\x1b[2J"
-    assert f"naive-bayes: site-1: warning in round 6, thermometer: site-1 {said}" in done.stderr
-    assert f"naive-bayes: site-2: warning in round 6, thermometer: site-2 {said}" in done.stderr
+    assert f"naive-bayes: site-1: warning in train round 1, thermometer: site-1 {said}" in done.stderr
+    assert f"naive-bayes: site-2: warning in train round 1, thermometer: site-2 {said}" in done.stderr
     assert "\x1b[2J" not in done.stderr
     assert "logged       site-1 2 warnings; site-2 1 warning; see log.jsonl" in done.stdout
     result = json.loads((talkative / "run" / "result.json").read_text())

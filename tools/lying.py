@@ -44,11 +44,14 @@ def _chosen(declared: dict[str, Told]) -> Iterator[tuple[str, Told]]:
 
 
 def table() -> str:
-    """Return the table in Markdown."""
-    lines = ["| part, step | argument | may be | what a liar gains |", "|---|---|---|---|"]
+    """Return the table in Markdown, with one line for steps that declare the same arguments."""
+    places: dict[tuple[str, Told], list[str]] = {}
     for where, method in steps().items():
         for names, told in _chosen(dict(mark_of(method).told or {})):
-            lines.append(f"| `{where}` | {names} | {told.bound} | {told.gain} |")
+            places.setdefault((names, told), []).append(f"`{where}`")
+    lines = ["| part, step | argument | may be | what a liar gains |", "|---|---|---|---|"]
+    for (names, told), parts in places.items():
+        lines.append(f"| {', '.join(parts)} | {names} | {told.bound} | {told.gain} |")
     return "\n".join(lines) + "\n"
 
 

@@ -77,7 +77,7 @@ class Evaluation(SitePart):
         told={
             "model": free(
                 "a file of the agreed kind of model; with protocol.verify, of the weights that sites opened",
-                "ten sums over the held-out rows by a model of its choice, beside the site's own",
+                "ten sums over the held-out rows by a model of its choice and by the site's own",
             ),
             "kept": CHECKED,
         },

@@ -46,7 +46,7 @@ class HorizontalSite(SiteProgram):
     settings_type : type
         The settings of its algorithm.
     sums_by_class : bool
-        True if noisy statistics are summed for each class, of which its algorithm makes its model.
+        True if noisy statistics are summed for each class, because the algorithm makes its model of them.
     numeric, encoded : Numbers
         All rows in their numeric columns, and in all columns that the sites have in common.
     training_rows : ScaledRows
@@ -168,10 +168,8 @@ class HorizontalSite(SiteProgram):
     @step(
         remembered=True,
         told={
-            "values": free(
-                "any numbers", "another value in place of missing ones, which can set apart the rows that miss it"
-            ),
-            "indicated": free("numbers of columns", "the number of rows that miss a value, which it is told anyway"),
+            "values": free("any numbers", "another value for missing ones, which can isolate the rows that lack it"),
+            "indicated": free("numbers of columns", "the number of rows that lack a value, which it receives anyway"),
         },
     )
     def fill(self, values: FloatArray, indicated: list[int]) -> None:

@@ -120,7 +120,7 @@ class VerticalSite(SiteProgram):
     @step(
         told={
             "held_out": free("true or false", "nothing; both sets of labels are opened anyway"),
-            "classes": free("a whole number", "nothing; the table has another number of empty places"),
+            "classes": free("a whole number", "nothing; only empty cells of the table change"),
         }
     )
     def labels_of(self, held_out: bool, classes: int = 2) -> FloatArray:

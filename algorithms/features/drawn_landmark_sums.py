@@ -83,8 +83,8 @@ class DrawnLandmarks(SitePart):
         remembered=True,
         told={
             "low, high, mean, covariance, noise, frequencies, gaps, rows": free(
-                "of the agreed columns, and the same while the same sites take part",
-                "where landmarks are, in place of those that the opened sums give",
+                "of the agreed columns, fixed while the same sites take part",
+                "other landmarks than those of the opened sums",
             )
         },
     )

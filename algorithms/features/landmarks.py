@@ -177,7 +177,7 @@ class LandmarkSums(SitePart):
     @step(
         bound=math.inf,
         told={
-            "quotas": free("a whole number for each site", "which site a landmark is of, by quotas of 0"),
+            "quotas": free("a whole number for each site", "the site of each landmark, by quotas of 0"),
         },
     )
     def local_landmarks(self, quotas: list[int]) -> FloatArray:
@@ -201,7 +201,7 @@ class LandmarkSums(SitePart):
     @step(
         told={
             "opener": free("a site of the run", "nothing; only the opener has the sums"),
-            "plan": free("the fields of a round", "another number of clusters; none is told below the agreed size"),
+            "plan": free("the fields of a round", "another number of clusters; none below the agreed size is opened"),
             "min_cluster_size": AGREED,
             "seed": free("a whole number", "other starting points of the clusters"),
         }
@@ -225,7 +225,7 @@ class LandmarkSums(SitePart):
         receiver="site",
         told={
             "number": free("a whole number", "nothing; the site that opens the sums counts the rounds"),
-            "slots": free("a whole number", "nothing; the table has another number of empty places"),
+            "slots": free("a whole number", "nothing; only empty cells of the table change"),
         },
     )
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
@@ -240,7 +240,7 @@ class LandmarkSums(SitePart):
         bound=math.inf,
         told={
             "opener": free("a site of the run", "nothing; only the opener has the sums"),
-            "slots": free("a whole number", "nothing; the table has another number of empty places"),
+            "slots": free("a whole number", "nothing; only empty cells of the table change"),
             "min_cluster_size": AGREED,
         },
     )
@@ -254,7 +254,7 @@ class LandmarkSums(SitePart):
     @step(
         told={
             "opener": free("a site of the run", "nothing; only the opener has the sums"),
-            "rounds": free("a whole number", "nothing beyond the count of other rounds"),
+            "rounds": free("a whole number", "only the count of other rounds"),
             "min_cluster_size": AGREED,
         }
     )

@@ -30,7 +30,7 @@ from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.blind_path import BlindNewton
 from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
-from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW
+from fedsvm.algorithms.optimization.linear_svm_settings import CUTS_SHOW
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
 from fedsvm.algorithms.optimization.weighting import RowWeights
@@ -79,9 +79,7 @@ class HybridSite(PubliclyScaledSite):
     @step(
         remembered=True,
         told={
-            "rho": free(
-                "as many frequencies as agreed", "features of its choice, whose noise the site computes all the same"
-            ),
+            "rho": free("as many frequencies as agreed", "features of its choice; the site still computes their noise"),
         },
     )
     def receive_frequencies(self, rho: FloatArray) -> None:
@@ -92,7 +90,7 @@ class HybridSite(PubliclyScaledSite):
 
     @step(
         told={
-            "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+            "keep": free("0 or 1 of each problem", "the last point instead of the best one, nearly the same"),
             "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
         }
     )
@@ -223,7 +221,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         """Return public rows alone, the private SVM (random frequencies, no prior, the paper's noise), and no noise at
         all.
 
-        Only a simulation can have the last two beside the model: each would be a release of its own.
+        Only a simulation can train the last two in addition to the model: each would be a release of its own.
         """
         public, train, test = rows.public, rows.train, rows.test.rows
         alone = self.public_baseline(model, settings, rows)

@@ -94,7 +94,7 @@ class BlindOrder(PathOrder):
         return float(self.scales[place, 1] / self.scales[place, 0])
 
     def entries(self, paths: RowPaths, place: int, system: BlindSystem, *, keeper: bool) -> FloatArray:
-        """Move the rows of one problem, and return a site's part of its system and of the numbers beside it.
+        """Move the rows of one problem, and return a site's part of its system and of the numbers opened with it.
 
         keeper: whether this site adds 1/2 |w|^2.
         """
@@ -153,19 +153,19 @@ def _numbers_of(solved: Sequence[BlindSolution]) -> FloatArray:
 
 
 BLIND_ARGUMENTS = {
-    "iteration": free("a whole number", "nothing; another one ends the run or spoils the model"),
-    "problems": free("numbers of problems", "nothing beyond a choice of which problems are solved"),
-    "mus": free("numbers above 0", "sums of another barrier"),
-    "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+    "iteration": free("a whole number", "nothing; a false one ends the run or spoils the model"),
+    "problems": free("numbers of problems", "only a choice of problems"),
+    "mus": free("numbers above 0", "sums for another barrier parameter"),
+    "keep": free("0 or 1 of each problem", "the last point instead of the best one, nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks and noise"),
     "scales": free("powers of two", TOO_SMALL),
     "rows": free("a number above 0", TOO_SMALL),
     "noises": free(
-        "numbers from 0 on",
-        "sums of losses and of dual variables without noise, at the path's points; with a site in league, "
+        "numbers of at least 0",
+        "sums of losses and of dual variables without noise, at the path's points; with a colluding site, "
         "every row of a short list",
     ),
-    "dithers": free("numbers from 0 on", "nothing; to a site in league with it, steps without noise"),
+    "dithers": free("numbers of at least 0", "nothing; a colluding site gets steps without noise"),
 }
 """Of a step that takes the fields of a `BlindOrder`."""
 

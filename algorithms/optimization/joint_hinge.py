@@ -132,7 +132,7 @@ class JointHingeCuts(SitePart):
 
     @step(
         told={
-            "w": free("any point", "sums of losses or gradients at points of its choice, which can isolate rows"),
+            "w": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
         }
     )
     def joint_cuts(self, w: FloatArray) -> FloatArray:
@@ -141,9 +141,7 @@ class JointHingeCuts(SitePart):
 
     @step(
         told={
-            "w, dw, steps": free(
-                "any point", "sums of losses or gradients at points of its choice, which can isolate rows"
-            ),
+            "w, dw, steps": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
         }
     )
     def joint_line(self, w: FloatArray, dw: FloatArray, steps: FloatArray) -> FloatArray:

@@ -32,18 +32,18 @@ MASKED_SHOWS = (
 )
 OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
 
-TOO_SMALL = "one part of each site, between the last two that it tries; the site then refuses all orders"
+TOO_SMALL = "one value of each site, between its last two tries; the site then refuses all orders"
 """The gain of a coordinator that lowers scales, or the number of rows, one by one."""
 
 ROUND_ARGUMENTS = {
     "iteration": free("a whole number", "masks of another round, which all sites draw alike"),
     "steps": free(
         "any step, in masked coordinates",
-        "sums at a point that it does not know; a false step only spoils the model",
+        "sums at an unknown point; a false step only spoils the model",
     ),
-    "problems": free("numbers of problems", "nothing beyond a choice of which problems are summed"),
-    "mus": free("numbers above 0", "sums of another barrier"),
-    "keep": free("0 or 1 of each problem", "the last point in place of the best one, which is nearly the same"),
+    "problems": free("numbers of problems", "only a choice of problems"),
+    "mus": free("numbers above 0", "sums for another barrier parameter"),
+    "keep": free("0 or 1 of each problem", "the last point instead of the best one, nearly the same"),
     "still": free("0 or 1 of each problem", "the sums at the same point, with fresh masks"),
     "scales": free("powers of two", TOO_SMALL),
     "rows": free("a number above 0", TOO_SMALL),
@@ -52,7 +52,7 @@ ROUND_ARGUMENTS = {
 BEST_ARGUMENTS = {
     "keep": free(
         "0 or 1 of each problem",
-        "the last point in place of the best one, which is nearly the same",
+        "the last point instead of the best one, nearly the same",
     ),
     "constants": free("-1, 0 or 1 of each problem", "a constant model in place of the trained one"),
 }
@@ -61,7 +61,7 @@ RELEASE_ARGUMENTS = {
     **BEST_ARGUMENTS,
     "keep": free(
         "0 or 1 of each problem",
-        "the last point in place of the best one, which is nearly the same, with another draw of the noise on release",
+        "the last point instead of the best one, nearly the same, with another draw of the noise on release",
     ),
     "holder": free("a site of the run", "nothing; the named site adds the same model"),
 }

@@ -31,7 +31,7 @@ from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
-from fedsvm.algorithms.optimization.linear_svm import without_committee
+from fedsvm.algorithms.optimization.linear_svm_settings import without_committee
 from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanSvm, train
@@ -415,7 +415,7 @@ def _select_size(
 def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
     """Run inner cross-validation of SVMs on the best columns, for every size of the curve, all in the same rounds.
 
-    Beside it the models, of each size one for each fold.
+    Return also the models: one for each size and fold.
     """
     sizes, folds = curve_sizes(choice.most or len(choice.order)), range(inner_folds)
     subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]

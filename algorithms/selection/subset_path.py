@@ -41,7 +41,7 @@ from fedsvm.algorithms.optimization.path_rounds import (
 from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.selection.kernel_scores import balance, sums_by_class
-from fedsvm.algorithms.selection.subsets import ColumnSubsets, SubsetProblems, check_columns
+from fedsvm.algorithms.selection.subsets import COLUMN_ARGUMENTS, ColumnSubsets, SubsetProblems, check_columns
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
@@ -55,14 +55,11 @@ DUAL_SUMS = "of each class the sum of the columns, weighted by dual variables, o
 _POSED_ARGUMENTS = {
     "epoch": free("a whole number", "a new path of problems, which starts at 0"),
     "kept": free("numbers of columns", "problems on fewer of their columns"),
-    "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
-    "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-    "folds": free("numbers of inner folds or halves", "sums that leave out folds of its choice"),
-    "kinds": free("numbers of classes", "nothing beyond a choice of which problems are summed"),
+    **COLUMN_ARGUMENTS,
     "mappings": free("any matrices", "features in which later sums can isolate rows"),
     "ranks": free("whole numbers", "features in which later sums can isolate rows"),
     "groups, inner_folds, price, masking": CHECKED,
-    "lever": free("a number from 0 on", "a model with another scale of the intercept"),
+    "lever": free("a number of at least 0", "a model with another scale of the intercept"),
 }
 """Of a round's step, by which new problems are posed."""
 
@@ -136,7 +133,7 @@ class SubsetPath(SitePart):
             agreed = {"C": price, "wrapper": "pan-svm"} if "mappings" in posed else {"select_penalty": price}
             self._site.check_agreed(**agreed, masking=masking)
             if not 0 <= lever < math.inf:
-                raise OrderRefused(f"lever must be a finite number from 0 on, got {lever}")
+                raise OrderRefused(f"lever must be a finite number of at least 0, got {lever}")
             self._subsets.pose(**posed)
             self._masking = masking
             problems = [self._problem(problem, price, lever) for problem in range(len(self._subsets.posed))]

@@ -55,7 +55,7 @@ class SupportSets(SitePart):
             "columns": free("numbers of columns", "support rows of a model of its choice"),
             "w": free("any weights", "support rows of a model of its choice"),
             "b": free("any number", "support rows of a model of its choice"),
-            "releases": free("a whole number", "nothing; the table has another number of empty places"),
+            "releases": free("a whole number", "nothing; only empty cells of the table change"),
         }
     )
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
@@ -101,7 +101,7 @@ class SupportSets(SitePart):
 
     @step(
         told={
-            "releases": free("a whole number", "nothing; the table has another number of empty places"),
+            "releases": free("a whole number", "nothing; only empty cells of the table change"),
         }
     )
     def support_overlaps(self, releases: int) -> FloatArray:

@@ -26,10 +26,15 @@ _MAX_BITS = 22
 _LANE_BITS = 32
 """A word of 64 bits carries two residues, or two sums of residues below 2^32."""
 
-_ROWS = 96
-"""Rows of a block of a symmetric product: fewer save more of it, and take more calls of BLAS."""
+_LIMB_BITS = 30
+"""Of the digits of numbers that are encoded: times a residue they are whole numbers of float64."""
+
+_LATER_PART = 1 << 16
+"""To the number of the part of a keystream that bits are drawn from again: more than there are primes."""
 
 _LANE, _WORD = np.dtype("<u4"), np.dtype("<u8")
+_SIGNED_LANE = np.dtype("<i4")
+"""Turned into float64 several at a time, which unsigned numbers are not."""
 
 
 Expand = Callable[[Sequence[bytes], Sequence[int], int], Residues]
@@ -90,24 +95,17 @@ class ResidueNumbers:
         """Return the product of two matrices of residues."""
         return self.reduce(np.matmul(left, right))
 
-    def symmetric_product(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """Return the product of two matrices of residues that is known to be symmetric: its lower half is copied."""
-        size = left.shape[1]
-        found = np.empty((len(left), size, size))
-        for start in range(0, size, _ROWS):
-            rows = slice(start, start + _ROWS)
-            np.matmul(left[:, rows], right[:, :, start:], out=found[:, rows, start:])
-            found[:, start + _ROWS :, rows] = transpose(found[:, rows, start + _ROWS :])
-        return self.reduce(found)
-
-    def half(self, values: FloatArray) -> FloatArray:
-        """Return numbers that are half of residues, or of sums of them below 2^30: not reduced, and below 2^52."""
-        halves = np.array([(prime + 1) // 2 for prime in self.primes], dtype=np.float64)
-        return np.asarray(values * halves[:, None, None])
+    def symmetric_part(self, values: FloatArray) -> FloatArray:
+        """Return half of the sum of square matrices and of their transposes: not reduced, and below 2^45."""
+        found = np.empty_like(values)
+        for place, prime in enumerate(self.primes):
+            np.add(values[place], values[place].T, out=found[place])
+            found[place] *= (prime + 1) // 2
+        return found
 
     def of_integers(self, integers: IntArray) -> FloatArray:
-        """Return the residues (primes, rows, columns) of a matrix of int64."""
-        return np.stack([_modulo(integers, prime) for prime in self.primes]).astype(np.float64)
+        """Return the residues (primes, rows, columns) of a matrix of int64 between -2^53 and 2^53."""
+        return self.reduce(np.tile(integers.astype(np.float64), (len(self.primes), 1, 1)))
 
     def power_of_two(self, exponent: int) -> FloatArray:
         """Return the residues (primes, 1, 1) of a power of two."""
@@ -126,18 +124,17 @@ class ResidueNumbers:
         -------
         FloatArray of shape (primes, rows, columns)
         """
-        mantissas, exponents = np.frexp(values)
-        shifts = exponents.astype(np.int64) - _EXACT_BITS + fraction_bits
-        whole = np.rint(np.ldexp(mantissas, _EXACT_BITS + np.minimum(shifts, 0))).astype(np.int64)
-        powers = np.maximum(shifts, 0)
-        largest = int(powers.max(initial=0))
+        limbs = _limbs(values, fraction_bits)
         residues = np.empty((len(self.primes), *values.shape))
+        multiples = np.empty(values.shape)
         for place, prime in enumerate(self.primes):
-            found = _modulo(whole, prime)
-            if largest:
-                factors = np.array([pow(2, power, prime) for power in range(largest + 1)], dtype=np.int64)
-                found = _modulo(found * factors[powers], prime)
-            residues[place] = found
+            found, base = residues[place], pow(2, _LIMB_BITS, prime)
+            found[...] = 0
+            for limb in limbs:
+                found *= base  # below 2^43
+                found += limb
+                _center(found, prime, multiples)
+            _lift(found, prime, multiples)
         return residues
 
     def decode(self, residues: FloatArray) -> FloatArray:
@@ -165,8 +162,8 @@ class ResidueNumbers:
     def uniform(self, expand: Expand, seed: Residues, shape: Sequence[int]) -> FloatArray:
         """Return residues (primes, rows, columns) that are uniform to everyone who does not know the seed.
 
-        A word serves two primes, whose residues of it are independent. Words beyond the largest multiple of both are
-        drawn again, all of these primes together, so that no residue is likelier.
+        Half a word serves each residue: as many of its bits as the primes have. Bits that are not below the prime are
+        drawn again, so that no residue is likelier.
 
         Parameters
         ----------
@@ -179,14 +176,14 @@ class ResidueNumbers:
         -------
         FloatArray of shape (primes, rows, columns)
         """
+        secret, width = seed.tobytes(), self.primes[0].bit_length()
         found = np.empty((len(self.primes), *shape))
-        for first in range(0, len(self.primes), 2):
-            primes = self.primes[first : first + 2]
-            words = _words_below((1 << 64) // math.prod(primes) * math.prod(primes), expand, seed, shape, first)
-            for prime, place in zip(primes, found[first:], strict=False):
-                multiples = words // np.uint64(prime)
-                multiples *= np.uint64(prime)
-                np.subtract(words, multiples, out=place)
+        for place, (prime, residues) in enumerate(zip(self.primes, found, strict=True)):
+            lanes, part = _lanes(expand, secret, math.prod(shape), place, width), place
+            while (beyond := np.flatnonzero(lanes >= prime)).size:
+                part += _LATER_PART
+                lanes[beyond] = _lanes(expand, secret, beyond.size, part, width)
+            residues[...] = lanes.reshape(shape)
         return found
 
     def uniform_symmetric(self, expand: Expand, seed: Residues, size: int) -> FloatArray:
@@ -243,18 +240,22 @@ def _lift(values: FloatArray, prime: int, multiples: FloatArray) -> None:
     values += multiples
 
 
-def _modulo(integers: IntArray, prime: int) -> IntArray:
-    """Return the remainders of int64, by a division that numpy computes several of at a time, other than `np.mod`."""
-    return integers - integers // prime * prime
+def _limbs(values: FloatArray, fraction_bits: int) -> list[FloatArray]:
+    """Return whole numbers up to 2^30 in size, the digits of values in multiples of 2^-fraction_bits, largest first."""
+    bits = math.frexp(float(np.abs(values).max(initial=0.0)))[1] + fraction_bits
+    count = max(1, -(-bits // _LIMB_BITS))
+    rest = values * 2.0 ** (fraction_bits - (count - 1) * _LIMB_BITS)
+    limbs = []
+    for _ in range(count):
+        limbs.append(np.rint(rest))
+        rest = (rest - limbs[-1]) * 2.0**_LIMB_BITS  # both exact
+    return limbs
 
 
-def _words_below(limit: int, expand: Expand, seed: Residues, shape: Sequence[int], part: int) -> Residues:
-    """Return uniform words of a seed that are all below a limit: of a part, or else of a later one."""
-    while True:
-        words = expand([seed.tobytes()], shape, part)[0]
-        if (words <= np.uint64(limit - 1)).all():
-            return np.asarray(words)
-        part += 1 << 16
+def _lanes(expand: Expand, secret: bytes, count: int, part: int, width: int) -> IntArray:
+    """Return (count,) numbers of some bits, from as many halves of words of a part of a secret's keystream."""
+    words = expand([secret], (1, -(-count // 2)), part)[0, 0]
+    return np.asarray(words.astype(_WORD, copy=False).view(_SIGNED_LANE)[:count] & _SIGNED_LANE.type((1 << width) - 1))
 
 
 def transpose(residues: FloatArray) -> FloatArray:

@@ -1,19 +1,18 @@
 """Secure set intersection and its cardinality.
 
-Every site hashes its identifiers to points and encrypts them, and passes them round the ring until all have encrypted
-them and they are back. What all have encrypted goes to the coordinator, who returns those points that are in every set.
-A site recognises its own among them, and nobody anything else.
+Every site hashes its identifiers to points, encrypts them, and passes them round the ring until all sites have
+encrypted them and they are back. The sites send the results to the coordinator, which returns the points that are in
+every set. A site recognizes only its own points.
 
 Cost, of sets of m_1 … m_n identifiers: n messages a site round the ring, one to the coordinator and one back; n + 2
 hops; n + 1 times all sets and n times the intersection, 32 bytes a point. For the cardinality alone the sets do not go
 back to their owners: n messages a site, n hops, n times all sets.
 
-Security. Against semi-honest parties. The salt keeps points of one run apart from another's. A site learns the
-intersection, that is which of its own identifiers all have (or, of the cardinality, nothing); the size of every set is
-public. The coordinator sees how many points any of the sets have in common, the pairwise intersections included, but of
-no identifier, since it knows neither the salt nor a secret number. Sites that collude with it can tell whether an
-identifier they know, or guess, is in any set that they also have it in: what is in the intersection of their own sets
-and the victim's. That is the paper's protocol, and its limit.
+Security. Against semi-honest parties. The salt makes the points of two runs different. A site learns which of its own
+identifiers all sites have (with the cardinality, nothing). The size of every set is public. The coordinator sees how
+many points any of the sets have in common, including the pairwise intersections, but learns no identifier, since it
+knows neither the salt nor a secret number. Sites that collude with it learn the intersection of their own sets, which
+may contain guesses, and the victim's set. The paper's protocol has the same limit.
 
 References
 ----------

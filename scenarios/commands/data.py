@@ -76,9 +76,7 @@ def new_scenario(
     label: Label = "label",
     positive: Annotated[str | None, typer.Option(help="Class to predict as positive (+1).")] = None,
     site: Annotated[str | None, typer.Option(help="Column that names the site of each row.")] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="Column to set aside; may be repeated.", metavar="COLUMN")
-    ] = None,
+    ignore: Annotated[list[str] | None, typer.Option(help="Column to ignore. Repeatable.", metavar="COLUMN")] = None,
 ) -> None:
     """Inspect a data set and write a commented scenario for it."""
     from fedsvm.scenarios import draft

@@ -48,7 +48,7 @@ def list_keys(
         str | None, typer.Argument(help="Algorithm to describe (default: all).", autocompletion=complete_algorithm)
     ] = None,
 ) -> None:
-    """List the settings of an algorithm, or of all: what each may be, its default, and what it means."""
+    """List the settings of an algorithm, or of all: allowed values, default, and meaning."""
     if name is not None and name not in ALGORITHMS:
         raise ScenarioError([f"There is no algorithm {name!r}; this installation has {', '.join(ALGORITHMS)}."])
     for algorithm in [name] if name is not None else [known for known, _ in ALGORITHMS.loadable()]:

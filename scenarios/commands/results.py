@@ -135,9 +135,7 @@ def predict(
         str | None,
         typer.Option("--id", metavar="COLUMN", help="Column to use as row identifier instead of the row number."),
     ] = None,
-    site: Annotated[
-        str | None, typer.Option(help="Site in whose form the rows are, if the run has data.by_site for it.")
-    ] = None,
+    site: Annotated[str | None, typer.Option(help="Site whose corrections (data.by_site) apply to the rows.")] = None,
     unknown: Annotated[
         _Unknown,
         typer.Option(metavar="missing|refuse", help="Treatment of categories that the model does not know."),
@@ -149,7 +147,7 @@ def predict(
     over_sites: Annotated[
         bool,
         typer.Option(
-            "--over-sites", help="Of sites that hold columns: let a process of each compute its part, by secure sums."
+            "--over-sites", help="For sites that hold columns: one process per site computes its part, by secure sums."
         ),
     ] = False,
 ) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import files, openml
-from fedsvm.scenarios.data.built_in import BUILT_IN, COMPLETE, WITH_OPTIONS
+from fedsvm.scenarios.data.built_in import BUILT_IN, WITH_OPTIONS
 from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.tables import Dataset, Feature, Table
@@ -138,11 +138,6 @@ def choose(
     return dataset
 
 
-def is_complete(source: str) -> bool:
-    """Return whether the rows of a source are all records that can exist, so that everybody can list them."""
-    return source in COMPLETE
-
-
 def read_columns(source: str, base_folder: Path, text: Collection[str] = ()) -> dict[str, NDArray[Any]]:
     """Return every column of `source`, (n,) each: float64 with NaN, or text with "" for missing values.
 
@@ -237,7 +232,8 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
         if path is None and any(map(os.path.lexists, candidates)):
             raise ScenarioError([f"data.source: {source!r} is no file, but a folder or a device; name a file."])
         if path is None:
-            raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
+            folders = dict.fromkeys(str(folder.resolve()) for folder in (base_folder, Path()))
+            raise ScenarioError([f"data.source: there is no file {source!r} in {' or '.join(folders)}."])
         return _read_file(path, text, form)
     found, name = _find_files(), source.replace("-", "_")
     if name in found:

@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -75,85 +75,87 @@ def listening(meeting: JoinAddress) -> Iterator[ListeningEndpoint]:
         yield endpoint
 
 
-def coordinate(
-    scenario: Scenario,
-    meeting: JoinAddress,
-    endpoint: ListeningEndpoint,
-    folder: Path,
-    tell: Callable[[str], None],
-    on_progress: Callable[[Federation], None],
-    *,
-    min_sites_chosen: bool,
-    version: str,
-    command: str,
-) -> FinishedRun:
-    """Wait for the sites of a scenario, carry it out, and write its results to an empty folder.
+class CoordinatedRun:
+    """A run over sites on other hosts, from their registration to the end of training. Its results are in a folder.
 
-    tell: told of who comes and who is turned away, in sentences. min_sites_chosen: see `Quorum`. Never raises for what
-    goes wrong within the run.
+    Parameters
+    ----------
+    scenario : Scenario
+    meeting : JoinAddress
+    endpoint : ListeningEndpoint
+        Of the meeting.
+    folder : Path
+        Empty, or that of the run to resume.
+    tell : function of str
+        Called with sentences on who comes and who is turned away.
+    on_progress : function of Federation
+    version : str
+        That sites must have.
+    command : str
+        The user's, for the record.
+
+    Raises
+    ------
+    ScenarioError
     """
-    dataset = dataset_of(scenario)
-    this = Run(scenario, dataset, folder, command)
 
-    def carry_out() -> None:
-        began = time.monotonic()
-        run = secrets.token_bytes(RUN_ID_BYTES)
-        restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
-        terms, same_columns = terms_of(scenario, restartable=restartable), isinstance(dataset, RowsAtHosts)
-        registration = SiteRegistration(endpoint, run, terms, version, tell, same_columns=same_columns)
-        sum_needs = scenario.protocol.min_sites(len(meeting.admitted))
-        quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
-        joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text)
-        this.outcome.timing["launch_s"] = time.monotonic() - began
-        with resume.begin_journal(
-            folder, scenario, Path(), **_state_for_takeover(meeting, endpoint, run, joined, restartable)
-        ) as journal:
-            met = _met_now(scenario, meeting, endpoint, registration, journal, joined, run, restartable, tell)
-            _conduct(this, dataset, met, journal, tell, on_progress)
+    def __init__(
+        self,
+        scenario: Scenario,
+        meeting: JoinAddress,
+        endpoint: ListeningEndpoint,
+        folder: Path,
+        tell: Callable[[str], None],
+        on_progress: Callable[[Federation], None],
+        *,
+        version: str,
+        command: str,
+    ) -> None:
+        self._dataset = dataset_of(scenario)
+        self._run = Run(scenario, self._dataset, folder, command)
+        self._meeting = meeting
+        self._endpoint = endpoint
+        self._tell = tell
+        self._on_progress = on_progress
+        self._version = version
 
-    return run_and_record(this, carry_out)
+    def begin(self, *, min_sites_chosen: bool) -> FinishedRun:
+        """Wait for the sites, train over them, and write the results. min_sites_chosen: see `Quorum`.
 
+        Never raises for what goes wrong within the run.
+        """
 
-@dataclass(frozen=True)
-class _CoordinatedSites:
-    """The sites that have come, and how a run over them is conducted when some end."""
+        def carry_out() -> None:
+            began = time.monotonic()
+            scenario, meeting, run = self._run.scenario, self._meeting, secrets.token_bytes(RUN_ID_BYTES)
+            restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
+            registration = self._registration(run, restartable)
+            sum_needs = scenario.protocol.min_sites(len(meeting.admitted))
+            quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
+            joined = registration.wait(Deadline(meeting.wait_s), quorum, meeting.wait_text)
+            self._run.outcome.timing["launch_s"] = time.monotonic() - began
+            takeover = self._state_for_takeover(run, joined, restartable)
+            with resume.begin_journal(self._run.folder, scenario, Path(), **takeover) as journal:
+                self._train(registration, joined, journal)
 
-    endpoint: ListeningEndpoint
-    sites: RemoteSites
-    joined: Sequence[JoinedSite]
-    run: bytes
-    policy: DropoutPolicy
-    restart: Callable[[str], Party | None]
-    signer: OrderSigner | None
+        return run_and_record(self._run, carry_out)
 
+    def go_on(self, journal: Journal) -> FinishedRun:
+        """Resume the run, which failed or whose coordinator ended. Its sites, waiting or restarted, connect again.
 
-def go_on(
-    this: Run,
-    journal: Journal,
-    meeting: JoinAddress,
-    endpoint: ListeningEndpoint,
-    tell: Callable[[str], None],
-    on_progress: Callable[[Federation], None],
-    *,
-    version: str,
-) -> FinishedRun:
-    """Resume a run that failed or whose coordinator ended. Its sites, waiting or restarted, connect to this
-    coordinator.
+        Never raises for what goes wrong within the run.
+        """
+        return run_and_record(self._run, lambda: self._take_over(journal))
 
-    Never raises for what goes wrong within the run.
-    """
-    met = journal.header
-    joined = [
-        JoinedSite(Party(*party), tuple(HeldColumn(*column) for column in columns)) for party, columns in met["joined"]
-    ]
-    joined = [replace(site, party=_party_now(site.party, journal)) for site in joined]
-
-    def carry_out() -> None:
-        if not isinstance(this.dataset, SourceAtHosts):
-            raise TypeError("the data of a run across hosts are with its sites")
+    def _take_over(self, journal: Journal) -> None:
+        """Take back the sites of the run, and train on."""
+        met, endpoint, meeting = journal.header, self._endpoint, self._meeting
         restartable: tuple[str, ...] = tuple(met["restartable"])
-        terms, same_columns = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RowsAtHosts)
-        registration = SiteRegistration(endpoint, met["run"], terms, version, tell, same_columns=same_columns)
+        joined = [
+            JoinedSite(_party_now(Party(*party), journal), tuple(HeldColumn(*column) for column in columns))
+            for party, columns in met["joined"]
+        ]
+        registration = self._registration(met["run"], restartable)
         endpoint.expect(met["tickets"] | {site: ticket for site, (ticket, _) in journal.returned.items()})
         journal.skip_rounds(SKIPPED_ROUNDS)
         heard = journal.skipped_to - 1
@@ -163,18 +165,89 @@ def go_on(
             raise FederationError(why)
         restarted = registration.take_back_restarted()
         for site, party in restarted.items():
-            _expect_return(journal, endpoint, site, party)
+            self._expect_return(journal, site, party)
         waited = [site.party.name for site in joined if site.party.name not in restarted]
         if why := _why_keys_are_refused(joined, restarted, waited, restartable):
             registration.call_off(why, heard, resumable=False)
             raise FederationError(why)
         end_rounds(endpoint, waited, met["run"], heard)
-        tell(f"{', '.join(met['tickets'])} are back; the run continues after {journal.last_round} rounds")
-        here = list(registration.ready_sites.values())
-        come = _met_now(this.scenario, meeting, endpoint, registration, journal, here, met["run"], restartable, tell)
-        _conduct(this, this.dataset, come, journal, tell, on_progress)
+        self._tell(f"{', '.join(met['tickets'])} are back; the run continues after {journal.last_round} rounds")
+        self._train(registration, list(registration.ready_sites.values()), journal)
 
-    return run_and_record(this, carry_out)
+    def _registration(self, run: bytes, restartable: tuple[str, ...]) -> SiteRegistration:
+        terms = terms_of(self._run.scenario, restartable=restartable)
+        same_columns = isinstance(self._dataset, RowsAtHosts)
+        return SiteRegistration(self._endpoint, run, terms, self._version, self._tell, same_columns=same_columns)
+
+    def _state_for_takeover(
+        self, run: bytes, joined: Sequence[JoinedSite], restartable: Sequence[str]
+    ) -> dict[str, Any]:
+        """Return what another process must know about the registered sites to take this one's place."""
+        return {
+            "run": run,
+            "restartable": list(restartable),
+            "admitted": self._meeting.admitted,
+            "tickets": {site.party.name: self._endpoint.tickets[site.party.name] for site in joined},
+            "joined": [
+                [list(site.party), [[column.name, column.categorical] for column in site.columns]] for site in joined
+            ],
+        }
+
+    def _expect_return(self, journal: Journal, site: str, party: Party) -> None:
+        """Record in the journal how a new process of a site is admitted, once it takes part."""
+        journal.expect_return(site, [self._endpoint.tickets[site], list(party)])
+
+    def _train(self, registration: SiteRegistration, joined: Sequence[JoinedSite], journal: Journal) -> None:
+        """Train over the sites that have come, and take down what happens."""
+        scenario, endpoint, rejoin_s = self._run.scenario, self._endpoint, self._meeting.rejoin_s
+        run, restartable = journal.header["run"], tuple(journal.header["restartable"])
+        self._dataset.describe(joined)
+        sites = RemoteSites(endpoint, [site.party.name for site in joined])
+        registration.on_restarted = sites.note_restarted
+
+        def restart(site: str) -> Party | None:
+            party = registration.wait_for(site, Deadline(rejoin_s))
+            if party is not None:
+                self._expect_return(journal, site, party)
+            return party
+
+        policy = DropoutPolicy(
+            scenario.min_sites,
+            scenario.federation.on_dropout,
+            restartable if rejoin_s else (),
+            silence_s=rejoin_s,
+            on_silence=lambda silent: self._tell(
+                f"{', '.join(silent)} did not answer; the run waits, at most {rejoin_s:g} s"
+            ),
+            committee=scenario.committee,
+        )
+        signing, names = self._meeting.certificate.signing, tuple(site.party.name for site in joined)
+        log, on_progress = self._run.log, self._on_progress
+
+        class Follower(RunObserver):
+            def progress_made(self, federation: Federation) -> None:
+                log.follow(federation.record.log)
+                on_progress(federation)
+
+        with (
+            _resumption_explained(self._run.folder, self._tell),
+            open_remote_federation(
+                endpoint,
+                sites,
+                joined,
+                run,
+                scenario.protocol.secure_sum,
+                scenario.federation.round_timeout_s,
+                policy,
+                observer=Follower(),
+                restart=restart,
+                signer=None if signing is None else OrderSigner(signing, run, names, registration.terms),
+                journal=journal,
+            ) as federation,
+        ):
+            self._run.federation = federation
+            federation.assemble()
+            train(self._dataset, federation, self._run.outcome)
 
 
 def _why_keys_are_refused(
@@ -191,107 +264,9 @@ def _why_keys_are_refused(
     )
 
 
-def _expect_return(journal: Journal, endpoint: ListeningEndpoint, site: str, party: Party) -> None:
-    """Record in the journal how a new process of a site is admitted, once it takes part."""
-    journal.expect_return(site, [endpoint.tickets[site], list(party)])
-
-
 def _party_now(party: Party, journal: Journal) -> Party:
     """Return a site as its last process is that took part."""
     return Party(*journal.returned[party.name][1]) if party.name in journal.returned else party
-
-
-def _met_now(
-    scenario: Scenario,
-    meeting: JoinAddress,
-    endpoint: ListeningEndpoint,
-    registration: SiteRegistration,
-    journal: Journal,
-    joined: Sequence[JoinedSite],
-    run: bytes,
-    restartable: tuple[str, ...],
-    tell: Callable[[str], None],
-) -> _CoordinatedSites:
-    """Return the sites that are there now, and how the run waits for those that it loses."""
-    sites = RemoteSites(endpoint, [site.party.name for site in joined])
-    registration.on_restarted = sites.note_restarted
-
-    def restart(site: str) -> Party | None:
-        party = registration.wait_for(site, Deadline(meeting.rejoin_s))
-        if party is not None:
-            _expect_return(journal, endpoint, site, party)
-        return party
-
-    policy = DropoutPolicy(
-        scenario.min_sites,
-        scenario.federation.on_dropout,
-        restartable if meeting.rejoin_s else (),
-        silence_s=meeting.rejoin_s,
-        on_silence=lambda silent: tell(
-            f"{', '.join(silent)} did not answer; the run waits, at most {meeting.rejoin_s:g} s"
-        ),
-        committee=scenario.committee,
-    )
-    signing, names = meeting.certificate.signing, tuple(site.party.name for site in joined)
-    signer = None if signing is None else OrderSigner(signing, run, names, registration.terms)
-    return _CoordinatedSites(endpoint, sites, joined, run, policy, restart, signer)
-
-
-def _state_for_takeover(
-    meeting: JoinAddress,
-    endpoint: ListeningEndpoint,
-    run: bytes,
-    joined: Sequence[JoinedSite],
-    restartable: Sequence[str],
-) -> dict[str, Any]:
-    """Return what another process must know about the registered sites to take this one's place."""
-    return {
-        "run": run,
-        "restartable": list(restartable),
-        "admitted": meeting.admitted,
-        "tickets": {site.party.name: endpoint.tickets[site.party.name] for site in joined},
-        "joined": [
-            [list(site.party), [[column.name, column.categorical] for column in site.columns]] for site in joined
-        ],
-    }
-
-
-def _conduct(
-    this: Run,
-    dataset: SourceAtHosts,
-    met: _CoordinatedSites,
-    journal: Journal,
-    tell: Callable[[str], None],
-    on_progress: Callable[[Federation], None],
-) -> None:
-    """Train over the sites that have come, and take down what happens."""
-    scenario = this.scenario
-    dataset.describe(met.joined)
-
-    class Follower(RunObserver):
-        def progress_made(self, federation: Federation) -> None:
-            this.log.follow(federation.record.log)
-            on_progress(federation)
-
-    with (
-        _resumption_explained(this.folder, tell),
-        open_remote_federation(
-            met.endpoint,
-            met.sites,
-            met.joined,
-            met.run,
-            scenario.protocol.secure_sum,
-            scenario.federation.round_timeout_s,
-            met.policy,
-            observer=Follower(),
-            restart=met.restart,
-            signer=met.signer,
-            journal=journal,
-        ) as federation,
-    ):
-        this.federation = federation
-        federation.assemble()
-        train(dataset, federation, this.outcome)
 
 
 @contextmanager

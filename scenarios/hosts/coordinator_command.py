@@ -146,17 +146,17 @@ def _coordinate(
         _invite(chosen, meeting, endpoint.address)
         plain = PlainView(errors, chosen.name, EtaEstimator.of(chosen))
         with interrupted_run(target):
-            finished = coordination.coordinate(
+            run = coordination.CoordinatedRun(
                 chosen,
                 meeting,
                 endpoint,
                 target,
-                lambda sentence: say("coordinator", sentence),
+                partial(say, "coordinator"),
                 partial(follower.update, plain),
-                min_sites_chosen=spec.says_min_sites(scenario, changes, unset),
                 version=version("fedsvm"),
                 command=command_line(),
             )
+            finished = run.begin(min_sites_chosen=spec.says_min_sites(scenario, changes, unset))
     shown.conclude(finished, target)
 
 
@@ -231,7 +231,6 @@ def _resume(
     """Take the place of a coordinator that ended, whose sites wait."""
     from fedsvm.scenarios.hosts import coordination
     from fedsvm.scenarios.run import resume
-    from fedsvm.scenarios.run.runner import Run
 
     tell = partial(say, "coordinator")
     with resume.reopen_journal(folder, tell) as (journal, chosen, _):
@@ -242,15 +241,17 @@ def _resume(
             say("coordinator", f"listens at {endpoint.address} for {', '.join(journal.header['tickets'])}")
             plain = PlainView(errors, chosen.name, EtaEstimator.of(chosen))
             with interrupted_run(folder):
-                finished = coordination.go_on(
-                    Run(chosen, coordination.dataset_of(chosen), folder, command_line()),
-                    journal,
+                run = coordination.CoordinatedRun(
+                    chosen,
                     meeting,
                     endpoint,
+                    folder,
                     tell,
                     partial(follower.update, plain),
                     version=version("fedsvm"),
+                    command=command_line(),
                 )
+                finished = run.go_on(journal)
     shown.conclude(finished, folder)
 
 

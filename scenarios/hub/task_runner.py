@@ -295,7 +295,7 @@ class _Exchange:
 def _progress_of(federation: Federation) -> dict[str, Any]:
     now = federation.progress
     figures = {name: value for name, value in now.figures.items() if math.isfinite(value)}
-    return {"phase": now.phase, "round": now.round, "figures": figures}
+    return {"phase": now.phase, "round": now.rounds, "figures": figures}
 
 
 @contextmanager

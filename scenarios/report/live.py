@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol
 
 from rich.columns import Columns
@@ -45,9 +44,7 @@ class View(Protocol):
 
     def __enter__(self) -> View: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
     def launching(self, rows: Mapping[str, int]) -> None:
         """Show that the data are read; rows: the number per site."""
@@ -65,9 +62,7 @@ class SilentView:
     def __enter__(self) -> SilentView:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         pass
 
     def update(self, federation: Federation, faults: Sequence[str]) -> None:
@@ -93,14 +88,14 @@ class PlainView(SilentView):
             self._print(f"fault: {fault}")
         for record in federation.record.logged[self._logged :]:
             self._logged += 1
-            self._print(record_in_words(record))
+            self._print(record_in_words(record, federation))
         for change in federation.membership.changes[self._changes :]:
             self._changes += 1
-            self._print(change_in_words(change))
+            self._print(change_in_words(change, federation))
         if progress.phase != self._phase:
             self._phase = progress.phase
             self._print(
-                f"{progress.phase} after {_rounds(federation)} rounds, {len(federation.sites)} sites, "
+                f"{progress.phase} after {progress.rounds} rounds, {len(federation.sites)} sites, "
                 f"{human_bytes(federation.accounts.payload_bytes)} of payload"
             )
         self._print_time_left(time.monotonic(), federation)
@@ -110,7 +105,7 @@ class PlainView(SilentView):
         self._ahead.note_progress(now, federation)
         if now - self._told >= _TELLING_S and (left := self._ahead.seconds_left(now)) is not None:
             self._told = now
-            self._print(f"{federation.progress.phase} in round {_rounds(federation)}, about {duration(left)} left")
+            self._print(f"{_place(federation)}, about {duration(left)} left")
 
     def _print(self, line: str) -> None:
         self._console.print(Text(f"{self._name}: {visible(line)}"), soft_wrap=True)
@@ -138,9 +133,7 @@ class LiveView:
         self._live.start(refresh=True)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def launching(self, rows: Mapping[str, int]) -> None:
@@ -157,8 +150,8 @@ class LiveView:
         self._sites.note(now, federation)
         payload = federation.accounts.payload_bytes
         shown = {
-            "phase": progress.phase,
-            "round": str(_rounds(federation)),
+            "now": _place(federation),
+            "rounds": str(progress.rounds),
             "live sites": _live(federation),
             "traffic": f"{human_bytes(payload)} of payload, {human_bytes(payload / seconds)}/s",
         }
@@ -168,9 +161,9 @@ class LiveView:
         if federation.record.logged:
             before = len(federation.record.logged) - 1
             earlier = f" (and {before} before it)" if before else ""
-            shown["last logged"] = f"{record_in_words(federation.record.logged[-1])}{earlier}"
+            shown["last logged"] = f"{record_in_words(federation.record.logged[-1], federation)}{earlier}"
         if federation.membership.changes:
-            shown["last change"] = change_in_words(federation.membership.changes[-1])
+            shown["last change"] = change_in_words(federation.membership.changes[-1], federation)
         if "iteration" in figures:
             shown["iteration"] = f"{figures['iteration']:.0f}"
         if "audited" in figures:
@@ -355,20 +348,29 @@ def _live(federation: Federation) -> str:
     return f"{len(federation.sites)} of {len(sites)}, without {named}"
 
 
-def _rounds(federation: Federation) -> int:
-    """Return the rounds so far, as the summary counts them. Their numbers skip some when a run is resumed."""
-    return len(federation.accounts.rounds)
+def _place(federation: Federation) -> str:
+    """Return the phase of a run and its last round within this phase."""
+    progress = federation.progress
+    last = federation.accounts.rounds.get(progress.round)
+    return last.place if last is not None and last.phase == progress.phase else progress.phase
 
 
-def change_in_words(change: MembershipChange) -> str:
+def _place_of(number: int, federation: Federation, phase: str) -> str:
+    """Return the place of a round; the phase alone if nothing ran under this number."""
+    found = federation.accounts.rounds.get(number)
+    return phase if found is None else found.place
+
+
+def change_in_words(change: MembershipChange, federation: Federation) -> str:
     """Return who left and why, or joined, and how many sites there are."""
     left = "; ".join(f"{site} dropped ({why})" for site, why in change.left.items())
     joined = ", ".join(change.joined)
     back = f"{joined} {'takes' if len(change.joined) == 1 else 'take'} part again" if joined else ""
     happened = "; ".join(part for part in (left, back) if part)
-    return f"round {change.round} ({change.phase}): {happened}; {len(change.sites)} sites"
+    return f"{_place_of(change.round, federation, change.phase)}: {happened}; {len(change.sites)} sites"
 
 
-def record_in_words(record: LoggedMessage) -> str:
-    """Return a log record as text, such as "site-2: warning in round 3, py.warnings: …"."""
-    return f"{record.site}: {record.level} in round {record.round}, {record.logger}: {record.text}"
+def record_in_words(record: LoggedMessage, federation: Federation) -> str:
+    """Return a log record as text, such as "site-2: warning in train round 3, py.warnings: …"."""
+    place = _place_of(record.round, federation, "launch")
+    return f"{record.site}: {record.level} in {place}, {record.logger}: {record.text}"

@@ -51,7 +51,7 @@ def render(folder: Path) -> str:
 def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
     data, on = result.scenario["data"], result.environment
     size = f", {result.data.rows} rows x {result.data.columns} columns" if result.data else ""
-    files = ", ".join(data.get("sources", {}).values())
+    files = ", ".join(dict.fromkeys(data.get("sources", {}).values()))
     yield "data", f"{data['source'] or files}{size}"
     if result.model is not None:
         names = result.model.classes
@@ -68,7 +68,7 @@ def _where(result: RunResult) -> str:
     """Return how far an incomplete run came."""
     if (progress := result.progress) is None:
         return " before its sites were up"
-    return f" in round {progress.round}, in phase {progress.phase}"
+    return f" in phase {progress.phase}, after {result.cost.rounds if result.cost else 0} rounds"
 
 
 def _ways_out(folder: Path, result: RunResult) -> Iterator[str]:
@@ -78,7 +78,7 @@ def _ways_out(folder: Path, result: RunResult) -> Iterator[str]:
     for change in result.memberships:
         for site, why in change.left.items():
             if site not in str(result.error):
-                yield f"{site} dropped out in round {change.round} ({change.phase}): {why}."
+                yield f"{site} dropped out in phase {change.phase}: {why}."
     if result.scenario["federation"]["on_dropout"] == "abort" and any(each.left for each in result.memberships):
         yield 'Set federation.on_dropout = "continue" to continue without a site that drops out.'
     yield (

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from fedsvm.federation.federation import Federation
@@ -60,9 +59,7 @@ class Injector:
     def __enter__(self) -> Injector:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._relays is not None:
             self._relays.close()
 
@@ -193,14 +190,15 @@ class _InjectedChange(NamedTuple):
 
 
 def _outcome(changes: list[_InjectedChange], at_round: int, federation: Federation) -> str:
-    parts = []
+    rounds, parts = federation.accounts.rounds, []
     for left, back, change in changes:
-        parts += [f"{', '.join(left)} dropped in round {change.round} ({change.phase})"] if left else []
-        parts += [f"{', '.join(back)} back after round {change.round}"] if back else []
+        place = rounds[change.round].place
+        parts += [f"{', '.join(left)} dropped in {place}"] if left else []
+        parts += [f"{', '.join(back)} back after {place}"] if back else []
     if parts:
         return "; ".join(parts)
-    if federation.accounts.rounds[at_round].aborted:
-        return f"round {at_round} was aborted and run again, and all went on"
+    if rounds[at_round].aborted:
+        return "the round was aborted and run again, and all went on"
     return "all went on"
 
 

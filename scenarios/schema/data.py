@@ -24,22 +24,9 @@ MAX_FOLDS = 1000  # each is a model to train
 class DataSpec(Corrections):
     """The rows, and their split over sites.
 
-    `source` has all rows, or `sources` a file for each site, and `test_source` those to test on, if they are apart;
-    `site` is the column that says which site a row is of. How text is written is found out, unless `separator`,
-    `decimal` or `encoding` say. `positive` is the label that is +1, and `classes` are all there are; `weight` is the
-    column of what a row's loss is multiplied by. `missing_values`, `recode` and `rename` bring files into one form, and
-    `by_site` has those of single sites; `missing` = "mean" fills gaps with means over all sites,
-    `unlabeled` = "drop" removes rows without a label, and `missing_indicators` adds columns of where gaps were.
-    `rows` of those that there are to train on are drawn, and the others left out.
-    `calibration` is the share of the rows that no model is of, but probabilities and thresholds.
-    `repeats` of the cross-validation deal rows to other folds each time.
-    `evaluation` says what accuracy a run that chooses columns is judged by, `permute_labels` makes a null run.
-    Of horizontal partitions, where sites hold different rows: `categories` declares the values of categorical columns;
-    `public` rows are set apart before the others are dealt, and are nobody's secret; private training takes the scale
-    of columns from them, or to [-1, 1] from the declared `ranges`.
-    Of vertical ones, where sites hold different columns: `label_site` holds the labels, or "all" do. With `align` =
-    "identifier" every site has its rows in an order of its own, and the column `identifier` tells which are the same;
-    where the source has none, they are numbered. `overlap` is the share of rows that all sites hold.
+    Private training takes the scale of columns from `public` rows, or scales the declared `ranges` to [-1, 1].
+    `categories`, `public` and `ranges` are for horizontal partitions; `label_site`, `identifier`, `align` and `overlap`
+    are for vertical ones.
     """
 
     partition: Literal["horizontal", "vertical"] = "horizontal"

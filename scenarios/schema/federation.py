@@ -32,11 +32,7 @@ def require_name(value: str) -> str:
 
 
 class FederationSpec(Part):
-    """The sites, and how they are connected. `port` is the coordinator's, and site i listens on port + i; 0 is any.
-
-    A site that does not answer within `round_timeout_s` is dropped. on_dropout: whether the others go on; with fewer
-    than `min_sites` they never do.
-    """
+    """The sites and their connections."""
 
     sites: Annotated[int, Field(ge=1, le=MAX_SITES)] = 5
     """The number of sites. They are called site-1, site-2, … unless `names` is set."""

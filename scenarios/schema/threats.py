@@ -171,8 +171,8 @@ def _fault_table() -> type[FaultTable]:
 
 
 _WHEN = (
-    "Faults of a site strike as the order of the round arrives or, with `message` = m, before the m-th message of "
-    "the site. Faults on links begin before the orders of the round go out. `direction`: which of the site's links."
+    "Faults of a site occur when the order of the round arrives or, with `message` = m, before the m-th message of "
+    "the site. Faults on links begin before the coordinator sends the orders of the round."
 )
 if TYPE_CHECKING:
     FaultSpec = FaultTable
@@ -262,12 +262,7 @@ class NetworkSpec(Part):
 
 
 class CollusionSpec(Part):
-    """The parties that pool what they see: some sites, and the coordinator if so declared.
-
-    `known_records`, of vertical partitions: of how many records they know a victim's columns before; without it, of one
-    more than it has columns. `candidates`, of horizontal ones: the records that they can think of, "source" for all of
-    the data source or a file with its columns; without it, all that there can be, where these are known.
-    """
+    """The parties that combine what they see: some sites, with or without the coordinator."""
 
     sites: list[SiteRef] = Field(default=[])
     """The colluding sites, by number or name. They pool everything they send, receive and draw."""
@@ -277,7 +272,8 @@ class CollusionSpec(Part):
     """For vertical partitions: the number of records whose victim columns they know. Default: one more than the victim
     has columns."""
     candidates: str | None = None
-    """For horizontal partitions: the records they can guess: "source" for all rows of the source, or a file."""
+    """For horizontal partitions: the records that they can list: "source" for all rows of the source, or a file.
+    Default: all possible records, if these are known."""
 
     @field_validator("sites")
     @classmethod
