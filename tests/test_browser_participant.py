@@ -129,14 +129,15 @@ class TestInBrowser:
         files, record = numbered(hospitals(tmp_path)), tmp_path / "requests.json"
         me, *rest = SITES
         with hub(tmp_path, "--pyodide", str(PYODIDE)) as running, sync_playwright() as play:
-            number = create(running, running.signed_in(CREATOR), **EXACT, **LABELS)
+            creator = running.signed_in(CREATOR)
+            number = create(running, creator, **EXACT, **LABELS)
             links = {site: link_of(running, site) for site in SITES}
             context = opened(play, tmp_path / "profile", record)
             others: list[subprocess.Popen[str]] = []
             try:
                 first = context.new_page()
                 join_on_page(first, links[me], files[me], POLICY)
-                expect(first.get_by_role("log")).to_contain_text("fingerprint of this site", timeout=600_000)
+                wait_until(lambda: 'class="state joined"' in creator.get(f"/tasks/{number}")[1], 600)
                 first.close()
                 page = context.new_page()
                 said: list[str] = []
