@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
@@ -66,9 +65,7 @@ class Relays:
     def __enter__(self) -> Relays:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def open(self, links: Mapping[DirectedLink, LinkEffect]) -> dict[DirectedLink, str]:

@@ -28,6 +28,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
@@ -179,7 +180,8 @@ class _Flow:
         self._chunks.append(chunk)
         self._queued_bytes += _CHUNK_OVERHEAD_BYTES + len(data)
         if self._line.is_held:
-            _count_held(self._line, len(data))
+            for fault in self._line.faults:
+                fault.held_bytes += len(data) if fault.holds else 0
         else:
             self._time(chunk)
 
@@ -278,17 +280,11 @@ class _Connection:
         self._loop.at(moment, self.proceed)
 
     def _watch(self) -> None:
-        self._loop.watch(self._near, _events(self._outward, self._inward), self._near_is_ready)
+        self._loop.watch(self._near, _events(self._outward, self._inward), partial(self._end_is_ready, self._outward))
         if self._established:
-            self._loop.watch(self._far, _events(self._inward, self._outward), self._far_is_ready)
+            self._loop.watch(self._far, _events(self._inward, self._outward), partial(self._end_is_ready, self._inward))
         elif self._dialled:
             self._loop.watch(self._far, selectors.EVENT_WRITE, self._far_has_answered)
-
-    def _near_is_ready(self, events: int) -> None:
-        self._end_is_ready(self._outward, events)
-
-    def _far_is_ready(self, events: int) -> None:
-        self._end_is_ready(self._inward, events)
 
     def _far_has_answered(self, events: int) -> None:
         if self._far.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -431,11 +427,6 @@ class _Server:
         status = far.connect_ex(self._targets[listener])
         if status not in (0, errno.EINPROGRESS):
             raise OSError(status, os.strerror(status))
-
-
-def _count_held(line: _SharedLink, size: int) -> None:
-    for fault in line.faults:
-        fault.held_bytes += size if fault.holds else 0
 
 
 def _hold(fault: LinkFault, lines: list[_SharedLink]) -> None:
