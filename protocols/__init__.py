@@ -11,6 +11,7 @@ Reading order:
 - `blind_system`: a linear system over all sites, solved behind two masks of different sites.
 - `sets`: intersection, cardinality and union of the sites' sets, and the program that runs them.
 - `analysis`: the cost and the disclosures of a sum, computed by executing it in memory.
+- `side_by_side`: executions of one protocol whose messages travel together
 - `blind_parameters`: public parameters of a blind system (`blind_system`), and a member's mask, as residues
-- `blind_sums`: sums that are opened beside a blind system (`blind_system`)
+- `blind_sums`: sums that are opened together with a blind system (`blind_system`)
 """

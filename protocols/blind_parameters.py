@@ -1,12 +1,14 @@
 """The public parameters of a blind system (`blind_system`), and a member's mask, as residues.
 
-A site's part of a system is one vector: the upper triangle of its matrix, its right-hand sides, and, where more is
-opened beside the system, its part of some numbers and of some vectors whose inner products are opened.
+A site's part of a system is one vector: the upper triangle of its matrix, its right-hand sides, and, if more is
+opened with the system, its part of some numbers and of some vectors whose inner products are opened.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -31,6 +33,9 @@ STEP_BITS = 40
 CHECK_BITS = 10
 """Of the entries of the random vector of the check."""
 
+_BUNDLE = 1 << 20
+"""Residues of the extended matrices of a bundle, at most: a member holds some ten such arrays."""
+
 WRONG = 1e-6
 """A solution is wrong if it leaves a larger share of the largest possible system; rounding leaves some 1e-11."""
 
@@ -41,7 +46,7 @@ _VECTOR_BITS = 60
 
 @dataclass(frozen=True)
 class Beside:
-    """Sums that are opened beside a system, each with the noise of both members that hold shares.
+    """Sums that are opened with a system, each with the noise of both members that hold shares.
 
     Attributes
     ----------
@@ -95,7 +100,7 @@ class BlindSystem:
     free_dither : float, default 0.0
         The same on the last places that have no penalty.
     beside : Beside
-        Sums that are opened beside the system.
+        Sums that are opened with the system.
     """
 
     size: int
@@ -125,12 +130,12 @@ class BlindSystem:
 
     @property
     def entries(self) -> int:
-        """The number of entries of a site: those of the system, then numbers and vectors beside it."""
+        """The number of entries of a site: those of the system, then numbers and vectors opened with it."""
         return self.own + len(self.beside.noises) + self.beside.vectors * self.beside.length
 
     @property
     def opened(self) -> int:
-        """The number of entries that the coordinator learns: the extended masked matrix, and what is beside it."""
+        """The number of entries that the coordinator learns: the extended masked matrix, and the sums with it."""
         return self.triangle + self.beside.opened
 
     @cached_property
@@ -200,6 +205,26 @@ class BlindSystem:
         full = np.zeros((len(self.numbers.primes), self.extended, self.extended))
         full[:, penalized, penalized] = self.numbers.encode(penalty, FRACTION_BITS)[:, 0]
         return full
+
+
+def bundles_of(systems: Sequence[BlindSystem]) -> list[list[BlindSystem]]:
+    """Return the systems of a round in bundles, in order: the systems of a bundle share their messages.
+
+    Systems share a bundle if all their messages have the same shapes, and if it is small: a member holds the matrices
+    of a whole bundle at a time.
+    """
+    bundles = list[list[BlindSystem]]()
+    for _, alike in itertools.groupby(systems, key=_shape):
+        of_shape = list(alike)
+        count = max(1, _BUNDLE // (len(of_shape[0].numbers.primes) * of_shape[0].extended ** 2))
+        bundles += [of_shape[start : start + count] for start in range(0, len(of_shape), count)]
+    return bundles
+
+
+def _shape(system: BlindSystem) -> tuple[int, ...]:
+    """Return what the shapes of a system's messages follow from."""
+    beside = system.beside
+    return system.size, system.problems, system.is_told, len(beside.noises), beside.vectors, beside.length
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The sums that are opened beside a blind system (`blind_system`): numbers, and inner products of vectors.
+"""The sums that are opened with a blind system (`blind_system`): numbers, and inner products of vectors.
 
 The first member a holds R of each, and the second b holds T. A number is opened as the sum of its shares. For vectors
 R, T (g, m) the dealer gives a the seeds of U (g, m) and W (g, g), and b the seed of V (g, m) and U V^T - W. Then
@@ -20,55 +20,60 @@ from fedsvm.federation.channel.interface import Channel
 from fedsvm.protocols.arithmetic.residue_numbers import transpose, upper
 from fedsvm.protocols.blind_parameters import BlindSystem
 from fedsvm.protocols.common_seed import SHAPE
+from fedsvm.protocols.side_by_side import Receive, Send, Steps
 
 
-def beside_of_first(channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray) -> FloatArray:
+def beside_of_first(
+    channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray
+) -> Steps[FloatArray]:
     """Return the first member's share (primes, 1, opened), given its share of the entries."""
     numbers, beside = system.numbers, system.beside
     share = system.numbers_beside(entries)
     if beside.vectors:
         own, square = system.vectors_beside(entries), (beside.vectors, beside.vectors)
-        seeds = channel.receive(dealer, (2, SHAPE[1]))
+        seeds = yield Receive(dealer, (2, SHAPE[1]))
         around = numbers.uniform(channel.expand, seeds[:1], own.shape[1:])
         between = numbers.uniform(channel.expand, seeds[1:], square)
-        channel.send(other, numbers.pack(numbers.reduce(own - around)))
-        theirs = _received_vectors(channel, system, other)
+        yield Send(other, numbers.pack(numbers.reduce(own - around)))
+        theirs = yield from _received_vectors(system, other)
         cross = numbers.reduce(between + numbers.product(around, transpose(theirs)))
         share = np.concatenate([share, _products(system, own, cross)], axis=2)
     return _with_noise(channel, system, share)
 
 
-def beside_of_second(channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray) -> FloatArray:
+def beside_of_second(
+    channel: Channel, system: BlindSystem, dealer: str, other: str, entries: FloatArray
+) -> Steps[FloatArray]:
     """Return the second member's share (primes, 1, opened), given its share of the entries."""
     numbers, beside = system.numbers, system.beside
     share = system.numbers_beside(entries)
     if beside.vectors:
         own, square = system.vectors_beside(entries), (beside.vectors, beside.vectors)
-        seed = channel.receive(dealer, SHAPE)
-        between = numbers.unpack(channel.receive(dealer, (1, numbers.words(square))), square)
-        channel.send(other, numbers.pack(numbers.reduce(own - numbers.uniform(channel.expand, seed, own.shape[1:]))))
-        theirs = _received_vectors(channel, system, other)
+        seed = yield Receive(dealer, SHAPE)
+        between = numbers.unpack((yield Receive(dealer, (1, numbers.words(square)))), square)
+        yield Send(other, numbers.pack(numbers.reduce(own - numbers.uniform(channel.expand, seed, own.shape[1:]))))
+        theirs = yield from _received_vectors(system, other)
         cross = numbers.reduce(between + numbers.product(theirs, transpose(own)))
         share = np.concatenate([share, _products(system, own, cross)], axis=2)
     return _with_noise(channel, system, share)
 
 
-def deal_products(channel: Channel, system: BlindSystem, first: str, second: str) -> None:
+def deal_products(channel: Channel, system: BlindSystem, first: str, second: str) -> Steps[None]:
     """Deal the correlated randomness of the inner products."""
     numbers, beside = system.numbers, system.beside
     shape, square = (beside.vectors, beside.length), (beside.vectors, beside.vectors)
     seeds = channel.random((3, SHAPE[1]))
-    channel.send(first, seeds[:2])
-    channel.send(second, seeds[2:])
+    yield Send(first, seeds[:2])
+    yield Send(second, seeds[2:])
     around, of_second = (numbers.uniform(channel.expand, seed[None, :], shape) for seed in (seeds[0], seeds[2]))
     between = numbers.uniform(channel.expand, seeds[1:2], square)
     product = numbers.product(around, transpose(of_second))
-    channel.send(second, numbers.pack(numbers.reduce(product - between)))
+    yield Send(second, numbers.pack(numbers.reduce(product - between)))
 
 
-def _received_vectors(channel: Channel, system: BlindSystem, sender: str) -> FloatArray:
+def _received_vectors(system: BlindSystem, sender: str) -> Steps[FloatArray]:
     shape = (system.beside.vectors, system.beside.length)
-    return system.numbers.unpack(channel.receive(sender, (1, system.numbers.words(shape))), shape)
+    return system.numbers.unpack((yield Receive(sender, (1, system.numbers.words(shape)))), shape)
 
 
 def _products(system: BlindSystem, own: FloatArray, cross: FloatArray) -> FloatArray:

@@ -20,24 +20,24 @@ and no site can choose them; or all have agreed on them before the run. Everythi
             x to the coordinator only if the number is next to 0, so that it learns A^T y of no other y. Or a sends x to
             all sites instead, and the coordinator learns no x.
 
-Several systems have masks of their own, and share the committee and the sum. Normal noise of a and b may be added to q,
-and sums may be opened beside a system (`blind_sums`).
+Several systems have masks of their own, and share the committee and the sum; small ones of one size also share messages
+(`bundles_of`). Normal noise of a and b may be added to q, and sums may be opened with a system (`blind_sums`).
 
 Cost: see `blind_systems_cost`. For each prime five products of matrices at a and at b, and four at the dealer.
 
-Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator, also
-together with any one site, sees M and the solution beside what that site has: H stays behind a mask of the other
+Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator together
+with any one site sees M, the solution and that site's own data: H stays behind a mask of the other
 member. Each eigenvalue of M is one of H up to a factor of 4 for each mask. Any two of the committee learn H and q, and
-two with the sum's own coalitions the parts of single sites. A dealer or member that lies makes a wrong solution, which
-the check notices unless a or b lies in it too. A dealer or b that lies together with the coordinator is not
-withstood: from a false matrix of the dealer it learns a part of a mask.
+together with a coalition that opens the sum, the parts of single sites. A dealer or member that lies makes a wrong
+solution, which the check notices unless a or b lies in it too. There is no protection against a dealer or b that lies
+together with the coordinator: from a false matrix of the dealer it learns a part of a mask.
 Messages between sites are sealed by the channel's links; the coordinator forwards what it cannot read.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,12 +54,14 @@ from fedsvm.protocols.blind_parameters import (
     STRETCH,
     BlindSystem,
     OwnMask,
+    bundles_of,
     solution_bits,
 )
 from fedsvm.protocols.blind_sums import beside_of_first, beside_of_second, deal_products, normal, uniform
 from fedsvm.protocols.common_seed import SHAPE
 from fedsvm.protocols.ring_broadcast import pass_on
 from fedsvm.protocols.secret_order import secret_order
+from fedsvm.protocols.side_by_side import Receive, Send, Steps, side_by_side
 from fedsvm.protocols.sums.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 MIN_SITES = 3
@@ -99,7 +101,7 @@ def contribute_to_systems(
         Each has masks of its own.
     entries : sequence of float64 arrays of shape (entries,)
         The site's own of each system: the upper triangle of its matrix, its right-hand sides, and the numbers and
-        vectors beside them.
+        vectors opened with it.
     members : sequence of str, default ()
         The committee that all sites agreed on: first, second and dealer. Without it they draw one.
 
@@ -132,30 +134,43 @@ def contribute_to_systems(
         words.insert(-1, numbers.pack(share))
     opened = total.contribute(channel, np.concatenate(words, axis=1), committee.second)
     if channel.me == committee.first:
-        shares = _shares_of_first(channel, systems, seeds)
-        return [
-            _serve_as_first(channel, system, committee, share) for system, share in zip(systems, shares, strict=True)
-        ]
+        return _serve(channel, systems, committee, _serve_as_first, _shares_of_first(channel, systems, seeds))
     channel.send(committee.first, seeds)
     if opened is not None:
-        shares = _shares_of_second(channel, systems, opened)
-        return [
-            _serve_as_second(channel, system, committee, share) for system, share in zip(systems, shares, strict=True)
-        ]
-    found = [_serve_outside(channel, system, committee) for system in systems]
+        return _serve(channel, systems, committee, _serve_as_second, _shares_of_second(channel, systems, opened))
+    found = [
+        each
+        for bundle in bundles_of(systems)
+        for each in side_by_side(channel, [_serve_outside(channel, system, committee) for system in bundle])
+    ]
     return [each for each in found if each is not None] or None
 
 
-def _serve_outside(channel: Channel, system: BlindSystem, committee: _Committee) -> FloatArray | None:
+def _serve(
+    channel: Channel,
+    systems: Sequence[BlindSystem],
+    committee: _Committee,
+    serve: Callable[[Channel, BlindSystem, _Committee, FloatArray], Steps[FloatArray]],
+    shares: Sequence[FloatArray],
+) -> list[FloatArray]:
+    """Return the solutions at a member that holds a share of each system."""
+    found, share = list[FloatArray](), iter(shares)
+    for bundle in bundles_of(systems):
+        found += side_by_side(channel, [serve(channel, system, committee, next(share)) for system in bundle])
+    return found
+
+
+def _serve_outside(channel: Channel, system: BlindSystem, committee: _Committee) -> Steps[FloatArray | None]:
     """Deal, where this site is the dealer, and return the solutions if all sites are told."""
     if channel.me == committee.dealer:
         for owner, other in ((committee.first, committee.second), (committee.second, committee.first)):
-            _deal(channel, system, owner, other)
+            yield from _deal(channel, system, owner, other)
         if system.beside.vectors:
-            deal_products(channel, system, committee.first, committee.second)
+            yield from deal_products(channel, system, committee.first, committee.second)
     if not system.is_told:
         return None
-    return np.asarray(channel.receive(committee.first, (system.size, system.problems), np.float64).T)
+    found = yield Receive(committee.first, (system.size, system.problems), np.float64)
+    return np.asarray(found.T)
 
 
 def _shares_of_first(channel: Channel, systems: Sequence[BlindSystem], seeds: Residues) -> list[FloatArray]:
@@ -221,44 +236,48 @@ def _all_of(channel: Channel, own: Residues) -> Residues:
     return table
 
 
-def _serve_as_first(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> FloatArray:
+def _serve_as_first(
+    channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray
+) -> Steps[FloatArray]:
     second = committee.second
     held = system.numbers.reduce(system.matrix(entries) + system.diagonal() + _dither(channel, system))
     mask = _drawn_mask(channel, system, STRETCH)
-    share = _mask_own(channel, system, committee.dealer, second, mask, held)
-    share = _mask_other(channel, system, committee.dealer, second, share)
-    beside = beside_of_first(channel, system, committee.dealer, second, entries)
+    share = yield from _mask_own(channel, system, committee.dealer, second, mask, held)
+    share = yield from _mask_other(channel, system, committee.dealer, second, share)
+    beside = yield from beside_of_first(channel, system, committee.dealer, second, entries)
     secrets = channel.random((2, SHAPE[1]))
-    channel.send(second, secrets)
-    _open(channel, system, np.concatenate([upper(share), beside], axis=2), secrets[0], 1)
-    turned = channel.receive(second, (system.size, system.problems), np.float64)
+    yield Send(second, secrets)
+    yield from _open(channel, system, np.concatenate([upper(share), beside], axis=2), secrets[0], 1)
+    turned = yield Receive(second, (system.size, system.problems), np.float64)
     found = mask.around.T @ turned / mask.factors
-    channel.send(second, found)
-    _check_solution(channel, system, second, held, found, secrets[1])
+    yield Send(second, found)
+    yield from _check_solution(channel, system, second, held, found, secrets[1])
     receivers = (
         [site for site in channel.sites if site not in (channel.me, second)] if system.is_told else [COORDINATOR]
     )
     for receiver in receivers:
-        channel.send(receiver, found)
+        yield Send(receiver, found)
     return np.asarray(found.T)
 
 
-def _serve_as_second(channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray) -> FloatArray:
+def _serve_as_second(
+    channel: Channel, system: BlindSystem, committee: _Committee, entries: FloatArray
+) -> Steps[FloatArray]:
     first = committee.first
     held = system.numbers.reduce(system.matrix(entries) + _dither(channel, system))
     mask = _drawn_mask(channel, system, 1.0)
-    share = _mask_other(channel, system, committee.dealer, first, held)
-    share = _mask_own(channel, system, committee.dealer, first, mask, share)
-    beside = beside_of_second(channel, system, committee.dealer, first, entries)
-    secrets = channel.receive(first, (2, SHAPE[1]))
-    _open(channel, system, np.concatenate([upper(share), beside], axis=2), secrets[0], -1)
-    solution = channel.receive(COORDINATOR, (system.size, system.problems), np.float64)
-    channel.send(first, mask.around.T @ solution)
-    found = channel.receive(first, (system.size, system.problems), np.float64)
-    _check_solution(channel, system, first, held, found, secrets[1])
+    share = yield from _mask_other(channel, system, committee.dealer, first, held)
+    share = yield from _mask_own(channel, system, committee.dealer, first, mask, share)
+    beside = yield from beside_of_second(channel, system, committee.dealer, first, entries)
+    secrets = yield Receive(first, (2, SHAPE[1]))
+    yield from _open(channel, system, np.concatenate([upper(share), beside], axis=2), secrets[0], -1)
+    solution = yield Receive(COORDINATOR, (system.size, system.problems), np.float64)
+    yield Send(first, mask.around.T @ solution)
+    found = yield Receive(first, (system.size, system.problems), np.float64)
+    yield from _check_solution(channel, system, first, held, found, secrets[1])
     if not system.is_told:
-        channel.send(COORDINATOR, found)
-    return found.T
+        yield Send(COORDINATOR, found)
+    return np.asarray(found.T)
 
 
 def _dither(channel: Channel, system: BlindSystem) -> FloatArray:
@@ -275,15 +294,15 @@ def _dither(channel: Channel, system: BlindSystem) -> FloatArray:
 
 def _mask_own(
     channel: Channel, system: BlindSystem, dealer: str, other: str, mask: OwnMask, share: FloatArray
-) -> FloatArray:
+) -> Steps[FloatArray]:
     """Return the owner's share of O H O^T, given its share of H and its mask O."""
     numbers, square, secret = system.numbers, (system.extended, system.extended), mask.residues(system)
-    seeds = channel.receive(dealer, (3, SHAPE[1]))
+    seeds = yield Receive(dealer, (3, SHAPE[1]))
     around, product = (numbers.uniform(channel.expand, seed, square) for seed in seeds[:2])
     twice = numbers.uniform_symmetric(channel.expand, seeds[2], system.extended)
     hidden = numbers.reduce(secret - around)
-    channel.send(other, numbers.pack(hidden))
-    theirs = _received_symmetric(channel, system, other)
+    yield Send(other, numbers.pack(hidden))
+    theirs = yield from _received_symmetric(system, other)
     found = numbers.symmetric_product(numbers.product(secret, numbers.reduce(share + theirs)), transpose(secret))
     cross = numbers.product(product, transpose(hidden))
     for each in (twice, cross, transpose(cross)):
@@ -291,54 +310,55 @@ def _mask_own(
     return numbers.reduce(found)
 
 
-def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, share: FloatArray) -> FloatArray:
+def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, share: FloatArray) -> Steps[FloatArray]:
     """Return the other member's share of O H O^T, given its share of H."""
     numbers, square = system.numbers, (system.extended, system.extended)
-    seed, shape = channel.receive(dealer, SHAPE), (1, numbers.words(square))
+    shape = (1, numbers.words(square))
+    seed = yield Receive(dealer, SHAPE)
     around = numbers.uniform_symmetric(channel.expand, seed, system.extended)
-    channel.send(owner, numbers.pack(upper(numbers.reduce(share - around))))
-    twice = _received_symmetric(channel, system, dealer)
-    product = numbers.unpack(channel.receive(dealer, shape), square)
-    hidden = numbers.unpack(channel.receive(owner, shape), square)
+    yield Send(owner, numbers.pack(upper(numbers.reduce(share - around))))
+    twice = yield from _received_symmetric(system, dealer)
+    product = numbers.unpack((yield Receive(dealer, shape)), square)
+    hidden = numbers.unpack((yield Receive(owner, shape)), square)
     # D V D^T + Q D^T + D Q^T = (C + C^T) / 2 with C = (D V + 2 Q) D^T, one product of matrices fewer
     cross = numbers.product(numbers.reduce(np.matmul(hidden, around) + 2 * product), transpose(hidden))
     return numbers.reduce(numbers.half(cross + transpose(cross)) + twice)
 
 
-def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> None:
+def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> Steps[None]:
     """Deal the correlated randomness of one mask, drawn for it alone."""
     numbers, square = system.numbers, (system.extended, system.extended)
     seeds = channel.random((4, SHAPE[1]))
-    channel.send(owner, seeds[:3])
-    channel.send(other, seeds[3:])
+    yield Send(owner, seeds[:3])
+    yield Send(other, seeds[3:])
     around, product = (numbers.uniform(channel.expand, seed, square) for seed in seeds[:2])
     twice, between = (numbers.uniform_symmetric(channel.expand, seed, system.extended) for seed in seeds[2:])
     turned = numbers.product(around, between)
     both = numbers.symmetric_product(turned, transpose(around))
-    channel.send(other, numbers.pack(upper(numbers.reduce(both - twice))))
-    channel.send(other, numbers.pack(numbers.reduce(turned - product)))
+    yield Send(other, numbers.pack(upper(numbers.reduce(both - twice))))
+    yield Send(other, numbers.pack(numbers.reduce(turned - product)))
 
 
-def _received_symmetric(channel: Channel, system: BlindSystem, sender: str) -> FloatArray:
+def _received_symmetric(system: BlindSystem, sender: str) -> Steps[FloatArray]:
     """Return a symmetric matrix of residues, which comes as its upper triangle."""
     shape = (1, system.triangle)
-    words = channel.receive(sender, (1, system.numbers.words(shape)))
+    words = yield Receive(sender, (1, system.numbers.words(shape)))
     return symmetric(system.numbers.unpack(words, shape), system.extended)
 
 
-def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> None:
+def _open(channel: Channel, system: BlindSystem, share: FloatArray, seed: Residues, sign: int) -> Steps[None]:
     """Send the coordinator a share, which tells it no more than the sum of both members' shares."""
     uniform = system.numbers.uniform(channel.expand, seed, share.shape[1:])
-    channel.send(COORDINATOR, system.numbers.pack(system.numbers.reduce(share + sign * uniform)))
+    yield Send(COORDINATOR, system.numbers.pack(system.numbers.reduce(share + sign * uniform)))
 
 
 def _check_solution(
     channel: Channel, system: BlindSystem, other: str, held: FloatArray, found: FloatArray, seed: Residues
-) -> None:
+) -> Steps[None]:
     """Check a solution (size, problems) with the other member. Raises StepRefused for a wrong one."""
     numbers, shape, own = system.numbers, (1, system.problems), _residual(channel, system, held, found, seed)
-    channel.send(other, numbers.pack(own))
-    theirs = numbers.unpack(channel.receive(other, (1, numbers.words(shape))), shape)
+    yield Send(other, numbers.pack(own))
+    theirs = numbers.unpack((yield Receive(other, (1, numbers.words(shape)))), shape)
     if not system.is_solved(numbers.reduce(own + theirs), found):
         raise StepRefused("a vector does not solve the blind system; the coordinator or a member sent false numbers")
 
@@ -385,7 +405,7 @@ class BlindSolution:
     decrements : FloatArray of shape (problems,)
         q . H^-1 q of each right-hand side q with its noise, times the square of its factor, up to STRETCH.
     numbers, products : FloatArray of shape (count,) and (g, g)
-        The sums beside the system, with noise.
+        The sums opened with the system, with noise.
     """
 
     found: FloatArray
@@ -420,7 +440,11 @@ def solve_blind_systems(
     """
     committee = _agreed_committee(members, channel.sites) if members else _received_committee(channel)
     total.forward(channel, (1, _summed_words(systems)), committee.second)
-    return [_solve(channel, system, committee) for system in systems]
+    return [
+        each
+        for bundle in bundles_of(systems)
+        for each in side_by_side(channel, [_solve(system, committee) for system in bundle])
+    ]
 
 
 def _received_committee(channel: Channel) -> _Committee:
@@ -431,11 +455,12 @@ def _received_committee(channel: Channel) -> _Committee:
     return _Committee(*(sites[place] for place in places))
 
 
-def _solve(channel: Channel, system: BlindSystem, committee: _Committee) -> BlindSolution:
-    numbers, d, members = system.numbers, system.size, (committee.first, committee.second)
+def _solve(system: BlindSystem, committee: _Committee) -> Steps[BlindSolution]:
+    numbers, d = system.numbers, system.size
     shape = (1, system.opened)
-    shares = [numbers.unpack(channel.receive(site, (1, numbers.words(shape))), shape) for site in members]
-    opened = numbers.reduce(shares[0] + shares[1])
+    opened = numbers.unpack((yield Receive(committee.first, (1, numbers.words(shape)))), shape)
+    opened += numbers.unpack((yield Receive(committee.second, (1, numbers.words(shape)))), shape)
+    opened = numbers.reduce(opened)
     decoded = numbers.decode(opened[:, :, : system.triangle])
     masked = symmetric(decoded[None], system.extended)[0]
     masked = np.ldexp(masked, -FRACTION_BITS - 4 * MASK_BITS) * system.scale
@@ -443,13 +468,15 @@ def _solve(channel: Channel, system: BlindSystem, committee: _Committee) -> Blin
         solution = np.linalg.solve(masked[:d, :d], masked[:d, d:])
     except np.linalg.LinAlgError:
         raise FederationError("The blind system is singular; raise its regularization.") from None
-    channel.send(committee.second, solution)
+    yield Send(committee.second, solution)
     decrements = np.einsum("ij,ij->j", masked[:d, d:], solution)
     if not system.is_told:
-        found = [channel.receive(site, (d, system.problems), np.float64) for site in members]
-        if not np.array_equal(found[0], found[1]):
-            raise FederationError(f"{' and '.join(members)} opened different solutions of a blind system; run again.")
-        solution = found[0]
+        solution = yield Receive(committee.first, (d, system.problems), np.float64)
+        other = yield Receive(committee.second, (d, system.problems), np.float64)
+        if not np.array_equal(solution, other):
+            raise FederationError(
+                f"{committee.first} and {committee.second} opened different solutions of a blind system; run again."
+            )
     trace, beside = float(np.trace(masked[:d, :d])), system.read_beside(opened[:, :, system.triangle :])
     return BlindSolution(np.asarray(solution.T, dtype=np.float64), trace, decrements, *beside)
 
@@ -485,14 +512,20 @@ def blind_systems_cost(total: SecureSum, sites: int, systems: Sequence[BlindSyst
         + len(systems) * (sites - 1) * SHAPE[1]
         + _summed_words(systems)
     )
-    for system in systems:
-        numbers, beside, e = system.numbers, system.beside, system.extended
-        square, triangle = numbers.words((e, e)), numbers.words((1, system.triangle))
-        told = sites - 2 if system.is_told else 2
-        words += (2 * 4 + 2) * SHAPE[1] + 4 * square + 4 * triangle + 2 * numbers.words((1, system.opened))
-        words += 2 * numbers.words((1, system.problems)) + (3 + told) * system.size * system.problems
-        messages, hops = messages + 2 * 6 + 1 + 2 + 5 + told, hops + 11
-        if beside.vectors:
-            vectors, products = numbers.words((beside.vectors, beside.length)), numbers.words((beside.vectors,) * 2)
-            messages, hops, words = messages + 5, hops + 2, words + 3 * SHAPE[1] + 2 * vectors + products
+    for bundle in bundles_of(systems):
+        told, is_beside = (sites - 2 if bundle[0].is_told else 2), bundle[0].beside.vectors > 0
+        messages, hops = messages + 2 * 6 + 1 + 2 + 5 + told + 5 * is_beside, hops + 11 + 2 * is_beside
+        words += sum(_words_after_sum(system, told) for system in bundle)
     return Cost(messages=messages, hops=hops, payload_bytes=summed.payload_bytes + words * RESIDUE_BYTES)
+
+
+def _words_after_sum(system: BlindSystem, told: int) -> int:
+    """Return how many words are sent for one system after the sum. told: by how many messages the solution is told."""
+    numbers, beside, e = system.numbers, system.beside, system.extended
+    square, triangle = numbers.words((e, e)), numbers.words((1, system.triangle))
+    words = (2 * 4 + 2) * SHAPE[1] + 4 * square + 4 * triangle + 2 * numbers.words((1, system.opened))
+    words += 2 * numbers.words((1, system.problems)) + (3 + told) * system.size * system.problems
+    if beside.vectors:
+        vectors, products = numbers.words((beside.vectors, beside.length)), numbers.words((beside.vectors,) * 2)
+        words += 3 * SHAPE[1] + 2 * vectors + products
+    return words

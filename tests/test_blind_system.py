@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import isgeneratorfunction
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,18 @@ from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
 from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.errors import BoundExceeded, FederationError, RoundAborted, StepRefused, Transient
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.protocols import blind_system
-from fedsvm.protocols.analysis.blind_views import systems_of_pair, told_solutions
+from fedsvm.protocols import blind_parameters, blind_system
+from fedsvm.protocols.analysis.blind_views import opened_sums, systems_of_pair, told_solutions
 from fedsvm.protocols.analysis.execution import Execution, site_names
 from fedsvm.protocols.arithmetic.residue_numbers import upper
-from fedsvm.protocols.blind_parameters import Beside, BlindSystem
+from fedsvm.protocols.blind_parameters import Beside, BlindSystem, bundles_of
 from fedsvm.protocols.blind_system import (
     BlindSolution,
     blind_systems_cost,
     contribute_to_systems,
     solve_blind_systems,
 )
+from fedsvm.protocols.side_by_side import Steps
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.secure_sum import SecureSum
 
@@ -231,7 +233,7 @@ def test_all_sites_are_told_the_solution_of_every_system(sites: int, count: int)
     assert (cost.messages, cost.payload_bytes) == (stated.messages, stated.payload_bytes)
     assert cost.hops <= stated.hops
     for site in told.network.sites:
-        seen = told_solutions(entries_of(told.network, site)[site])
+        seen = told_solutions(entries_of(told.network, site)[site], systems)
         np.testing.assert_allclose(np.hstack(seen), np.vstack([each.solution for each in told.posed]).T, rtol=1e-7)
 
 
@@ -261,6 +263,39 @@ def test_two_members_of_the_committee_learn_every_system(
     for each, posed in zip(found, told.posed, strict=True):
         np.testing.assert_allclose(each[:4, :4], posed.whole, rtol=1e-8, atol=1e-8)
         np.testing.assert_allclose(each[4, :4], posed.right[0], rtol=1e-8, atol=1e-8)
+
+
+def test_small_systems_of_one_shape_share_messages() -> None:
+    small, other, large = (
+        BlindSystem(4, 1, 1.0, 0.5, 1),
+        BlindSystem(5, 1, 1.0, 0.5, 1),
+        BlindSystem(300, 1, 1.0, 0.5, 1),
+    )
+    together = [small, small, other, small, large, large]
+    assert [len(each) for each in bundles_of(together)] == [2, 1, 1, 1, 1]
+    assert [each for bundle in bundles_of(together) for each in bundle] == together
+    one, three = (blind_systems_cost(RING, 5, [small] * count) for count in (1, 3))
+    assert (one.messages, one.hops) == (three.messages, three.hops)
+
+
+@pytest.mark.parametrize("pair", [(0, 1), (0, 2), (1, 2)])
+def test_systems_in_several_bundles_are_solved_and_two_members_learn_each(
+    pair: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blind_parameters, "_BUNDLE", 2 * 6 * 5**2)
+    told = Told.solved(5, 5)
+    members, systems = committee_of(told.network), [each.system for each in told.posed]
+    assert [len(each) for each in bundles_of(systems)] == [2, 2, 1]
+    seen = told_solutions(entries_of(told.network, "site-2")["site-2"], systems)
+    found = systems_of_pair(entries_of(told.network, *(members[place] for place in pair)), systems)
+    opened = opened_sums(entries_of(told.network, COORDINATOR)[COORDINATOR], systems)
+    assert found is not None
+    for place, posed in enumerate(told.posed):
+        np.testing.assert_allclose(seen[place].T, posed.solution, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(found[place][:4, :4], posed.whole, rtol=1e-8, atol=1e-8)
+        np.testing.assert_allclose(opened[place][0], told.beside(place)[0], atol=1e-14)
+    cost, stated = Execution({}, None, told.network).cost, blind_systems_cost(RING, 5, systems)
+    assert (cost.messages, cost.payload_bytes) == (stated.messages, stated.payload_bytes)
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -345,12 +380,17 @@ def test_a_false_share_of_a_member_or_the_dealer_is_noticed(where: str, monkeypa
     """One residue is off by one: the members open no solution."""
     real = getattr(blind_system, where)
 
-    def spoilt(*arguments: Any) -> FloatArray:
-        share: FloatArray = real(*arguments).copy()
-        share[0, 0, 0] = (share[0, 0, 0] + 1) % 1000
-        return share
+    def one_off(share: FloatArray) -> FloatArray:
+        found = share.copy()
+        found[0, 0, 0] = (found[0, 0, 0] + 1) % 1000
+        return found
 
-    monkeypatch.setattr(blind_system, where, spoilt)
+    def spoilt(*arguments: Any) -> Steps[FloatArray]:
+        return one_off((yield from real(*arguments)))
+
+    monkeypatch.setattr(
+        blind_system, where, spoilt if isgeneratorfunction(real) else lambda *arguments: one_off(real(*arguments))
+    )
     network = InMemoryNetwork(site_names(4))
     with pytest.raises(StepRefused, match="sent false numbers"):
         solved(Posed.random(4, 3), network=network)

@@ -52,7 +52,7 @@ from fedsvm.scenarios.hub.server import serve
 from fedsvm.scenarios.hub.service import Hub, Settings, application
 from fedsvm.scenarios.run.intervals import Interval
 from fedsvm.scenarios.run.metrics import Metrics
-from fedsvm.scenarios.run.result import Environment, RunResult, write_result
+from fedsvm.scenarios.run.result import Environment, RunResult, read_result, write_result
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
 from tests.conftest import wait_until
@@ -474,6 +474,43 @@ async def test_all_that_is_wrong_with_a_task_is_said_and_the_form_stays_filled_i
     assert not told.hub.tasks.of(ANNA)
 
 
+async def test_lines_of_a_form_stay_as_they_are_when_it_is_sent_again(told: Told, browser: httpx.AsyncClient) -> None:
+    """Browsers end the lines of a field by a carriage return and a line feed."""
+    invited = "\r\n".join(f"{site} {site}@example.org" for site in SITES)
+    form = await form_of(browser, invited=invited, description="Which?\r\nAll.", **{"set-C": "-1"})
+    answer = await browser.post("/tasks", data=form)
+    assert "algorithm.C" in answer.text
+    shown = {
+        name: html.unescape(text)
+        for name, text in re.findall(r'<textarea id="(\w+)".*?>(.*?)</textarea>', answer.text, re.S)
+    }
+    assert (shown["description"], shown["invited"]) == ("Which?\nAll.", invited.replace("\r", ""))
+    number = await create(browser, **shown)
+    assert told.one(Task, id=number).description == "Which?\nAll."
+    assert "\\r" not in (await browser.get(f"/tasks/{number}")).text
+
+
+async def test_own_models_are_offered_for_rows_and_asked_for_in_the_scenario(
+    told: Told, browser: httpx.AsyncClient
+) -> None:
+    for algorithm, offered in (("pan-svm", True), ("dpp-svm", False), ("hybrid-svm", False), ("describe", False)):
+        page = (await browser.get("/tasks/new", params={"algorithm": algorithm})).text
+        assert ('name="compare_sites"' in page) == offered, algorithm
+    number = await create(browser, algorithm="pan-svm", compare_sites="yes")
+    assert scenario_text(told.one(Task, id=number)).compare.sites
+    number = await create(browser, algorithm="pan-svm")
+    assert not scenario_text(told.one(Task, id=number)).compare.sites
+
+
+def test_a_taken_port_is_named_in_one_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = fedsvm("hub", "--folder", str(tmp_path / "hub"), "--listen", where, folder=tmp_path)
+    assert done.returncode == 3
+    said = f"fedsvm: The hub cannot listen at {where} (Address already in use); use another address (--listen)."
+    assert done.stderr.strip() == said
+
+
 async def test_what_is_too_long_is_not_taken_in(told: Told) -> None:
     async with told.browser() as browser:
         assert "can have 65536 bytes" in (await browser.post("/sign-in", content=b"x" * 70_000)).text
@@ -770,6 +807,7 @@ async def test_pages_of_a_task_whose_stored_scenario_is_refused_say_so(told: Tol
         ("(p (p + 1) / 2,): this site's part of it; see `newton`.", "The participant's part of it."),
         ("Return (rows,) or (rows, K): the scores of records. Raises StepRefused.", "Scores of records."),
         ("Return the number of records.", "Number of records."),
+        ("Return the sums of rows, and their\n        number.\n\n        More.", "Sums of rows, and their number."),
     ],
 )
 def test_docstring_of_a_step_becomes_a_sentence_for_participants(docstring: str, sentence: str) -> None:
@@ -1243,9 +1281,14 @@ def begun(told: Told, tmp_path: Path) -> Iterator[Begun]:
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_rows_too_are_trained_on_by_visitors_who_have_patience(told: Told, tmp_path: Path) -> None:
     files, exact = hospitals(tmp_path), {"set-masking": "none", "set-step_noise": "0"}
-    with visitors(told, files, algorithm="pan-svm", **{"set-kernel": "rbf", **exact}) as there:
+    form = {"compare_sites": "yes", "set-kernel": "rbf", **exact}
+    with visitors(told, files, algorithm="pan-svm", **form) as there:
         there.finish()
     task = told.one(Task)
+    shown = {each.name: each for each in presentation.measures_of(read_result(tmp_path / "tasks" / task.id))}
+    assert shown["Own models"].value.endswith(" %")
+    assert " to " in shown["Gain in accuracy"].interval
+    assert "Gain in AUC" in shown
     with np.load(tmp_path / "tasks" / task.id / "model.npz") as model:
         assert np.abs(model["w"] - simulated(tmp_path, files)).max() < 1e-9
 

@@ -108,14 +108,35 @@ def test_a_seed_gives_both_who_have_it_the_same_uniform_residues() -> None:
         assert 0 <= drawn.min() < drawn.max() < prime
 
 
-def test_words_beyond_the_last_multiple_of_a_prime_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def expand(channel: MemoryChannel, secrets: list[bytes], shape: tuple[int, ...], part: int = 0) -> Residues:
-        return np.full((1, *shape), 5 if part else 2**64 - 1, dtype=np.uint64)
+def test_bits_that_are_no_residue_are_drawn_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, beyond = MemoryChannel.expand, NUMBERS.primes[0]
 
+    def expand(channel: MemoryChannel, secrets: list[bytes], shape: tuple[int, ...], part: int = 0) -> Residues:
+        words = real(channel, secrets, shape, part).copy()
+        if part in (0, 1 << 16):
+            words[0, 0, 0] = words[0, 0, 0] >> np.uint64(32) << np.uint64(32) | np.uint64(beyond)
+        return words
+
+    def drawn() -> FloatArray:
+        network, seed = InMemoryNetwork(("site-1",)), np.arange(4, dtype=np.uint64)
+        (found,) = network.run({"site-1": lambda each: NUMBERS.uniform(each.expand, seed, (3, 5))}).values()
+        return np.asarray(found)
+
+    before = drawn()
     monkeypatch.setattr(MemoryChannel, "expand", expand)
-    seed, network = np.zeros(4, dtype=np.uint64), InMemoryNetwork(("site-1",))
-    found = network.run({"site-1": lambda channel: NUMBERS.uniform(channel.expand, seed, (1, 2))})
-    np.testing.assert_array_equal(found["site-1"], np.full((len(NUMBERS.primes), 1, 2), 5))
+    after = drawn()
+    assert after[0, 0, 0] < beyond
+    assert (after != before).sum() <= 1
+    np.testing.assert_array_equal(after.ravel()[1:], before.ravel()[1:])
+
+
+def test_residues_of_a_seed_are_uniform() -> None:
+    """Each bit, by a bound of 7 deviations: a false alarm in 10^9."""
+    network, seed = InMemoryNetwork(("site-1",)), np.arange(4, dtype=np.uint64)
+    (found,) = network.run({"site-1": lambda each: NUMBERS.uniform(each.expand, seed, (100, 100))}).values()
+    for bit in range(22):
+        share = (found.astype(np.int64) >> bit & 1).mean(axis=(1, 2))
+        assert np.abs(share - 0.5).max() < 7 * 0.5 / 100
 
 
 def test_triangles_and_transposes() -> None:

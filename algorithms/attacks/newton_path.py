@@ -4,7 +4,7 @@ Every site does: it is sent each step behind a mask that it draws itself, from t
 coordinator that a site tells the seed, or one of a run without masks. Whoever knows the path knows the dual variable,
 the slope and the pull of every row that it can think of, at every point: they are functions of the path alone.
 
-Behind a committee a site is told each step in the clear, and has no more of a system unless two members are in league.
+With a committee, a site receives each step in the clear, and learns more of a system only if two members collude.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class PathRound:
 
 @dataclass(frozen=True)
 class OpenedNumbers:
-    """The numbers beside a round's system: the objective, and of each class the sum of alphas and the number of rows.
+    """The numbers opened with a round's system: the objective, and the sum of alphas and the rows of each class.
 
-    objective_noise, alpha_noise: the largest of both members together, on the objective and on each sum of alphas.
+    objective_noise, alpha_noise: the maximum noise of both members together, on the objective and on each sum of
+    alphas.
     """
 
     objective: float
@@ -273,7 +274,8 @@ def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> 
         order = BlindOrder(**each.parameters)
         taken = np.zeros_like(step) if order.still[place] else step
         sites = {party: lines for party, lines in each.entries.items() if party != COORDINATOR}
-        systems = systems_of_pair(each.entries, order.systems([layout] * len(order.problems)))
+        public = order.systems([layout] * len(order.problems))
+        systems = systems_of_pair(each.entries, public)
         sums: dict[tuple[str, ...], RowTotals] = {}
         sums |= {} if systems is None else {EVERYONE: _of_system(layout, order, place, systems[place])}
         dither = np.repeat(order.dithers[place], [layout.features, layout.dimensions - layout.features])
@@ -282,7 +284,7 @@ def _blind_rounds(rounds: Sequence[RoundView], problem: int, layout: Layout) -> 
         found.append(PathRound(taken, mu, keep, still, sums=sums, dither=dither, opened=opened))
         if sites:
             known = True
-            told = told_solutions(next(iter(sites.values())))
+            told = told_solutions(next(iter(sites.values())), public)
             step = told[place][:, 0] * order.solution_unit(place)
     return found, known
 

@@ -27,8 +27,8 @@ GRID = 2.0**-16
 the same way however the rows are spread over the sites."""
 
 _SEEDS = 2**32
-_MOST_DISTANCES = 1 << 23
-"""Distances between rows and centers that are computed at a time."""
+_MOST_DISTANCES = 1 << 17
+"""Distances between rows and centers that are computed at a time: they stay in the cache."""
 
 
 # Of sums.
@@ -61,18 +61,37 @@ def rounds(count: int) -> list[ClusterRound]:
 
 def cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
     """Return (l, p + 2) per center, for the rows nearest to it: their sum, that of squared distances, their number."""
-    if not len(centres):
-        return np.zeros((0, rows.shape[1] + 2))
-    return _add_up([_cluster_sums(rows[block], centres) for block in _blocks(rows, centres)])
+    return _GridRows.of(rows).cluster_sums(centres)
 
 
-def _cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
-    rows = on_grid(rows)
-    distances = squared_distances(rows, centres)
-    nearest = distances.argmin(axis=1)
-    members = np.eye(len(centres))[nearest]
-    spread = distances[np.arange(len(rows)), nearest]
-    return np.asarray(members.T @ np.column_stack([rows, spread, np.ones(len(rows))]))
+@dataclass(frozen=True)
+class _GridRows:
+    """Rows (n, p) on the grid, and their squares (n,), for several rounds."""
+
+    rows: FloatArray
+    squares: FloatArray
+
+    @classmethod
+    def of(cls, rows: FloatArray) -> _GridRows:
+        gridded = on_grid(rows)
+        return cls(gridded, np.einsum("ij,ij->i", gridded, gridded))
+
+    def cluster_sums(self, centres: FloatArray) -> FloatArray:
+        """Return what the function of this name returns."""
+        if not len(centres):
+            return np.zeros((0, self.rows.shape[1] + 2))
+        return _add_up([self._sums(block, centres) for block in _blocks(self.rows, centres)])
+
+    def _sums(self, block: slice, centres: FloatArray) -> FloatArray:
+        rows, count = self.rows[block], len(centres)
+        beyond = rows @ (-2.0 * centres.T)  # squared distances, without the squares of the rows
+        beyond += np.einsum("ij,ij->i", centres, centres)
+        nearest, places = beyond.argmin(axis=1), np.arange(len(rows))
+        spread = np.maximum(self.squares[block] + beyond[places, nearest], 0.0)
+        members = np.zeros_like(beyond)
+        members[places, nearest] = 1.0
+        spreads, sizes = np.bincount(nearest, spread, count), np.bincount(nearest, minlength=count)
+        return np.column_stack([members.T @ rows, spreads, sizes])
 
 
 @dataclass(frozen=True)
@@ -105,7 +124,10 @@ class Clusters:
 
 def on_grid(values: FloatArray) -> FloatArray:
     """Return the nearest multiples of 2^-16."""
-    return np.asarray(np.rint(values / GRID) * GRID)
+    found = values / GRID
+    np.rint(found, out=found)
+    found *= GRID
+    return found
 
 
 # Of rows.
@@ -114,10 +136,10 @@ def on_grid(values: FloatArray) -> FloatArray:
 def pooled_centres(rows: FloatArray, count: int, min_cluster_size: int, seed: int) -> FloatArray:
     """Return at most `count` centers (l, p) of local rows (n, p), equal to those from sums over sites with these
     rows."""
-    sums = np.zeros((0, rows.shape[1] + 2))
+    sums, gridded = np.zeros((0, rows.shape[1] + 2)), _GridRows.of(rows)
     for each in rounds(count):
         centres = each.centres(sums, min_cluster_size, seed) if each.number else np.zeros((1, rows.shape[1]))
-        sums = cluster_sums(rows, centres)
+        sums = gridded.cluster_sums(centres)
     return Clusters.of_sums(sums, min_cluster_size).centres
 
 

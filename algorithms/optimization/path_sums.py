@@ -246,7 +246,7 @@ class NewtonPath(SitePart):
 
     @step(told=ROUND_ARGUMENTS)
     def newton(self, **order: Any) -> FloatArray:
-        """Return (k, length), this site's part of a round of k problems, or zeros if it knows no path.
+        """Return (k, length): this site's part of the Newton systems of k problems, or zeros if it knows no path.
 
         order: the fields of a `RoundOrder`.
         """

@@ -1,7 +1,8 @@
-"""The views of parties on a blind system (`blind_system`): the solution, what is opened beside it, or all of it.
+"""The views of parties on a blind system (`blind_system`): the solution, the sums opened with it, or all of it.
 
-Computed from transcripts, by the steps of the protocol: every site that is told has the solution, the coordinator the
-numbers beside it, and any two members of the committee the system itself. A round may have several systems.
+They are computed from transcripts, by the steps of the protocol. Sites that receive the solution see it, the
+coordinator sees the sums opened with it, and any two members of the committee the system itself. A round may have
+several systems.
 """
 
 from __future__ import annotations
@@ -18,14 +19,19 @@ from fedsvm.federation.channel.agreement import keystreams
 from fedsvm.federation.channel.transcript import DREW, RECEIVED, SENT, TranscriptEntry
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.arithmetic.residue_numbers import symmetric, transpose
-from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem
+from fedsvm.protocols.blind_parameters import FRACTION_BITS, MASK_BITS, BlindSystem, bundles_of
 from fedsvm.protocols.common_seed import SHAPE
 
 Entries = Mapping[str, Sequence[TranscriptEntry]]
 
 
-def told_solutions(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
+def told_solutions(entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]) -> list[FloatArray]:
     """Return the solutions (size, problems) of each system, as one site has them that is told."""
+    messages = zip(_told_bundles(entries), bundles_of(systems), strict=True)
+    return [each for array, bundle in messages for each in np.split(array, len(bundle))]
+
+
+def _told_bundles(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
     floats = [each for each in entries if each.array.dtype == np.float64 and each.what in (SENT, RECEIVED)]
     received = [each for each in floats if each.what == RECEIVED and each.peer != COORDINATOR]
     sent = [each for each in floats if each.what == SENT]
@@ -37,16 +43,18 @@ def told_solutions(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
 def opened_sums(
     entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Return the numbers (count,) and the inner products (g, g) beside each system, as a coordinator opens them.
+    """Return the numbers (count,) and the inner products (g, g) that a coordinator opens with each system.
 
-    entries: of a coordinator that does not learn the solutions, so that it receives two shares of each system last.
+    entries: of a coordinator that does not learn the solutions, so that it receives two shares of each bundle last.
     """
-    received = [each.array for each in entries if each.what == RECEIVED][-2 * len(systems) :]
+    bundles = bundles_of(systems)
+    received = [each.array for each in entries if each.what == RECEIVED][-2 * len(bundles) :]
     found = []
-    for system, *shares in zip(systems, received[::2], received[1::2], strict=True):
-        first, second = (system.numbers.unpack(share, (1, system.opened)) for share in shares)
-        opened = system.numbers.reduce(first + second)
-        found.append(system.read_beside(opened[:, :, system.triangle :]))
+    for bundle, *shares in zip(bundles, received[::2], received[1::2], strict=True):
+        for system, *own in zip(bundle, *shares, strict=True):
+            first, second = (system.numbers.unpack(share[None, :], (1, system.opened)) for share in own)
+            opened = system.numbers.reduce(first + second)
+            found.append(system.read_beside(opened[:, :, system.triangle :]))
     return found
 
 
@@ -59,11 +67,12 @@ class _Members:
     dealer: str
 
 
-def members_of(entries: Entries) -> _Members | None:
+def members_of(entries: Entries, systems: Sequence[BlindSystem]) -> _Members | None:
     """Return the members, as one of the first two knows them; None if parties have neither on their side."""
+    seeds = (3 * len(bundles_of(systems)[-1]), SHAPE[1])
     for site, lines in entries.items():
         floats = [each for each in lines if each.array.dtype == np.float64 and each.what == RECEIVED]
-        dealt = [each.peer for each in lines if each.what == RECEIVED and each.array.shape == (3, SHAPE[1])]
+        dealt = [each.peer for each in lines if each.what == RECEIVED and each.array.shape == seeds]
         shares = any(each.array.dtype == np.float64 and each.what == SENT for each in lines)
         if site == COORDINATOR or not shares or not floats or not dealt:
             continue
@@ -87,7 +96,7 @@ def systems_of_pair(entries: Entries, systems: Sequence[BlindSystem]) -> list[Fl
     list of FloatArray of shape (d + K, d + K), or None
         None for parties with fewer than two members. The right-hand sides have what dither the pair does not know.
     """
-    members = members_of(entries)
+    members = members_of(entries, systems)
     if members is None:
         return None
     pair = _Pair(entries, members, systems)
@@ -129,10 +138,10 @@ class _Pair:
         """Take the first member's mask from U, its masked share from the second V, and undo the mask."""
         system, numbers, members = self.systems[place], self.systems[place].numbers, self.members
         square = (system.extended, system.extended)
-        hidden = numbers.unpack(self._tail(members.first, members.second, 6)[place][0], square)
+        hidden = numbers.unpack(self._tail(members.first, members.second, 6, place)[0], square)
         seeds = self._dealer_seeds(place)[0]
         mask = numbers.reduce(hidden + numbers.uniform(keystreams, seeds[0], square))
-        of_dealer = self._tail(members.dealer, members.second, 6)[place]
+        of_dealer = self._tail(members.dealer, members.second, 6, place)
         twice = symmetric(numbers.unpack(of_dealer[1], (1, system.triangle)), system.extended)
         product = numbers.unpack(of_dealer[2], square)
         cross = numbers.product(product, transpose(hidden))
@@ -153,7 +162,7 @@ class _Pair:
         seeds = [own]
         for sender in senders:
             if sender != COORDINATOR:
-                seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(self.systems)])
+                seeds.append(self._between(sender, first)[-1 - after.get(sender, 0) * len(bundles_of(self.systems))])
         uniform = [system.numbers.uniform(keystreams, each[place], (1, system.entries)) for each in seeds]
         return system.matrix(system.numbers.reduce(np.sum(uniform, axis=0))) + system.diagonal()
 
@@ -164,7 +173,7 @@ class _Pair:
 
     def _symmetric(self, sender: str, receiver: str, place: int, number: int) -> FloatArray:
         system, count = self.systems[place], 5 if receiver == self.members.first else 6
-        words = self._tail(sender, receiver, count)[place][number]
+        words = self._tail(sender, receiver, count, place)[number]
         return symmetric(system.numbers.unpack(words, (1, system.triangle)), system.extended)
 
     def _deal(self, place: int, other: str, mask: int) -> FloatArray:
@@ -173,14 +182,27 @@ class _Pair:
         return system.numbers.uniform_symmetric(keystreams, self._dealer_seeds(place)[mask][3], system.extended)
 
     def _dealer_seeds(self, place: int) -> list[Residues]:
-        """Return the seeds (4, 4) of both masks, which the dealer drew."""
+        """Return the seeds (4, 4) of both masks, which the dealer drew: for a bundle those of each mask together."""
         drawn = [each for each in self._draw(self.members.dealer) if each.shape == (4, SHAPE[1])]
-        return drawn[-2 * len(self.systems) :][2 * place : 2 * place + 2]
+        drawn = drawn[-2 * len(self.systems) :]
+        _, first, count = self._bundle_of(place)
+        return [drawn[first + place], drawn[first + count + place]]
 
-    def _tail(self, sender: str, receiver: str, count: int) -> list[list[NDArray[Any]]]:
-        """Return the last messages between two members: `count` for each system."""
-        sent = self._between(sender, receiver)[-count * len(self.systems) :]
-        return [sent[place * count : (place + 1) * count] for place in range(len(self.systems))]
+    def _tail(self, sender: str, receiver: str, count: int, place: int) -> list[NDArray[Any]]:
+        """Return a system's part of the last messages between two members: `count` for each bundle."""
+        number, first, of_bundle = self._bundle_of(place)
+        sent = self._between(sender, receiver)[-count * len(bundles_of(self.systems)) :]
+        messages = sent[number * count : (number + 1) * count]
+        return [np.split(each, of_bundle)[place - first] for each in messages]
+
+    def _bundle_of(self, place: int) -> tuple[int, int, int]:
+        """Return the number of the bundle that a system is in, the place of its first system, and how many it has."""
+        first = 0
+        for number, bundle in enumerate(bundles_of(self.systems)):
+            if place < first + len(bundle):
+                return number, first, len(bundle)
+            first += len(bundle)
+        raise IndexError(place)
 
     def _between(self, sender: str, receiver: str) -> list[NDArray[Any]]:
         if receiver in self.entries:

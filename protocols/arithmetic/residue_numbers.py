@@ -29,7 +29,15 @@ _LANE_BITS = 32
 _ROWS = 96
 """Rows of a block of a symmetric product: fewer save more of it, and take more calls of BLAS."""
 
+_LIMB_BITS = 30
+"""Of the digits of numbers that are encoded: times a residue they are whole numbers of float64."""
+
+_LATER_PART = 1 << 16
+"""To the number of the part of a keystream that bits are drawn from again: more than there are primes."""
+
 _LANE, _WORD = np.dtype("<u4"), np.dtype("<u8")
+_SIGNED_LANE = np.dtype("<i4")
+"""Turned into float64 several at a time, which unsigned numbers are not."""
 
 
 Expand = Callable[[Sequence[bytes], Sequence[int], int], Residues]
@@ -126,18 +134,17 @@ class ResidueNumbers:
         -------
         FloatArray of shape (primes, rows, columns)
         """
-        mantissas, exponents = np.frexp(values)
-        shifts = exponents.astype(np.int64) - _EXACT_BITS + fraction_bits
-        whole = np.rint(np.ldexp(mantissas, _EXACT_BITS + np.minimum(shifts, 0))).astype(np.int64)
-        powers = np.maximum(shifts, 0)
-        largest = int(powers.max(initial=0))
+        limbs = _limbs(values, fraction_bits)
         residues = np.empty((len(self.primes), *values.shape))
+        multiples = np.empty(values.shape)
         for place, prime in enumerate(self.primes):
-            found = _modulo(whole, prime)
-            if largest:
-                factors = np.array([pow(2, power, prime) for power in range(largest + 1)], dtype=np.int64)
-                found = _modulo(found * factors[powers], prime)
-            residues[place] = found
+            found, base = residues[place], pow(2, _LIMB_BITS, prime)
+            found[...] = 0
+            for limb in limbs:
+                found *= base  # below 2^43
+                found += limb
+                _center(found, prime, multiples)
+            _lift(found, prime, multiples)
         return residues
 
     def decode(self, residues: FloatArray) -> FloatArray:
@@ -165,8 +172,8 @@ class ResidueNumbers:
     def uniform(self, expand: Expand, seed: Residues, shape: Sequence[int]) -> FloatArray:
         """Return residues (primes, rows, columns) that are uniform to everyone who does not know the seed.
 
-        A word serves two primes, whose residues of it are independent. Words beyond the largest multiple of both are
-        drawn again, all of these primes together, so that no residue is likelier.
+        Half a word serves each residue: as many of its bits as the primes have. Bits that are not below the prime are
+        drawn again, so that no residue is likelier.
 
         Parameters
         ----------
@@ -179,14 +186,14 @@ class ResidueNumbers:
         -------
         FloatArray of shape (primes, rows, columns)
         """
+        secret, width = seed.tobytes(), self.primes[0].bit_length()
         found = np.empty((len(self.primes), *shape))
-        for first in range(0, len(self.primes), 2):
-            primes = self.primes[first : first + 2]
-            words = _words_below((1 << 64) // math.prod(primes) * math.prod(primes), expand, seed, shape, first)
-            for prime, place in zip(primes, found[first:], strict=False):
-                multiples = words // np.uint64(prime)
-                multiples *= np.uint64(prime)
-                np.subtract(words, multiples, out=place)
+        for place, (prime, residues) in enumerate(zip(self.primes, found, strict=True)):
+            lanes, part = _lanes(expand, secret, math.prod(shape), place, width), place
+            while (beyond := np.flatnonzero(lanes >= prime)).size:
+                part += _LATER_PART
+                lanes[beyond] = _lanes(expand, secret, beyond.size, part, width)
+            residues[...] = lanes.reshape(shape)
         return found
 
     def uniform_symmetric(self, expand: Expand, seed: Residues, size: int) -> FloatArray:
@@ -248,13 +255,22 @@ def _modulo(integers: IntArray, prime: int) -> IntArray:
     return integers - integers // prime * prime
 
 
-def _words_below(limit: int, expand: Expand, seed: Residues, shape: Sequence[int], part: int) -> Residues:
-    """Return uniform words of a seed that are all below a limit: of a part, or else of a later one."""
-    while True:
-        words = expand([seed.tobytes()], shape, part)[0]
-        if (words <= np.uint64(limit - 1)).all():
-            return np.asarray(words)
-        part += 1 << 16
+def _limbs(values: FloatArray, fraction_bits: int) -> list[FloatArray]:
+    """Return whole numbers up to 2^30 in size, the digits of values in multiples of 2^-fraction_bits, largest first."""
+    bits = math.frexp(float(np.abs(values).max(initial=0.0)))[1] + fraction_bits
+    count = max(1, -(-bits // _LIMB_BITS))
+    rest = values * 2.0 ** (fraction_bits - (count - 1) * _LIMB_BITS)
+    limbs = []
+    for _ in range(count):
+        limbs.append(np.rint(rest))
+        rest = (rest - limbs[-1]) * 2.0**_LIMB_BITS  # both exact
+    return limbs
+
+
+def _lanes(expand: Expand, secret: bytes, count: int, part: int, width: int) -> IntArray:
+    """Return (count,) numbers of some bits, from as many halves of words of a part of a secret's keystream."""
+    words = expand([secret], (1, -(-count // 2)), part)[0, 0]
+    return np.asarray(words.astype(_WORD, copy=False).view(_SIGNED_LANE)[:count] & _SIGNED_LANE.type((1 << width) - 1))
 
 
 def transpose(residues: FloatArray) -> FloatArray:

@@ -346,6 +346,7 @@ class Pages:
             vertical=task_form.is_vertical(wish.algorithm),
             trains=wish.kind == task_form.TRAIN,
             public=task_form.takes_public_rows(wish.algorithm),
+            can_compare=task_form.can_compare_sites(wish.algorithm),
             default_mu=task_form.default_mu(wish.algorithm),
             settings=task_form.fields_of(wish.algorithm),
             sums=list(OWN_SUMS),
@@ -373,7 +374,7 @@ async def _form(request: Request, url: str) -> dict[str, str]:
         fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
         if any("\0" in value for value in fields.values()):
             raise ValueError("there are databases whose texts cannot hold it")
-        return fields
+        return {name: value.replace("\r\n", "\n") for name, value in fields.items()}  # as browsers end lines
     except ValueError:
         raise RequestRefused("The form cannot be read; reload the page and send it again.") from None
 
@@ -417,6 +418,7 @@ _WISHED = (
     "statistics_privacy",
     "ranges",
     "public_rows",
+    "compare_sites",
 )
 
 

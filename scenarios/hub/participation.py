@@ -349,7 +349,8 @@ class TaskParticipation:
         else:
             self._require_part(diary)
             came = len(diary.received) - before
-            self.tell(f"{came} messages processed; a mail will tell you when to run this command again")
+            messages = "1 message" if came == 1 else f"{came} messages"
+            self.tell(f"{messages} processed; a mail will tell you when to run this command again")
         return is_over
 
     def _require_part(self, diary: SiteStore) -> None:

@@ -10,12 +10,13 @@ from typing import Any
 from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
 from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.site.program import step_methods
-from fedsvm.scenarios.figures import percent
+from fedsvm.scenarios.figures import area_gain, percent, percent_range, points
 from fedsvm.scenarios.hub import task_form
 from fedsvm.scenarios.hub.database import Participant, Task
 from fedsvm.scenarios.hub.offered import offered_terms, readable_scenario
 from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.report.summary import interval
+from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import RunResult
 
 _SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
@@ -172,6 +173,8 @@ def measures_of(result: RunResult) -> Iterator[ModelMeasure]:
     if whole.auc is not None:
         area = "Area under the ROC curve: 0.5 is chance, 1 is perfect ranking."
         yield ModelMeasure("AUC", f"{whole.auc:.3f}", area, intervals.get("auc", ""))
+    if result.own_models is not None:
+        yield from _own_measures(result.own_models)
     if found is None:
         return
     for name, share, meaning in (
@@ -184,6 +187,24 @@ def measures_of(result: RunResult) -> Iterator[ModelMeasure]:
             yield ModelMeasure(name, percent(share, 1), meaning, intervals.get(name.lower(), ""))
 
 
+def _own_measures(own: OwnModels) -> Iterator[ModelMeasure]:
+    """Return the accuracy of the participants' own models on the same records, and what training together gains."""
+
+    def within(name: str, written: Callable[[float, float], str]) -> str:
+        found = own.intervals.get(name)
+        return "" if found is None else written(found.low, found.high)
+
+    alone = "Accuracy of models that participants train on their records alone, on the same test records."
+    yield ModelMeasure("Own models", percent(own.accuracy, 1), alone, within("accuracy", percent_range))
+    gained = "Accuracy of the common model less that of own models, in percentage points. Both decide at 0."
+    in_points = within("accuracy_gain", lambda low, high: f"{points(low)} to {points(high)}")
+    yield ModelMeasure("Gain in accuracy", points(own.accuracy_gain), gained, in_points)
+    if own.auc_gain is not None:
+        ranked = "AUC of the common model less that of own models."
+        in_areas = within("auc_gain", lambda low, high: f"{area_gain(low)} to {area_gain(high)}")
+        yield ModelMeasure("Gain in AUC", area_gain(own.auc_gain), ranked, in_areas)
+
+
 def _has_value(method: Callable[..., Any]) -> bool:
     """Return whether a step gives a value."""
     return method.__annotations__.get("return") not in (None, "None")
@@ -192,8 +213,8 @@ def _has_value(method: Callable[..., Any]) -> bool:
 def sentence_of(method: Callable[..., Any]) -> str:
     """Return the sentence in which a step's docstring describes its value, without what only developers need."""
     docstring = (method.__doc__ or method.__name__).strip()
-    line = docstring.partition("\n")[0].removeprefix("Return ").removeprefix("the ")
-    text = _SHAPE.sub("", line).partition(". ")[0].partition("; see ")[0].partition(": see ")[0]
+    said = " ".join(docstring.partition("\n\n")[0].split()).removeprefix("Return ").removeprefix("the ")
+    text = _SHAPE.sub("", said).partition(". ")[0].partition("; see ")[0].partition(": see ")[0]
     text = _OF_SITE.sub(r"the participant\1", text)
     return _capitalize(text.rstrip(" .:;").replace("`", "")) + "."
 

@@ -87,5 +87,5 @@ def _bind(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), backlog=512)
     except OSError as error:
         raise FederationError(
-            f"The hub cannot listen at {host}:{port} ({error.strerror}); use another address (--listen)."
+            f"The hub cannot listen at {host}:{port} ({os.strerror(error.errno or 0)}); use another address (--listen)."
         ) from error

@@ -71,6 +71,8 @@ class TaskForm:
         A line for each numeric column whose range is public: its name, its lowest and its highest value.
     public_rows : str
         Of algorithms that promise privacy: rows that are nobody's secret, as CSV with the columns of the participants.
+    compare_sites : {"no", "yes"}
+        Of participants with the same columns: whether each also trains a model of its own, to compare with.
     """
 
     algorithm: str
@@ -94,6 +96,7 @@ class TaskForm:
     statistics_privacy: str = ""
     ranges: str = ""
     public_rows: str = ""
+    compare_sites: str = "no"
 
     @property
     def kind(self) -> str:
@@ -176,7 +179,7 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
             "name": DEFAULT_ALGORITHM if wish.kind == DESCRIBE else wish.algorithm,
         },
         "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
-        "compare": {"centralised": False, "baselines": False},
+        "compare": {"centralised": False, "baselines": False, "sites": _compares_sites(wish)},
     }
     try:
         scenario = spec.validate(given)
@@ -223,6 +226,15 @@ def terms(scenario: Scenario, kind: str) -> Terms:
 def run_name(title: str) -> str:
     """Return a name for the run of a task, made from its title."""
     return _NOT_A_NAME.sub("-", title).strip("-._")[:60] or "task"
+
+
+def can_compare_sites(name: str) -> bool:
+    """Return whether participants can compare models of their own with the common one."""
+    return name != DESCRIBE and not is_vertical(name) and not takes_public_rows(name)
+
+
+def _compares_sites(wish: TaskForm) -> bool:
+    return wish.compare_sites == "yes" and can_compare_sites(wish.algorithm)
 
 
 def _unsaid(wish: TaskForm) -> list[str]:

@@ -51,7 +51,7 @@ def render(folder: Path) -> str:
 def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
     data, on = result.scenario["data"], result.environment
     size = f", {result.data.rows} rows x {result.data.columns} columns" if result.data else ""
-    files = ", ".join(data.get("sources", {}).values())
+    files = ", ".join(dict.fromkeys(data.get("sources", {}).values()))
     yield "data", f"{data['source'] or files}{size}"
     if result.model is not None:
         names = result.model.classes
