@@ -1,6 +1,7 @@
 """Least squares on labels of +1 and -1 in random bins, by conjugate gradients on secure sums (Rahimi and Recht 2007).
 
-With Z (n, P B) the features of all rows, of which each has P that are not 0 (`features.random_bins`), the weights are
+Let Z (n, P B) be the features of all rows; each row has P features that are not 0 (`features.random_bins`). The weights
+are
 
     W = (Z^T Z + lambda I)^-1 Z^T Y.
 
@@ -176,7 +177,7 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
     name = "binned-least-squares"
     estimator = "BinnedLeastSquaresClassifier"
     Settings, Site, Model = BinnedSettings, BinnedSite, BinnedModel
-    figures = {"grids": "random ones, of which a row has one feature each", "rank": "features of all grids"}
+    figures = {"grids": "random grids; a row has one feature in each", "rank": "features of all grids"}
     multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: BinnedSettings) -> BinnedModel:

@@ -9,9 +9,9 @@
 See `selection.filters`. Nothing is voted among sites: means of local statistics are not the statistic, a site with one
 class has none, and where rows are dealt by what is in them the two differ as much as one likes.
 
-What is disclosed. The coordinator learns class means and variances of all columns, which of more columns than rows tell
-who is among the rows (Homer and others 2008); of mi counts of each class in each bin, of which one of 1 is a row's; of
-mrmr products of columns. The sites learn which columns are kept.
+Disclosures. The coordinator learns class means and variances of all columns. If there are more columns than rows, these
+reveal whose rows they are (Homer and others 2008). With mi it learns counts of each class in each bin; a count of 1 is
+a single row's. With mrmr it learns products of columns. The sites learn which columns are kept.
 """
 
 from __future__ import annotations

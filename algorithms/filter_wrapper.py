@@ -9,9 +9,9 @@ Corrections to the dissertation. Its three filters (equations 6.1 to 6.3) are, o
 but for the weights of the classes: two that have p-values vote here, Welch's t and F, and Fisher's ratio by rank, not
 worse than the number that F passes. `min_fisher` and `min_scatter_ratio` take equations 6.1 and 6.3 with thresholds of
 the user, as printed, in the place of F and of the rank. Its comparison with the accuracy of all candidates (step 4)
-changes nothing: both branches remove the same column. Equal accuracies, of which it says nothing, are decided by the
-held-out hinge loss, then by the lowest |t|, then the higher column goes. Where there are more candidates than are
-affordable, the lower half by |weight| of one SVM goes until there are not. The SVMs are linear by default, and as
+changes nothing: both branches remove the same column. It does not mention equal accuracies. Here the held-out hinge
+loss decides them, then the lowest |t|, then the higher column is removed. While there are too many candidates, the half
+with the lower |weight| in one SVM is removed. The SVMs are linear by default, and as
 printed with `wrapper = "pan-svm"` (see `voted_wrappers`).
 
 What is disclosed. The class moments; of every candidate and fold the weights (or what cuts show), and how many held-out
@@ -103,7 +103,7 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
     figures = {"candidates": "columns that passed the filters", **SelectionAlgorithm.figures}
 
     def problems(self, settings: FilterWrapperSettings, outline: Outline) -> Iterator[str]:
-        """Yield thresholds beside a number of columns."""
+        """Yield a problem if thresholds and a number of columns are both set."""
         yield from super().problems(settings, outline)
         yield from settings.wrapper_problems()
         if settings.has_printed_filters and settings.filter_keep is not None:

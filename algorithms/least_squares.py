@@ -8,8 +8,8 @@ and both products are sums over rows: d (d + 1)/2 + K d numbers for K problems, 
 in one round. This is the "Fourier + LS"
 of the PAN-SVM dissertation's table 3.6, which cites its figures: ridge regression on random features, no SVM. Rahimi
 and Recht's features are sqrt(2/D) cos(rho.x + b) with random offsets; here they are the paired cosines and sines of
-`features.fourier`, of which D/2 frequencies make as many features and approximate the kernel better. Landmarks will do
-as well, and the columns themselves.
+`features.fourier`, where D/2 frequencies give as many features and approximate the kernel better. Landmarks and the
+columns themselves also work.
 
 What is disclosed. The coordinator learns the rows' second moments in the features, and their product with the labels:
 each is one sum, and both are much. Where the possible records are few, they say how often each is there: the products

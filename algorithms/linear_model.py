@@ -102,8 +102,8 @@ class PanModel(Model):
             raise NotExportable(f'scikit-learn has no part for decision values by "{self.scheme}"')
         if isinstance(self.calibration, ClassCalibration):
             raise NotExportable(
-                "scikit-learn has no part for probabilities of more than two classes beside this model's decision "
-                "values; train it without data.calibration"
+                "scikit-learn has no part that gives both this model's decision values and probabilities of more than "
+                "two classes; train it without data.calibration"
             )
         return [*feature_steps(self.feature_map), linear_step(self.w, self.b, classes, self.calibration)]
 

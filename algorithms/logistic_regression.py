@@ -245,7 +245,7 @@ def penalties_of(d: int, regularisation: float, *, intercept: bool) -> FloatArra
 def newton_systems(
     d: int, scales: FloatArray, noises: FloatArray, dithers: FloatArray, regularisation: float, *, intercept: bool
 ) -> list[BlindSystem]:
-    """Return the public parameters of each problem's system of Newton's equation, with the loss beside it."""
+    """Return the public parameters of each problem's system of Newton's equation, and of the loss opened with it."""
     return [
         BlindSystem(
             d,

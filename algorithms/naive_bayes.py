@@ -4,10 +4,11 @@ Columns of numbers are normal in each class, and a categorical column has each o
 own, (count + 1) / (n + V), as in scikit-learn's CategoricalNB. The counts are in the same sums, as those of the 0/1
 columns that a categorical one becomes. A value that was not there in training says nothing.
 
-Means and variances follow from the sums, and are those that scikit-learn's GaussianNB gets of pooled rows: variances
+Means and variances follow from the sums, and equal those of scikit-learn's GaussianNB on pooled rows: variances
 are divided by n, and var_smoothing times the largest variance of a column over all rows is added to each. The decision
-value of a row is the difference of two classes' joint log-likelihoods, or of more the log-odds of each. Variances are
-differences of sums, and lose digits where a column's mean is large beside its deviation: on the standard scale none is.
+value of a row is the difference of two classes' joint log-likelihoods, or for more classes the log-odds of each.
+Variances are differences of sums, and lose digits if a column's mean is large compared with its deviation, which does
+not occur on the standard scale.
 
 What is disclosed. The coordinator learns each class's number of rows, means and variances, and how often it has each
 value of a categorical column, which is the model. Of a class of one row the mean is that row, and of two the mean and

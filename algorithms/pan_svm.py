@@ -1,8 +1,8 @@
 """PAN-SVM (Lu 2016, chapter 3): a kernel SVM over horizontal partitions from which no row is sent.
 
-Landmarks stand for the rows in a Nystroem approximation of the kernel; in the feature space that it spans the sites
-train a linear SVM, of which the coordinator only ever sees sums over sites and rows. Features that come from no row
-(random Fourier features, or the columns themselves) may take the landmarks' place (`features.choice`).
+Landmarks span the feature space of a Nystroem approximation of the kernel. In this space the sites
+train a linear SVM, and the coordinator sees only sums over sites and rows. Features that come from no row
+(random Fourier features, or the columns themselves) may replace landmarks (`features.choice`).
 
 What the paper overlooks: sums of nearly the same rows, over and over, give rows away. Its cutting planes let a
 coordinator that knows the map rebuild the training rows, whatever the secure sum; they are here to compare with. By

@@ -6,9 +6,9 @@ the coordinator counts what any two have in common: the kernel matrix of all row
 
     x_i.x_j = |S_i n S_j|,   |x_i - x_j|^2 = |S_i| + |S_j| - 2 |S_i n S_j|,
 
-of which it solves the dual as LIBSVM does. Of a linear kernel the weights are a secure sum of the sites' sum of
-alpha y x. Of another, each site keeps its own support rows, and new rows are shown to all sites, whose sums of
-alpha y k(x_i, x) are added up by a secure sum; the paper has all sites encrypt them anew.
+and solves the dual as LIBSVM does. For a linear kernel the weights are a secure sum of the sites' sums of
+alpha y x. For another kernel, each site keeps its own support rows. All sites see new rows, and a secure sum adds up
+their sums of alpha y k(x_i, x); in the paper all sites encrypt new rows.
 
 What is disclosed. To the coordinator the labels, and of every row which encrypted items it has: the whole table but for
 the names of its columns, and these it finds by how often each occurs, or by the rows of any site that tells it

@@ -94,7 +94,7 @@ ShareOrCount = Annotated[int, Ge(1), Le(MAX_DIMENSION)] | Annotated[float, Gt(0)
 
 @dataclass(frozen=True)
 class Renamed:
-    """Former values of a setting, and the ones that took their places; stands beside `doc`."""
+    """Former values of a setting and their replacements; use it together with `doc`."""
 
     values: Mapping[str, str]
 

@@ -2,11 +2,12 @@
 
     min over w, b of  l1 |w|_1 + l2/2 |w|^2 + C sum_i max(0, 1 - y_i (w.x_i + b))
 
-One problem says which columns there are to be, in place of a ranking of all. It is trained by cutting planes, of which
-only the master problem changes (`optimization.cutting_plane`); which weights are zero follows from its dual, and the
-objective is certified. Along a path of smaller and smaller l1 all cuts go on, since they bound the loss, whatever is
-added to it; folds go the path in the same rounds, and the size of the model follows from their accuracy. `stability`
-trains half-samples in complementary pairs, and says how often each column was chosen (Shah and Samworth 2013).
+One problem selects the columns, instead of a ranking of all. It is trained by cutting planes with another master
+problem (`optimization.cutting_plane`). The dual determines which weights are zero, and the
+objective is certified. Along a path of falling l1 all cuts stay valid, since they bound the loss, whatever is
+added to it. All folds follow the path in the same rounds, and their accuracy determines the size of the model.
+`stability` trains half-samples in complementary pairs, and counts how often each column was chosen (Shah and Samworth
+2013).
 
 What is disclosed. The coordinator learns class means and variances, and every cut: sums of rows in their columns as
 they are, which show single rows where they count one or differ by one. The interior point has no such problem, and this

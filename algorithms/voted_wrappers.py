@@ -15,10 +15,10 @@ nothing and vote on nothing.
 Corrections to the dissertation. Its weights (5.1), w = sum alpha y x, are of a linear SVM and not of one with the RBF
 kernel. So SVMs on the way are linear by default, whatever the model is trained with afterwards. `wrapper = "pan-svm"`
 trains PAN-SVMs and takes (5.1) to the letter; since sum alpha y = 0, w then compares class means weighted by alpha. Its
-SVM-t takes the rows that support the PAN-SVM. Most candidates tie in accuracy (on the colon data 96 of 100), of which
-the dissertation says nothing: the lowest held-out hinge loss decides, then the lowest sum of ranks, then the higher
-column. Scores within 1e-9 of the largest are equal. Constant columns go first. Many columns go by halves: every one
-that is among the lowest of two lists, so many.
+SVM-t takes the rows that support the PAN-SVM. Most candidates tie in accuracy (on the colon data 96 of 100). The
+dissertation does not mention ties; here the lowest held-out hinge loss decides, then the lowest sum of ranks, then the
+higher column. Scores within 1e-9 of the largest are equal. Constant columns are removed first. Many columns are removed
+by halves: each that is in the lowest half of two lists.
 
 What is disclosed. The class moments of all columns; the weights of every model (or, of cutting planes, what cuts show)
 and, of a PAN-SVM, the landmarks and the sum of alpha y x of each class; numbers of held-out rows that are right, and

@@ -1,7 +1,7 @@
 """The optimal membership test against the noisy statistics of a scenario, measured over fresh noise.
 
 `python -m benchmarks.membership quickstart --draws 1000` prints, for several mu and numbers of sites whose noise the
-attacker does not know, the area under the curve of the likelihood ratio beside the promise, Phi(mu / sqrt(2)), and the
+attacker does not know, the area under the curve of the likelihood ratio next to the promise, Phi(mu / sqrt(2)), and the
 mu that the errors of the test prove. The attacker knows all other rows; the row in question contributes as much as a
 row can. One site is the case in which its rows alone change between two runs. With "5, then 4" a site drops in the
 middle of the release, and the attacker has both, whose mu composes to sqrt(2) times one.

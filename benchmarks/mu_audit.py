@@ -3,7 +3,7 @@
 `python -m benchmarks.mu_audit heart --draws 1000` needs FEDSVM_DATA for `heart`. One row lies at the ends of all
 columns, which no row can contribute more than. Its site's file has the row or lacks it, in each of as many releases,
 with a fresh record of answers and fresh noise. The attacker knows all other rows, and sees sums over the sites. The
-command prints the mu that the errors of the optimal test prove, by bounds of Clopper and Pearson, beside the promise:
+command prints the mu that the errors of the optimal test prove, by bounds of Clopper and Pearson, and the promise:
 
 - 1 site: the rows of one site alone changed between two runs, so that the noise of all others is known;
 - 2, 5 and 20 sites;

@@ -4,7 +4,7 @@
 ring,masked` measures these numbers of sites and these sums alone, and keeps what the folder has of other numbers. 1,000
 sites take some minutes.
 
-Beside our five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else)
+Our five sums are compared with the floor (`benchmarks.floor`: the same bytes, without a protocol)
 and, where they are installed, the sum of MPyC, by Shamir's shares between as many processes (`pip install
 fedsvm[peers]`), and Flower's SecAgg+, in an environment of its own: `FLOWER_PYTHON` names the Python of one with
 `pip install "flwr[simulation]"`.

@@ -1,6 +1,6 @@
 """The parts of a round's time: `python -m benchmarks.profile [SITES] [SUM]`, by default 20 sites and the ring.
 
-Three tables. The first has processor time a round by process and thread, ours beside the floor's (`benchmarks.floor`),
+Three tables. The first has processor time a round by process and thread, ours and the floor's (`benchmarks.floor`),
 which has the same messages and does nothing with them: what its I/O threads take is ZeroMQ, CURVE and the kernel, and
 what its main threads take is Python that says "send" and "receive". The second divides a site's main thread by the part
 of the program that runs, as Python's profiler has it, which takes about as long itself: it is to be read as shares.

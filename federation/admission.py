@@ -1,6 +1,7 @@
 """Admission of sites to a run: at launch, after a restart, during a wait, and on return.
 
-Whoever joins is told the roster first and then, step by step, the public state: what earlier steps left at every site.
+A site that joins receives the roster first and then, step by step, the public state: what earlier steps left at every
+site.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _MAX_PLAIN_BYTES = 1 << 14
 
 @dataclass(frozen=True)
 class Replaced:
-    """The sites of a round that dropped and take part all the same.
+    """The sites that dropped in a round and still take part.
 
     Parameters
     ----------
     stayed : tuple of str
-        Their processes were there all along, and left the round.
+        Their processes kept running, and left the round.
     joined : tuple of str
-        They were told the public state.
+        They received the public state.
     """
 
     stayed: tuple[str, ...]
@@ -41,22 +42,22 @@ class Replaced:
 
 
 class Admission:
-    """Lets sites in.
+    """Admits sites.
 
     Parameters
     ----------
     dispatcher : Dispatcher
-        Says what has to be said.
+        Sends the messages.
     roster : Roster
         All parties, with the addresses that they listen on.
     views : callable
-        The roster with the addresses that a party reaches the others by, given its name and the roster.
+        Returns the roster with the addresses at which a party reaches the others, given its name and the roster.
     start : callable
-        Starts the process of a site that the policy has restarted; None where the one that was there is back.
+        Starts the process of a site that the policy restarts; returns None if the earlier process is back.
     disclosures : Disclosures
-        Where arrays are written down that newcomers are told.
+        Records the arrays that newcomers receive.
     round_timeout_s : float
-        How long each of the waits below takes at most.
+        Maximum duration of each wait below.
     """
 
     def __init__(
@@ -88,9 +89,9 @@ class Admission:
         self._completed.append((round_number, order))
 
     def remember(self, order: Order) -> None:
-        """Keep an order that sites which join from now on carry out first.
+        """Keep an order that sites carry out first if they join from now on.
 
-        A step that comes again, as in the next fold, replaces itself and all that was built on it.
+        A repeated step, for example in the next fold, replaces its earlier order and all later ones.
         """
         if order.step in self._public_state:
             known = list(self._public_state)
@@ -102,7 +103,7 @@ class Admission:
         """Send the roster to every site and wait for answers. Sites load their partition first; allow `work_s` more for
         that.
 
-        The sites that do not, and why. Raises EndpointError if that is for lack of descriptors.
+        Return the sites that do not answer, and why. Raises EndpointError if descriptors are lacking.
         """
         endpoint, deadline = self._dispatcher.mailbox.endpoint, Deadline(self._round_timeout_s + work_s)
         endpoint.admit(self._views(endpoint.name, self._roster))
@@ -114,10 +115,10 @@ class Admission:
         return dropped
 
     def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> Replaced:
-        """Wait for the sites that dropped in a round, as far as the policy does.
+        """Wait for the sites that dropped in a round, as long as the policy allows.
 
-        A site whose process ended is restarted. A late one is waited for where the policy says so; where it does not
-        and it cannot be spared, for as long as for a round.
+        A site whose process ended is restarted. A late site is awaited if the policy says so. If it does not and the
+        run needs the site, it is awaited as long as a round.
         """
         how_ended, policy = self._membership.how_ended, self._membership.policy
         late = [site for site in dropped if not how_ended(site)]
@@ -149,9 +150,9 @@ class Admission:
         return back
 
     def _restart(self, site: str) -> bool:
-        """Restart a site, and return whether it is a new process; if not, `Membership` says whether the old one lives.
+        """Restart a site, and return whether it is a new process; if not, `Membership` knows whether the old one runs.
 
-        The others are told the roster, so that they drop connections which the new process refused before it had one.
+        The others receive the roster, so that they drop connections that the new process refused before it had one.
         """
         policy = self._membership.policy
         if site not in policy.restartable or not policy.restart(site):
@@ -201,7 +202,7 @@ class Admission:
         return True
 
     def _missed_orders(self) -> Iterator[MissedOrders]:
-        """Yield the orders of all complete rounds, in messages of bounded length; one, at least."""
+        """Yield the orders of all complete rounds, in messages of bounded length; at least one message."""
         part: list[tuple[int, Order]] = []
         length = 0
         for number, order in self._completed:

@@ -190,7 +190,7 @@ class Order:
     protocol : str
         What its messages are counted under: a secure sum's name, "gather", or the step's.
     terms : SumTerms, GatherTerms or None
-        What becomes of the value that the step returns; None: nothing, it stays at the site.
+        What becomes of the value that the step returns; None: it stays at the site.
     parameters : mapping
         The step's plain arguments.
     arrays : mapping
@@ -206,15 +206,15 @@ class Order:
     after : int, default 0
         The last round before this one that is complete; 0 for none. See `site.chain`.
     everyone : bool, default False
-        Whether `sites` are all of the run. Then they are not named on the wire, since every site knows them: named to
-        all, they would be most of what is said to a thousand sites.
+        Whether `sites` are all of the run. Then the order omits them on the wire, since every site knows them: their
+        names would be most of the bytes of an order to a thousand sites.
     signature : bytes, default b""
         The coordinator's, see `site.signed`; empty for none.
 
     Attributes
     ----------
     facts_in : dict of int to str
-        The facts of the order by round, once they were computed, see `site.order_facts`.
+        The computed facts of the order by round, see `site.order_facts`.
     """
 
     kind: ClassVar[str] = "order"
@@ -395,7 +395,7 @@ def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdat
 
 
 def read_interrupt(message: Message) -> Abort | RunOver:
-    """Decode a message of the coordinator that a site obeys in the middle of a round. Raises Malformed."""
+    """Decode a message of the coordinator that a site obeys during a round. Raises Malformed."""
     return RunOver.from_message(message) if message.kind == RunOver.kind else Abort.from_message(message)
 
 

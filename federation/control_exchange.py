@@ -1,7 +1,7 @@
-"""Control messages out, answers in: what the coordinator says to sites, and what they say to that.
+"""The coordinator's control messages to sites, and their answers.
 
-A `Dispatcher` stands for the whole run: it numbers what is said, sends it, and tells valid answers from others. An
-`Exchange` is one thing that is said to some sites and the answers to it; a round is one with a protocol in it.
+A `Dispatcher` exists for the whole run: it numbers messages, sends them, and separates valid answers from others. An
+`Exchange` is one message to some sites and the answers to it; a round is an exchange with a protocol.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Dispatcher:
     mailbox : Mailbox
         The coordinator's.
     membership : Membership
-        Is told of sites that answer, and says whose process ended.
+        Receives the sites that answer, and reports whose process ended.
     on_log : callable, optional
         Called with a site and what it logged.
 
     Attributes
     ----------
     accounts : Accounts
-        What all parties report that they sent and received.
+        The traffic that all parties report.
     final_reports : dict of str to FinalReport
-        What sites said in the end.
+        The final reports of sites.
     record : RoundRecord
-        The round under way; before the first, the launch.
+        The current round; before the first, the launch.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Dispatcher:
 
     @property
     def label(self) -> str:
-        """The round under way, in words."""
+        """The current round, in words."""
         return f"round {self.record.round} ({self.record.phase}, step {self.record.step})"
 
     def begin(self, record: RoundRecord) -> None:
@@ -76,7 +76,7 @@ class Dispatcher:
     def send(self, site: str, message: Message, deadline: Deadline) -> None:
         """Send to a site. Raises PeerDropped if it cannot be reached in time, at once if its process ended.
 
-        Answers that come in meanwhile wait until somebody asks for them.
+        Answers that arrive meanwhile wait until they are read.
         """
 
         def check_process() -> None:
@@ -133,23 +133,23 @@ class Dispatcher:
         return None
 
     def close_books(self, *, whole: bool = False) -> None:
-        """Enter what the coordinator itself sent and received; see `Endpoint.measure`."""
+        """Record the coordinator's own traffic; see `Endpoint.measure`."""
         endpoint = self.mailbox.endpoint
         endpoint.measure(self.record.round, whole=whole)
         self.accounts.enter(endpoint.name, endpoint.ledger.take())
 
 
 class Exchange:
-    """One thing that is said to some sites, and their answers; it knows nothing of what was said before.
+    """One message to some sites, and their answers, without earlier messages.
 
     Attributes
     ----------
     sites : tuple of str
-        Who is spoken to.
+        The receivers of the message.
     answers : dict of str to StepDone, Aborted or StepFailure
         The first of each.
     unreachable : dict of str
-        Why a site could not be told, or cannot go on.
+        Why a site could not be reached, or cannot continue.
     """
 
     can_be_aborted = False
@@ -177,13 +177,13 @@ class Exchange:
         return self._silent - self._dispatcher.membership.ended
 
     def wait_until(self, condition: Callable[[], object], deadline: Deadline) -> None:
-        """Take in answers until a condition holds. Raises DeadlineExpired, and SiteFailed when a site failed."""
+        """Read answers until a condition holds. Raises DeadlineExpired, and SiteFailed when a site failed."""
         while not condition():
             self._dispatcher.mailbox.wait(deadline)
             self.notice()
 
     def notice(self) -> None:
-        """Take in the answers that came. Raises SiteFailed when a site that takes part failed for good."""
+        """Read the answers that arrived. Raises SiteFailed when a site that takes part failed for good."""
         while (came := self._dispatcher.next_answer()) is not None:
             site, answer = came
             if isinstance(answer, Aborted) and not self.can_be_aborted:
@@ -198,7 +198,7 @@ class Exchange:
     def dropped(self, deadline: Deadline) -> dict[str, str]:
         """Return the sites that dropped, with reasons: those that did not answer, and those whose process ended.
 
-        What these said last is taken in first. Raises SiteFailed when a site failed.
+        Their last answers are read first. Raises SiteFailed when a site failed.
         """
         last = Deadline(LAST_WORDS_S)
         for site in self._ended_sites():

@@ -1,6 +1,6 @@
 """The values that a round disclosed: the parameters sent to every site, and what the coordinator opened.
 
-A run as a sequence of these is what its parties can look at afterwards: see `fedsvm.protocols.analysis.views`.
+Parties can examine a run afterwards as a sequence of these: see `fedsvm.protocols.analysis.views`.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class DisclosedRound:
     verb : {"run", "gather", "sum", "sum-at"}
         See `Order.verb`.
     receiver : str
-        Who opened the sum; "" of what is none.
+        Who opened the sum; "" if the round has none.
     sites : tuple of str
-        Whose values are in what was opened, in ring order.
+        The sites whose values were opened, in ring order.
     parameters : mapping of str to Any
-        Arrays and plain arguments of the step, as all sites were sent them.
+        Arrays and plain arguments of the step, as sent to all sites.
     opened : FloatArray, mapping of site to FloatArray, or Any
-        The sum, or each site's value where these were gathered; None where the coordinator opened nothing.
+        The sum, or each site's gathered value; None if the coordinator opened nothing.
     """
 
     number: int

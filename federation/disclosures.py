@@ -10,9 +10,9 @@ from typing import Literal
 from fedsvm.federation.control import Order, SumTerms
 
 Kind = Literal["sum", "value", "parameter", "difference", "single-row", "row-difference", "design"]
-"""A secure sum, a site's own value, an array that the coordinator sends to the sites, what two sums give away by their
-difference, what in a sum is of a single row alone, what two sums over rows differ by where that is a single row, and
-whatever else a protocol or an algorithm shows by design."""
+"""The kinds of disclosures: a secure sum, a site's own value, an array that the coordinator sends to the sites, the
+difference of two sums over different sites, a part of a sum that contains a single row, the difference of two sums if
+it is a single row, and other values that a protocol or an algorithm reveals by design."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Disclosure:
     times : int, default 0
         How often.
     detail : str, default ""
-        Of a parameter, its name; otherwise what is shown, in a sentence, where the kind does not say it all.
+        For a parameter, its name; otherwise the disclosure in a sentence, if the kind alone does not explain it.
     """
 
     to: str
@@ -51,7 +51,7 @@ class Disclosure:
 
 
 class Disclosures:
-    """All that was disclosed in a run, in the order in which it first happened."""
+    """The disclosures of a run, in the order in which they first happened."""
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, Kind, str, tuple[int, ...]], Disclosure] = {}
@@ -59,26 +59,26 @@ class Disclosures:
 
     @property
     def entries(self) -> list[Disclosure]:
-        """Each once, with how often it happened."""
+        """Each disclosure once, with its number of times."""
         return list(self._entries.values())
 
     def add(self, to: str, step: str, kind: Kind, shape: Sequence[int], times: int = 1, detail: str = "") -> None:
-        """Write down something that a party learns."""
+        """Record something that a party learns."""
         new = Disclosure(to, step, kind, tuple(shape), detail=detail)
         key = (to, step, kind, detail, tuple(shape))
         self._entries.setdefault(key, new).times += times
 
     def record_parameters(self, order: Order) -> None:
-        """Write down the arrays that an order shows the sites."""
+        """Record the arrays that an order reveals to the sites."""
         for name, array in order.arrays.items():
             self.add("sites", order.step, "parameter", array.shape, detail=name)
 
     def record_difference_leakage(
         self, order: Order, terms: SumTerms, contributed: frozenset[str], all_sites: Sequence[str]
     ) -> None:
-        """Write down what a sum gives its receiver together with an earlier one of the same step and parameters.
+        """Record what a sum reveals to its receiver together with an earlier one of the same step and parameters.
 
-        By subtraction they show the sum over the sites that are in one of the two only.
+        Their difference is the sum over the sites that are in only one of the two.
         """
         earlier = self._summed[terms.receiver, order.step, order.arguments_digest]
         for others in earlier if contributed not in earlier else ():

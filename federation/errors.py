@@ -1,11 +1,11 @@
 """The errors a user can meet: one sentence each, naming the site, the round and the way out.
 
-What ends a round is of one of two families, and which one decides what becomes of it:
+Errors that end a round are of two families, which decide what follows:
 
     Transient   a connection broke, or a peer is late: the round is aborted and runs again
     Fatal       running it again cannot help: the run ends at once, with exit status 3
 
-A `FederationError` that is neither comes from around the rounds: what was asked for cannot be done, and the run ends.
+A `FederationError` of neither family does not come from a round: the request cannot be fulfilled, and the run ends.
 
 `MembershipChanged` is for algorithms. `RoundAborted`, `SiteStopped`, `Malformed` and `DeadlineExpired` are signals
 between the parts of this floor and never reach a user.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 SEE_SITE = "see the site's own output"
-"""The end of a sentence for others about an error whose text stays at the site."""
+"""The end of an error message for other parties, if the text of the error stays at the site."""
 
 
 class FederationError(Exception):
@@ -24,7 +24,7 @@ class FederationError(Exception):
 
 
 class Transient(FederationError):
-    """The network failed, not the code: the round may run again. It reaches no user, see `RoundFailed`."""
+    """The network failed, not the code: the round may run again. Users never see it, see `RoundFailed`."""
 
 
 class Fatal(FederationError):
@@ -42,8 +42,8 @@ class PeerLate(Transient):
 class ProtocolError(Fatal):
     """A party sent an array of another shape or type than its protocol has in this place.
 
-    The protocol's code is wrong at one of the two ends. `sender` and `receiver` are parties, `expected` and `got` what
-    should have come and what came, in words.
+    The protocol's code is wrong at one of the two ends. `sender` and `receiver` are parties; `expected` and `got`
+    describe the expected and the received array.
     """
 
     def __init__(self, sender: str, receiver: str, expected: str, got: str) -> None:
@@ -73,7 +73,7 @@ class SiteFailed(Fatal):
 
 
 class SitesDropped(Fatal):
-    """Sites dropped, and the others cannot or must not go on. `dropped` says why, by site."""
+    """Sites dropped, and the others cannot or must not continue. `dropped` has the reason by site."""
 
     def __init__(self, dropped: Mapping[str, str], round_label: str, consequence: str) -> None:
         who = "; ".join(f"{site} dropped in {round_label}: {why}" for site, why in dropped.items())
@@ -82,7 +82,8 @@ class SitesDropped(Fatal):
 
 
 class RoundFailed(Fatal):
-    """A round was aborted again and again although every site answered; `waiting` says who waited for whom last."""
+    """A round was aborted repeatedly although every site answered; `waiting` has the peer that each site last waited
+    for."""
 
     def __init__(self, round_label: str, times: int, waiting: Mapping[str, str]) -> None:
         who = ", ".join(f"{site} for {peer}" for site, peer in waiting.items()) or "no site for another"
@@ -95,10 +96,10 @@ class RoundFailed(Fatal):
 
 
 class StepRefused(Fatal):
-    """A site will not carry out a step on its data; the message says why, and no traceback is needed.
+    """A site refuses to carry out a step on its data; the message has the reason, and no traceback is needed.
 
-    The message is for the site's own operator and may quote its data. `shared` is the sentence for everybody else and
-    for the receipt: the message, unless another one is given.
+    The message is for the site's own operator and may quote its data. `shared` is the text for other parties and for
+    the receipt: by default the message.
     """
 
     def __init__(self, message: str, shared: str = "") -> None:
@@ -128,7 +129,7 @@ class BoundExceeded(StepRefused):
 
 
 class MembershipChanged(Exception):
-    """Sites dropped or joined during a stage whose rounds build on each other: the stage must begin anew."""
+    """Sites dropped or joined during a stage whose rounds depend on each other: the stage must start again."""
 
 
 class RoundAborted(Exception):
@@ -140,9 +141,9 @@ class RoundAborted(Exception):
 
 
 class SiteStopped(Exception):
-    """The coordinator told this site to stop, or is gone.
+    """The coordinator stopped this site, or is lost.
 
-    `failure` says why the run failed, and is empty if it did not; `resumable` says whether it may yet be resumed.
+    `failure` is the reason why the run failed, empty if it did not; `resumable` is true if it may be resumed.
     """
 
     def __init__(self, failure: str = "", *, resumable: bool = False) -> None:
@@ -152,7 +153,7 @@ class SiteStopped(Exception):
 
 
 class Malformed(Exception):
-    """A message that does not keep the wire format, or a control message that does not keep its own."""
+    """A message that violates the wire format, or a control message that violates its own format."""
 
 
 class DeadlineExpired(Exception):

@@ -8,10 +8,10 @@
 `shape` and `bound` are public parameters of the round: a site reveals nothing of another shape, and refuses values
 beyond the bound. `params` are arrays and scalars that every site receives.
 
-When a site drops, a round that cannot do without it is aborted everywhere and run again by the others with fresh
-randomness; what a round revealed before stands, so that a sum is revealed once or never, and never for two different
-sets of sites. Rounds that build on each other are a stage: `federation.until_stable(stage)`. Where no site can be done
-without, `federation.require_all_sites()` has late ones waited for.
+When a site drops, a round that needs it is aborted everywhere and run again by the others with fresh randomness. A sum
+that was revealed before is final, so a sum is revealed once or never, and never for two different sets of sites. Rounds
+that depend on each other form a stage: `federation.until_stable(stage)`. If every site is needed,
+`federation.require_all_sites()` waits for late ones.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class Federation:
         take_part : callable, optional
             The coordinator's own part in the step's protocol, given its channel; its value is returned.
         work_s : float, default 0.0
-            Seconds that the sites may compute for, on top of what a round may take.
+            Seconds that the sites may compute, in addition to the time of a round.
         **params
             Arguments of the step.
 
@@ -388,7 +388,7 @@ class Federation:
         self._dispatcher.close_books()
 
     def dismiss(self, stop: RunOver) -> None:
-        """Send the sites a stop and take in their final reports; the launcher ends those that do not answer."""
+        """Send the sites a stop and read their final reports; the launcher ends those that do not answer."""
         self._is_over = True
         dispatcher = self._dispatcher
         dispatcher.tell(self.membership.with_process, stop)
@@ -402,13 +402,13 @@ class Federation:
         dispatcher.close_books(whole=True)
 
     def _note_ended(self) -> None:
-        """Take note of processes that ended. Raises LaunchError when their launcher is gone."""
+        """Record processes that ended. Raises LaunchError if their launcher ended."""
         for ended in self._launcher.collect_ended():
             if not (self._is_over and ended.well):  # its final report may still be on its way
                 self.membership.note_ended(ended.site, ended.how)
 
     def _note_logged(self, site: str, record: LogRecord) -> None:
-        """Take in a message that a site logged, unless it is one too many."""
+        """Record a message that a site logged, unless there were too many."""
         if self.record.add_logged(site, record):
             detail = f"what the code of {site} logs, as text"
             self._disclosures.add(COORDINATOR, "log", "design", (), detail=detail)
@@ -417,7 +417,7 @@ class Federation:
 
 
 def _order(step: str, protocol: str, params: Mapping[str, Any], terms: SumTerms | GatherTerms | None = None) -> Order:
-    """Return an order for which it is not known yet when and with whom it is carried out."""
+    """Return an order without its round and its sites, which are set later."""
     arrays = {name: value for name, value in params.items() if isinstance(value, np.ndarray)}
     plain = {name: value for name, value in params.items() if name not in arrays}
     return Order(step, protocol, terms, plain, arrays)

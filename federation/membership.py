@@ -1,8 +1,8 @@
 """The membership of a run: for every site whether it takes part, whether its process lives, and why not.
 
-A site without which the others went on has *dropped*. If its process still lives and answers again, it is let in when
-the next phase begins; if it can be *restarted*, it takes part from the next round. What has to be said to sites for
-that is in `admission`.
+A site has *dropped* if the others continued without it. If its process still runs and answers again, it is admitted
+when the next phase begins; if it can be *restarted*, it takes part from the next round. `admission` has the messages
+for that.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class DropoutPolicy:
     Parameters
     ----------
     min_sites : int, default 1
-        Fewer sites must not go on.
+        The run ends with fewer sites.
     on_dropout : {"continue", "abort"}, default "continue"
         "abort" ends the run with the first.
     restartable : tuple of str, default ()
-        Sites that may be started again, with other keys: all sites are told so as they start.
+        Sites that may be restarted with other keys; all sites receive this list when they start.
     restart : callable
         Whether one of these whose process ended is started again now, given its name; by default it is.
     silence_s : float, default 0.0
-        How long a run waits for a site that is silent and whose process may live; 0: it goes on without.
+        How long a run waits for a silent site whose process may still run; 0: it continues without the site.
     on_silence : callable, optional
         Called with the sites that are waited for.
     committee : tuple of str, default ()
@@ -85,7 +85,7 @@ class Membership:
     changes : list of MembershipChange
         Who left and who joined, in order.
     why_needed : str
-        What the others cannot do without, in a sentence, once no site can be spared; "" before.
+        Why every site is needed, in a sentence; "" while some are not.
     ended : set of str
         Sites without a process.
     """
@@ -153,7 +153,7 @@ class Membership:
     def change(
         self, round_number: int, phase: str, left: Mapping[str, str], joined: tuple[str, ...], label: str
     ) -> None:
-        """Write down who left and who joined. Raises SitesDropped if the others cannot or must not go on."""
+        """Record who left and who joined. Raises SitesDropped if the others cannot or must not continue."""
         for site in left:
             self._status[site].takes_part = self._status[site].answered = False
         for site in joined:

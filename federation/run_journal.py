@@ -247,10 +247,10 @@ class Journal:
         self._append({_KIND: "skipped", "round": self.skipped_to})
 
     def expect_return(self, site: str, value: Any) -> None:
-        """Take in what another process needs to let a site in that was started again.
+        """Store what another process needs to readmit a restarted site.
 
-        It is written down with the verb in which the site joins. A process of which no verb tells is not let in again:
-        the algorithm, in a run that is resumed, would not hear that the site is new.
+        It is written with the verb in which the site joins. A process that no verb records is not readmitted, because
+        in a resumed run the algorithm would not learn that the site is new.
         """
         self._returning[site] = value
 

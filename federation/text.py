@@ -1,6 +1,6 @@
-"""Text of others, such as names in files and what sites say, made fit to be shown.
+"""Text of other parties, such as names in files and messages of sites, made safe to print.
 
-A terminal obeys control characters, a line end makes of one record two, and half a surrogate pair cannot be written.
+A terminal obeys control characters, a line end splits a record, and half a surrogate pair cannot be written.
 """
 
 from __future__ import annotations

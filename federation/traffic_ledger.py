@@ -1,7 +1,7 @@
 """Counting: messages, payload bytes and wire bytes of every link in every round, as sent and as received.
 
-Each process keeps a `Ledger` of what it sent and received itself. The coordinator puts them together in the
-`Accounts` of the run, where every link of every round has two witnesses: its sender and its receiver.
+Each process keeps a `Ledger` of what it sent and received itself. The coordinator combines them in the `Accounts` of
+the run, where every link of every round is reported by two parties: its sender and its receiver.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Ledger:
 class RoundRecord:
     """One order of the coordinator, as it was carried out by the sites that took part.
 
-    A round that was aborted counts too: it was paid for. What runs it again is a round of its own.
+    An aborted round counts too. Its repetition is a round of its own.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class WitnessedLink:
 class Accounts:
     """The ledgers of all parties, and the rounds they belong to.
 
-    What comes in is put together when somebody asks for it, and not in the round that it came in.
+    Reports are combined when they are needed, not in the round in which they arrive.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class Accounts:
         return self._payload_bytes
 
     def enter(self, witness: str, rows: list[list[Any]]) -> None:
-        """Add what `witness` reports. Rows about links it has no part in are not its to report."""
+        """Add the report of `witness`. Ignore rows about links that it is not part of."""
         if self.on_entered is not None:
             self.on_entered(witness, rows)
         self._reported.append((witness, rows))

@@ -13,5 +13,5 @@ Reading order:
 - `analysis`: the cost and the disclosures of a sum, computed by executing it in memory.
 - `side_by_side`: executions of one protocol whose messages travel together
 - `blind_parameters`: public parameters of a blind system (`blind_system`), and a member's mask, as residues
-- `blind_sums`: sums that are opened beside a blind system (`blind_system`)
+- `blind_sums`: sums that are opened together with a blind system (`blind_system`)
 """

@@ -1,7 +1,7 @@
 """The public parameters of a blind system (`blind_system`), and a member's mask, as residues.
 
-A site's part of a system is one vector: the upper triangle of its matrix, its right-hand sides, and, where more is
-opened beside the system, its part of some numbers and of some vectors whose inner products are opened.
+A site's part of a system is one vector: the upper triangle of its matrix, its right-hand sides, and, if more is
+opened with the system, its part of some numbers and of some vectors whose inner products are opened.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _VECTOR_BITS = 60
 
 @dataclass(frozen=True)
 class Beside:
-    """Sums that are opened beside a system, each with the noise of both members that hold shares.
+    """Sums that are opened with a system, each with the noise of both members that hold shares.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class BlindSystem:
     free_dither : float, default 0.0
         The same on the last places that have no penalty.
     beside : Beside
-        Sums that are opened beside the system.
+        Sums that are opened with the system.
     """
 
     size: int
@@ -130,12 +130,12 @@ class BlindSystem:
 
     @property
     def entries(self) -> int:
-        """The number of entries of a site: those of the system, then numbers and vectors beside it."""
+        """The number of entries of a site: those of the system, then numbers and vectors opened with it."""
         return self.own + len(self.beside.noises) + self.beside.vectors * self.beside.length
 
     @property
     def opened(self) -> int:
-        """The number of entries that the coordinator learns: the extended masked matrix, and what is beside it."""
+        """The number of entries that the coordinator learns: the extended masked matrix, and the sums with it."""
         return self.triangle + self.beside.opened
 
     @cached_property

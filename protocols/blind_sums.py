@@ -1,4 +1,4 @@
-"""The sums that are opened beside a blind system (`blind_system`): numbers, and inner products of vectors.
+"""The sums that are opened with a blind system (`blind_system`): numbers, and inner products of vectors.
 
 The first member a holds R of each, and the second b holds T. A number is opened as the sum of its shares. For vectors
 R, T (g, m) the dealer gives a the seeds of U (g, m) and W (g, g), and b the seed of V (g, m) and U V^T - W. Then

@@ -21,17 +21,16 @@ and no site can choose them; or all have agreed on them before the run. Everythi
             all sites instead, and the coordinator learns no x.
 
 Several systems have masks of their own, and share the committee and the sum; small ones of one size also share messages
-(`bundles_of`). Normal noise of a and b may be added to q,
-and sums may be opened beside a system (`blind_sums`).
+(`bundles_of`). Normal noise of a and b may be added to q, and sums may be opened with a system (`blind_sums`).
 
 Cost: see `blind_systems_cost`. For each prime five products of matrices at a and at b, and four at the dealer.
 
-Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator, also
-together with any one site, sees M and the solution beside what that site has: H stays behind a mask of the other
+Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator together
+with any one site sees M, the solution and that site's own data: H stays behind a mask of the other
 member. Each eigenvalue of M is one of H up to a factor of 4 for each mask. Any two of the committee learn H and q, and
-two with the sum's own coalitions the parts of single sites. A dealer or member that lies makes a wrong solution, which
-the check notices unless a or b lies in it too. A dealer or b that lies together with the coordinator is not
-withstood: from a false matrix of the dealer it learns a part of a mask.
+together with a coalition that opens the sum, the parts of single sites. A dealer or member that lies makes a wrong
+solution, which the check notices unless a or b lies in it too. There is no protection against a dealer or b that lies
+together with the coordinator: from a false matrix of the dealer it learns a part of a mask.
 Messages between sites are sealed by the channel's links; the coordinator forwards what it cannot read.
 """
 
@@ -102,7 +101,7 @@ def contribute_to_systems(
         Each has masks of its own.
     entries : sequence of float64 arrays of shape (entries,)
         The site's own of each system: the upper triangle of its matrix, its right-hand sides, and the numbers and
-        vectors beside them.
+        vectors opened with it.
     members : sequence of str, default ()
         The committee that all sites agreed on: first, second and dealer. Without it they draw one.
 
@@ -406,7 +405,7 @@ class BlindSolution:
     decrements : FloatArray of shape (problems,)
         q . H^-1 q of each right-hand side q with its noise, times the square of its factor, up to STRETCH.
     numbers, products : FloatArray of shape (count,) and (g, g)
-        The sums beside the system, with noise.
+        The sums opened with the system, with noise.
     """
 
     found: FloatArray

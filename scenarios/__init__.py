@@ -24,7 +24,7 @@ console   the terminal
 streams   standard output and error, which may be closed
 figures   numbers as text: percent, bytes
 interrupts  Ctrl-C, SIGTERM and SIGHUP
-drift         new rows beside the training rows of a model
+drift         comparison of new rows with the training rows of a model
 export        models of runs as scikit-learn pipelines
 onnx_graph    exported pipelines as ONNX graphs
 two_runs      audit of two runs

@@ -111,7 +111,7 @@ def test_what_cannot_be_used_is_refused(cache: Path) -> None:
     with pytest.raises(ScenarioError, match="openml:7 has columns of free text"):
         load("openml:7")
     downloaded(cache, [COLUMNS[0] | {"name": "label"}, *COLUMNS[1:]], ARFF.replace("age", "label"))
-    with pytest.raises(ScenarioError, match="has a column 'label' beside its target"):
+    with pytest.raises(ScenarioError, match="has a column 'label' besides its target"):
         load("openml:7")
     downloaded(cache, [COLUMNS[0], COLUMNS[1], COLUMNS[2] | {"is_target": "false"}], ARFF)
     with pytest.raises(ScenarioError, match="openml:7 has not one target column"):

@@ -483,7 +483,7 @@ def test_a_file_is_read_and_changed_from_the_command_line(tmp_path: Path) -> Non
     [
         ("quickstar", [], "There is no scenario 'quickstar' in the catalogue. Did you mean 'quickstart'? It has aust"),
         ("/", [], "/ is a folder; name the TOML file in it."),
-        ("gone.toml", [], "There is no scenario file 'gone.toml'"),
+        ("gone.toml", [], "There is no scenario file 'gone.toml'; `fedsvm scenarios` lists the catalogue."),
         ("quickstart", ["algorithm.C"], "--set algorithm.C: write it as key.path=value"),
         ("quickstart", ["name.x=1"], "--set name.x=1: name is not a table."),
         ("quickstart", ["algorithm.D=1"], "algorithm.D: unknown key."),
@@ -494,6 +494,16 @@ def test_what_cannot_be_read_is_said(scenario: str, changes: list[str], sentence
     with pytest.raises(ScenarioError) as caught:
         spec.read(scenario, overrides=changes)
     assert str(caught.value).startswith(sentence)
+
+
+def test_the_folder_of_a_run_is_told_from_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "first").mkdir()
+    with pytest.raises(ScenarioError, match=r"^first is a folder; name the TOML file in it\.$"):
+        spec.read("first")
+    (tmp_path / "first" / "scenario.toml").write_text("")
+    with pytest.raises(ScenarioError, match=r"^first is the folder of a run; name first/scenario\.toml\.$"):
+        spec.read("first")
 
 
 @pytest.mark.parametrize(("content", "place"), [(b"seed = 1\nname = \n", "line 2"), (b"\xff\xfe", "not UTF-8 text")])

@@ -18,7 +18,7 @@ from tools.arguments import parser
 
 ROOT = Path(__file__).parent.parent
 NEWER = ("3.12", "3.13")
-"""The Pythons that are tested beside that of the checkout's environment."""
+"""The Pythons that are tested in addition to that of the checkout's environment."""
 TOOLS = ("hypothesis", "packaging", "psutil", "pytest", "pytest-timeout", "pytest-xdist", "setuptools")
 """Packages of the `dev` extra that these tests need."""
 EXTRAS = ("lattice",)

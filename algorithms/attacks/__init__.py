@@ -18,9 +18,9 @@ Reading order:
 - `joint_blocks`: the same for cuts of the joint problem of all classes
 - `plain_cuts`: cuts of one row where features are the columns themselves
 - `subset_cuts`: differences between cuts of linear SVMs on columns
-- `support_posterior`: the posterior of which candidates an SVM's weights are a sum of
+- `support_posterior`: the posterior of the candidates that an SVM's weights are a sum of
 - `support_differences`: differences between class sums over support rows
-- `chosen_columns`: other attacks, on rows of which only some columns are known
+- `chosen_columns`: other attacks, on rows that are known in some columns only
 - `finite_domain`: counts of each possible record, by least squares
 - `newton_path`: the path of the interior point, for an attacker who knows its masks
 - `own_noise`: noise in the objective that members of a coalition drew themselves

@@ -1,10 +1,10 @@
 """An attack on sums over rows in the bins of random grids: which of the possible records are in the data.
 
-The sum of y z over rows, and those of z (z.p) for directions p that are known, are linear in how often each candidate
-occurs. Where bins are wide, rows share them, and it takes several rounds; where they are narrow, one has ten thousands
-of numbers, of which random combinations are taken, as many as it needs. Counts are whole numbers though nothing asked
-for that, and the combinations computed again from them are those that were seen. Candidates that share all bins are not
-told from each other, and not claimed.
+The sum of y z over rows, and those of z (z.p) for known directions p, are linear in how often each candidate
+occurs. With wide bins, rows share bins, and the attack needs several rounds. With narrow bins, one round has tens of
+thousands of numbers, and the attack takes as many random combinations of them as it needs. Counts are claimed if they
+are whole numbers, which nothing enforces, and reproduce the combinations. Candidates that share all bins cannot be
+distinguished, and are not claimed.
 """
 
 from __future__ import annotations

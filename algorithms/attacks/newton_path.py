@@ -4,7 +4,7 @@ Every site does: it is sent each step behind a mask that it draws itself, from t
 coordinator that a site tells the seed, or one of a run without masks. Whoever knows the path knows the dual variable,
 the slope and the pull of every row that it can think of, at every point: they are functions of the path alone.
 
-Behind a committee a site is told each step in the clear, and has no more of a system unless two members are in league.
+With a committee, a site receives each step in the clear, and learns more of a system only if two members collude.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ class PathRound:
 
 @dataclass(frozen=True)
 class OpenedNumbers:
-    """The numbers beside a round's system: the objective, and of each class the sum of alphas and the number of rows.
+    """The numbers opened with a round's system: the objective, and the sum of alphas and the rows of each class.
 
-    objective_noise, alpha_noise: the largest of both members together, on the objective and on each sum of alphas.
+    objective_noise, alpha_noise: the maximum noise of both members together, on the objective and on each sum of
+    alphas.
     """
 
     objective: float

@@ -1,8 +1,8 @@
-"""Training rows from the numbers that are opened behind a committee, by lattice reduction.
+"""Training rows from the numbers that are opened with a committee, by lattice reduction.
 
-Beside each system the coordinator opens the objective and the sums of dual variables of each class, with noise, and the
-number of rows of each class. Each is a sum over the training rows, and whoever knows the path knows the part of every
-row that it can think of: the loss, or alpha. So the coordinator together with any one site has a knapsack: which
+With each system the coordinator opens the objective and the sums of dual variables of each class, with noise, and the
+number of rows of each class. Each is a sum over the training rows, and whoever knows the path can compute the part of
+every candidate: the loss, or alpha. So the coordinator together with any one site has a knapsack problem: which
 candidates add up to all of these numbers?
 
     A c = t + e,   c_i = 0 or 1,   with e no larger than the known bound of the noise.
@@ -51,9 +51,9 @@ NOT_INSTALLED = "not run: needs python-flint, pip install fedsvm[lattice]"
 
 
 class OpenedScalars(Attack):
-    """Candidates that the numbers beside the systems decide.
+    """Candidates that the numbers opened with the systems decide.
 
-    is_noisy: whether the objective has noise of the sites, of which nobody knows the part in the opened objective.
+    is_noisy: whether the objective has noise of the sites. Nobody knows its part in the opened objective.
     """
 
     name = "lattice reduction"

@@ -1,9 +1,9 @@
 """An attack on the second moments of all rows in known features: which of the possible records are in the data.
 
 A sum of z z^T and of y z over rows is linear in how often each candidate occurs. It has d (d + 1)/2 + d numbers, so a
-few hundred features are enough for ten thousands of equations, of which random quadratic forms are taken, as many as
-it needs. Counts are whole numbers though nothing asked for that, and the forms computed again from them are those that
-were seen. Where features are fewer, only those candidates are counted whose counts every solution agrees on.
+few hundred features give tens of thousands of equations. The attack takes as many random quadratic forms of them as it
+needs. Counts are claimed if they are whole numbers, which nothing enforces, and reproduce the forms. With fewer
+features, only candidates whose counts agree in every solution are counted.
 
 Of K classes each is told from the others. Where these have factors of their own, what follows is the
 sum of a candidate's factors, and of the rows that may have made it up the fewest are claimed.
@@ -113,8 +113,8 @@ def solve(
 ) -> Counts | None:
     """Return how often candidates Z (n, d) with labels (n,) occur; None if they cannot make up the moments.
 
-    moments: (d (d + 1)/2 + K d,) the upper triangle of the sum of p z z^T, and the sum of p y z of K problems, of which
-    one is taken, if it is not the only one. prices: what p may be; 1 if left out.
+    moments: (d (d + 1)/2 + K d,) the upper triangle of the sum of p z z^T, and the sums of p y z of K problems.
+    prices: the possible values of p; 1 by default. problem: the problem to take.
     """
     d = rows.shape[1]
     triangle = np.triu_indices(d)

@@ -1,4 +1,4 @@
-"""The posterior of which candidates are training rows of an SVM, given its weights.
+"""The posterior that candidates are training rows of an SVM, given its weights.
 
 At the optimum w = sum_i a_i f~_i with f~_i = y_i f_i. A training row has a_i = 0 if its margin is above 1, a_i = C if
 it is below, and any a_i in [0, C] at a margin of 1. A candidate that is no training row has a_i = 0. Whoever has w

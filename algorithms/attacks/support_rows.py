@@ -155,7 +155,8 @@ class SupportRows(Attack):
     ) -> Posterior | None:
         """Return the posterior of each candidate, given a point, to which own rows may contribute too.
 
-        nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
+        It is nan for candidates beyond the margin, which contribute nothing. None if there are no candidates near, or
+        too many.
         """
         w, b = point.weights[:-1], float(point.weights[-1])
         rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])

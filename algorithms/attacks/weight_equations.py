@@ -90,7 +90,7 @@ def pulls_of(margins: FloatArray, loss: Loss) -> tuple[FloatArray, FloatArray]:
 
 
 def _likeliest_share(design: FloatArray, right: FloatArray) -> float:
-    """Return the share of candidates that are there, of which the equations are likeliest if the counts are normal."""
+    """Return the share of candidates in the data that makes the equations likeliest, if the counts are normal."""
     spectrum, axes = np.linalg.eigh(design @ design.T)
     total, seen = axes.T @ design.sum(axis=1), axes.T @ right
     variances = 1 + np.multiply.outer(_SHARES * (1 - _SHARES), np.maximum(spectrum, 0.0))

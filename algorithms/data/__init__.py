@@ -13,8 +13,7 @@ horizontal_task    the coordinator's half: rows prepared for an algorithm
 public_rows  sites that hold private rows, scaled and encoded by public ones
 vertical     sites that hold columns: alignment, folds, labels
 bins               bins of numbers between powers of two, one set for each sign, with a bin of zeros between them
-class_statistics   noisy statistics of the rows of each class, of which a model can be made without another look at
-                   the rows
+class_statistics   noisy statistics of the rows of each class, enough to make a model without the rows
 classes            labels of rows
 conditions         conditions of a round
 scale_search       search for the scale of numeric columns without ranges, from noisy counts over overlapping windows

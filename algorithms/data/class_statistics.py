@@ -1,4 +1,4 @@
-"""Noisy statistics of the rows of each class, of which a model can be made without another look at the rows.
+"""Noisy statistics of the rows of each class, enough to make a model without the rows.
 
 Rows are sorted into cells, by their class and by the fold that holds them out. A row's contribution to a sum is in its
 own cell, and so is no longer than a contribution to one sum over all rows: many cells cost no more of mu than one.

@@ -1,10 +1,9 @@
 """Labels of rows: +1 and -1 of two classes, and of more the number of each row's class, 0 … K - 1.
 
-Whatever is trained is made of binary problems, if it is not one joint problem of all classes. Each has a label of +1
-or -1 for every row, or 0 for a row that is not part of it. Of two classes there is one problem; of more, every class
-against the others is one, or every two classes are. Scores are (n,) of two classes, positive for the second one, and
-(n, K) of more, of which the largest is that of the class; a class's own score is positive where it is called against
-all the others.
+A model consists of binary problems, or of one joint problem of all classes. A binary problem has a label of +1
+or -1 for every row, or 0 for a row that is not part of it. Two classes give one problem. More classes give a problem
+for each class against the others, or for each pair. Scores of two classes have the shape (n,) and are positive for the
+second one. Scores of K classes have the shape (n, K), and the largest is that of the predicted class.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class HorizontalSite(SiteProgram):
     settings_type : type
         The settings of its algorithm.
     sums_by_class : bool
-        True if noisy statistics are summed for each class, of which its algorithm makes its model.
+        True if noisy statistics are summed for each class, because the algorithm makes its model of them.
     numeric, encoded : Numbers
         All rows in their numeric columns, and in all columns that the sites have in common.
     training_rows : ScaledRows

@@ -255,7 +255,7 @@ def _extend(evidence: ScaleEvidence, column: int, bottom: int, top: int) -> tupl
 def _ends(bottom: int, top: int, signs: Sequence[bool], zeros: float, *, are_seen: bool) -> tuple[float, float]:
     """Return the lowest and highest value, where there are zeros with this probability.
 
-    Numbers within an octave get room for neighbors, such as 2 beside 1, unless zeros are seen, which are then their
+    Numbers within an octave get room for neighbors, such as 2 next to 1, unless zeros are seen, which are then their
     neighbors. The prior favors 0 and 1, and a column of 1 and 2 would be constant between these.
     """
     low, high = (2.0 ** (FIRST_OCTAVE + part / _FINE) for part in (bottom, top + 1))

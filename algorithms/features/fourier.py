@@ -5,8 +5,8 @@ z(x) = 1/sqrt(D) [cos rho.x, sin rho.x] (equation 7) has z(x).z(y) = mean over D
 |z| = 1 whatever rho is, which is what sensitivities rest on.
 
 Correction. The paper fits the frequencies to equation 5's cosine map with random offsets, by equation 6, and then
-trains in the paired map, of which equation 6 was not. Fitting the paired map itself is the better-posed choice; both
-are here.
+trains in the paired map, which equation 6 does not describe. Fitting the paired map itself is the better-posed choice;
+both are here.
 Equation 6 prints absolute values and a factor 2/D on a map that has it already. `paper` reads it as a sum of squares
 with one factor, as the gradient that L-BFGS needs asks for; `printed` takes it to the letter, with a subgradient.
 

@@ -221,7 +221,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         """Return public rows alone, the private SVM (random frequencies, no prior, the paper's noise), and no noise at
         all.
 
-        Only a simulation can have the last two beside the model: each would be a release of its own.
+        Only a simulation can train the last two in addition to the model: each would be a release of its own.
         """
         public, train, test = rows.public, rows.train, rows.test.rows
         alone = self.public_baseline(model, settings, rows)

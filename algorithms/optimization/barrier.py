@@ -33,7 +33,7 @@ BACK_OFF = 0.05
 """A dual variable keeps at least this share of its distance from 0 and from its price in one step."""
 
 _BLOCK_VALUES, _LEAST_ROWS = 1 << 16, 64
-"""Numbers of a copy of some rows, or of a part of a matrix: what a step holds beside the features and the matrix."""
+"""Maximum size of a copy of some rows, or of a part of a matrix, in a step; and the minimum number of its rows."""
 
 _FEW_ROWS = 4 / 3
 """So many rows a dimension are masked in the same time as their matrix."""

@@ -94,7 +94,7 @@ class BlindOrder(PathOrder):
         return float(self.scales[place, 1] / self.scales[place, 0])
 
     def entries(self, paths: RowPaths, place: int, system: BlindSystem, *, keeper: bool) -> FloatArray:
-        """Move the rows of one problem, and return a site's part of its system and of the numbers beside it.
+        """Move the rows of one problem, and return a site's part of its system and of the numbers opened with it.
 
         keeper: whether this site adds 1/2 |w|^2.
         """

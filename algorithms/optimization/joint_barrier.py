@@ -6,9 +6,9 @@ slacks t_k = xi - r_k:
 
     alpha*_k = mu / t_k,    sum_k alpha*_k = C.
 
-The dual variables alpha of a row are K, positive, and add up to C: one for each other class, and one for its own, which
-is the rest. They lag behind the curve as those of two classes do (see `barrier`, of which this is the problem for
-K = 2). Newton's step on the perturbed optimality conditions, with t and xi eliminated, needs of each row
+A row has K dual variables alpha. They are positive and add up to C: one for each other class, and one for its own,
+which is the rest. They lag behind the curve as those of two classes do (`barrier` solves this problem for
+K = 2). Newton's step on the perturbed optimality conditions, with t and xi eliminated, needs for each row
 
     H = diag(q) - q q^T / sum(q),   q_k = alpha_k / t_k,   and   alpha*.
 

@@ -256,7 +256,7 @@ def _cutting_planes(terms: Terms) -> Script:
 class LinearTraining:
     """The result of training: certificates, one for each problem, and weights and intercepts (P, m + 1).
 
-    weights: None where the sites keep them. figures and remarks: what a result says of it beside the certificates.
+    weights: None if the sites keep them. figures and remarks: what a result reports in addition to the certificates.
     mean_square: of the features' lengths, over all rows.
     """
 
@@ -271,8 +271,9 @@ class LinearTraining:
 class RowsTold:
     """The number of single rows that a group's cuts reveal to whoever sees them; none for maps that are not inverted.
 
-    differences: by which cuts (T, m + 2) at some points differ. blocks: how many blocks of joint cuts (T, K m' + 1) at
-    points (T, K m') are a row's, and how many rows two of them differ by beside; given K.
+    differences: the number of rows by which cuts (T, m + 2) at some points differ. blocks: the number of blocks of
+    joint cuts (T, K m' + 1) at points (T, K m') that are of one row, and the number of further rows by which two
+    blocks differ; given K.
     """
 
     differences: Callable[[Points, FloatArray], int] = lambda points, cuts: 0

@@ -58,8 +58,8 @@ class LedgerReport:
 class PrivacyReport:
     """The total spent, the mechanism of the last release, the budget, and every release.
 
-    ledger: what other runs spent too, where they are charged to one. not_covered: what beside the released model is
-    known of private rows, in sentences: noise does not cover it.
+    ledger: what other runs of the same ledger spent. not_covered: what else is known of private rows and not covered
+    by noise, in sentences.
     """
 
     epsilon: float

@@ -87,8 +87,8 @@ def spherical_distance(scale: int, size: int) -> float:
     """Return a bound on the total variation distance of `discrete_spherical`; scale: 2^20 or more.
 
     With r(v) the sum over the integers of exp(-n^2 / 2v), over sqrt(2 pi v), to the power `size`, it is the mean of
-    r - 1: below 2.2 size exp(-2 pi^2 v) for v >= 1, and (1 + 1 / sqrt(2 pi v))^size otherwise; and beside it what the
-    bits that are left out of the variance cost.
+    r - 1: below 2.2 size exp(-2 pi^2 v) for v >= 1, and (1 + 1 / sqrt(2 pi v))^size otherwise. The cost of the omitted
+    bits of the variance is added.
     """
     if size == 1:
         return 0.0

@@ -76,7 +76,7 @@ class Noise:
 
     @property
     def delta(self) -> float:
-        """Beside the promised one, the distance of what is drawn from its distribution, under either neighbour."""
+        """The promised delta, plus the distance of the draws from their distribution, for either neighbor."""
         if self.privacy.mechanism == "gaussian":
             return self.privacy.delta
         bound = total_variation_bound(self.steps, self.shares, self.size)

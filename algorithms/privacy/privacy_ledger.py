@@ -1,8 +1,8 @@
-"""The privacy ledger: a file that all releases of one data set are charged to, whatever run they are of.
+"""The privacy ledger: a file to which the releases of all runs on one data set are charged.
 
-What several runs release of the same rows adds up, and no run knows of the others. A ledger does: a file of lines, the
-first of which says what data it is of, and each other is a release. A charge takes the file's lock, adds everything up,
-and appends its line if the budget has room for it, so that runs at the same time do not overspend together. A line is
+Releases of several runs on the same rows add up, and no run knows the others. A ledger is a file of lines: the
+first identifies the data, and each other is a release. A charge locks the file, adds everything up,
+and appends its line if the budget suffices, so that simultaneous runs do not overspend together. A line is
 on the disk before anything is released, and stays there if the run then fails.
 
 Which data set it is, the names of source, label and columns say, and no value of any row: whoever knows all rows but
@@ -177,7 +177,7 @@ def _is_amount(value: Any) -> bool:
 
 
 def require_room(spent: Spent, epsilon: float, delta: float, limits: tuple[float, float], where: str = "") -> None:
-    """Raise FederationError where limits on epsilon and delta have no room for a release more. where: of which."""
+    """Raise FederationError if another release would exceed the limits on epsilon and delta. where: named in it."""
     after = spent.and_one_of(epsilon, delta)
     if after.epsilon > limits[0] * (1 + 1e-12) or after.delta > limits[1] * (1 + 1e-12):
         raise FederationError(

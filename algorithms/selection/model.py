@@ -415,7 +415,7 @@ def _select_size(
 def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
     """Run inner cross-validation of SVMs on the best columns, for every size of the curve, all in the same rounds.
 
-    Beside it the models, of each size one for each fold.
+    Return also the models: one for each size and fold.
     """
     sizes, folds = curve_sizes(choice.most or len(choice.order)), range(inner_folds)
     subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]

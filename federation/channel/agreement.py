@@ -1,8 +1,8 @@
 """Secrets that two sites share and nobody else knows, and the keystreams that such secrets open.
 
-Every site has an X25519 key pair for one run; the public halves are in the roster. What two sites agree on is never
-used itself: HKDF derives from it, for every purpose, a secret of its own (RFC 7748, RFC 5869). What two sites need in
-every round, `round_keys` makes of one such secret: what is shown of one round opens no other.
+Every site has an X25519 key pair for one run; the public halves are in the roster. The agreed secret is never used
+itself: HKDF derives from it a separate secret for every purpose (RFC 7748, RFC 5869). `round_keys` derives the keys of
+each round from one such secret, so that keys revealed for one round open no other.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from fedsvm.federation.arrays import Residues
 
 SECRET_BYTES = 32
 TAG_BYTES = 16
-"""By how much what is sealed is longer."""
+"""The number of bytes by which sealing makes content longer."""
 
 
 class KeyAgreement:
-    """One party's key pair for one run. The private half lives in memory only, unless who made it keeps it.
+    """One party's key pair for one run. The private half is only in memory, unless its creator stores it.
 
     Parameters
     ----------
     run : bytes
         The run's 8 random bytes.
     private : bytes, optional
-        32 bytes, of a party whose process does not live as long as the run; by default fresh ones.
+        32 bytes, for a party whose process ends before the run; fresh ones by default.
 
     Attributes
     ----------
@@ -74,11 +74,11 @@ def round_keys(pair_key: bytes, round_number: int, link: bytes = b"") -> bytes:
 
     link: the round's in the chain of orders. Sites with different links share nothing.
 
-    Keyed BLAKE2b (RFC 7693) is a pseudorandom function: without the key nothing follows from some rounds, as the
-    coordinator learns secrets of when sites drop, for others, or from one half of a round for the other. So it hides as
-    much as a key of HKDF for every round does, which is derived from what a site has in memory all the run just as
-    well; of a run that is over nobody has it. It takes a third of the time, and what is kept of a pair are 32 bytes:
-    with many processes on one machine what lies scattered in memory is what is waited for.
+    Keyed BLAKE2b (RFC 7693) is a pseudorandom function: without the key, the secrets of some rounds, which the
+    coordinator learns when sites drop, reveal nothing about other rounds, nor one half of a round about the other. So
+    it protects as well as HKDF for every round, whose key would also be in a site's memory during the run. It takes a
+    third of the time, and needs only 32 bytes for each pair: with many processes on one machine, scattered memory
+    limits the speed.
     """
     return hashlib.blake2b(
         round_number.to_bytes(8, "little") + link, key=pair_key, digest_size=2 * SECRET_BYTES
@@ -113,9 +113,9 @@ def _zeros(size: int) -> bytes:
 def keystream(secret: bytes, shape: Sequence[int], part: int = 0) -> Residues:
     """Return a uint64 array of `shape` from AES in counter mode, keyed with all of a 256-bit secret.
 
-    By way of GCM (NIST SP 800-38D), whose tag is not used: one call of it takes half as long as a cipher that is first
-    made and then asked, which is most of what short streams take. Its nonce is the number of the part, so that a secret
-    has as many streams of up to 64 GB as anybody asks for, none of which says anything of another.
+    It uses GCM (NIST SP 800-38D) without its tag: one call takes half as long as making a cipher and then using it,
+    which is most of the time for short streams. The nonce is the number of the part, so that a secret has many
+    independent streams of up to 64 GB.
     """
     words = math.prod(shape)
     stream = AESGCM(secret).encrypt(_nonce(part, 0), _zeros(8 * words), None)

@@ -1,7 +1,7 @@
 """The requirements for every channel, whatever its transport: arrays whole and in order, and one error for each
 failure.
 
-`check_channel` is given a way to run parties on a network; the tests have a line for each of ours.
+`check_channel` receives a way to run parties on a network; the tests check each of our networks.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _LONG_S = 30.0
 
 Party = Callable[[Channel], Any]
 Network = Callable[[Mapping[str, Party], float], dict[str, Any]]
-"""Runs parties, the coordinator and the three SITES, as one round over a network of its own, with as many seconds for
-the round; what each returned, by party. A party that raises Died is gone at once and for good, and returns nothing."""
+"""Runs the coordinator and the three SITES as one round over a network of its own, with this many seconds for the
+round. Returns the result of each party. A party that raises Died ends at once and returns nothing."""
 
 
 _TIMEOUT_S = 1.5
-"""Of a round in which a party is late; it must be enough for others to be in time."""
+"""Seconds of a round in which a party is late; others must be able to finish in this time."""
 
 
 class ChannelConformanceError(AssertionError):
-    """A channel does not keep what it must; the message says what."""
+    """A channel does not meet a requirement, which the message names."""
 
 
 def check_channel(run: Network) -> Iterator[str]:
-    """Check one property after the other, and say in words which was kept.
+    """Check one property after the other, and yield a sentence for each that holds.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def check_channel(run: Network) -> Iterator[str]:
     Raises
     ------
     ChannelConformanceError
-        What is not kept.
+        A requirement is not met.
     """
     _check_arrays(run)
     yield "arrays arrive whole and in order, between sites and with the coordinator"

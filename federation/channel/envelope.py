@@ -1,9 +1,9 @@
-"""Sites that speak through the coordinator: what one tells another is sealed, and the coordinator passes it on unread.
+"""Messages between sites through the coordinator: they are sealed, and the coordinator forwards them unread.
 
-Every two sites share a secret that X25519 gives them and nobody else (`agreement`); HKDF derives from it a key for each
-direction, and ChaCha20-Poly1305 (RFC 8439) seals under it. A nonce counts the messages of its direction, so that none
-is used twice; who sends, who receives and in which round is authenticated with the rest. The coordinator sees how long
-a message is, of whom, for whom and when.
+Every two sites share a secret by X25519 (`agreement`). HKDF derives from it a key for each direction, with which
+ChaCha20-Poly1305 (RFC 8439) seals messages. A nonce counts the messages of its direction, so that none is used twice.
+Sender, receiver and round are authenticated too. The coordinator sees the length, sender, receiver and time of a
+message.
 
 An envelope is a message of its own kind with the fields `sender` and `receiver`, and one array of bytes:
 

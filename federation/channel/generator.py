@@ -1,7 +1,7 @@
-"""Random numbers of a party that a step may have to draw again as they were: they follow from a key of its round.
+"""Random numbers of a party that a repeated step must draw again: they follow from a key of its round.
 
-A step that draws by itself, as noise or a cipher's number, takes its key from `Channel.random`, which a site writes
-down where a run has a journal. A process that carries the step out once more comes to the same numbers by it.
+A step with its own draws, such as noise or a cipher's number, takes its key from `Channel.random`, which a site records
+if the run has a journal. A process that repeats the step then draws the same numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEY_SHAPE = (SECRET_BYTES // 8,)
 class KeyedRandom(random.Random):
     """Numbers that are uniform to everyone who does not know the key: the keystream of ChaCha20 (RFC 8439).
 
-    All of `random.Random`, over these bits. It cannot be seeded anew, and does not tell its state.
+    It has all methods of `random.Random`, over these bits, but cannot be seeded and does not reveal its state.
 
     Parameters
     ----------

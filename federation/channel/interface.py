@@ -9,7 +9,7 @@ What can go wrong is the same on both:
     a peer dropped            PeerDropped     the round runs again without it
     a peer is late            PeerLate        the round runs again
     a wrong shape or type     ProtocolError   a protocol's code is wrong; the run ends
-    the round ended           RoundAborted    another party could not go on; nothing is to be done here
+    the round ended           RoundAborted    another party could not continue; nothing to do here
 """
 
 from __future__ import annotations
@@ -55,12 +55,11 @@ class Channel(Protocol):
     min_sites: int
 
     def send(self, peer: str, array: NDArray[Any]) -> None:
-        """Send `array` to `peer`, without waiting for it to be taken in.
+        """Send `array` to `peer`, without waiting until it is received.
 
-        A site connects to a peer when it first sends to it, or before, and waits for that: it raises PeerDropped where
-        it cannot reach the peer in the time of the round, and RoundAborted when the round ended meanwhile. The
-        coordinator sends by connections that sites made, and never raises: a site that is not there will be missed when
-        it is to answer.
+        A site connects to a peer before it first sends to it. It raises PeerDropped if it cannot reach the peer in the
+        time of the round, and RoundAborted if the round ended meanwhile. The coordinator sends over connections that
+        sites made, and never raises: it notices a missing site when an answer is due.
         """
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
@@ -79,12 +78,9 @@ class Channel(Protocol):
         ProtocolError
             It has another shape or type.
         PeerDropped
-            It may never come: the peer dropped, or the connection to it broke. A site cannot tell of a peer that it
-            has not sent to; the coordinator can of all, and gives up when any site of the round dropped.
-        PeerLate
-            It did not come in the time of the round.
-        RoundAborted
-            The round ended elsewhere.
+            It may never come: the peer dropped, or the connection to it broke. A site cannot notice this for a peer
+            that it has not sent to. The coordinator notices it for all, and gives up when any site of the round
+            dropped. PeerLate It did not come in the time of the round. RoundAborted The round ended elsewhere.
         """
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
@@ -118,7 +114,7 @@ class Channel(Protocol):
         shape : sequence of int
             Of each keystream.
         part : int, default 0
-            A long vector is hidden part by part; each has a keystream of its own.
+            The part of a long vector; each part has a keystream of its own.
 
         Returns
         -------
@@ -127,7 +123,7 @@ class Channel(Protocol):
 
 
 class Observer(Protocol):
-    """Something that watches one party's channel: a transcript, or a fault that waits for its moment."""
+    """An observer of one party's channel: a transcript, or a fault that is due at a message."""
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
         """Observe an array before it is sent."""
@@ -142,7 +138,7 @@ class Observer(Protocol):
 def uniform_residues(shape: Sequence[int]) -> Residues:
     """Return a uint64 array of `shape` from the operating system's generator; for long ones, from a cipher keyed by it.
 
-    The system takes ten times as long for a bit as the cipher does.
+    The system's generator takes ten times as long as the cipher.
     """
     words = math.prod(shape)
     if words > _MAX_SYSTEM_WORDS:

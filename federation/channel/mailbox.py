@@ -1,7 +1,7 @@
 """Sorts what an endpoint receives: arrays wait here for their round, control messages for whoever asks for them.
 
-Nothing is called back. Who waits, be it for an array or an answer, asks afterwards for the control messages that came,
-one by one and in the order in which they came.
+There are no callbacks. After each wait, for an array or an answer, the caller reads the control messages that arrived,
+one by one and in their order.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from fedsvm.federation.transport.wire import (
 )
 
 MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
-"""Envelopes, and bytes in them, that are kept for one site that has no connection; what comes beyond is refused."""
+"""Maximum number and bytes of envelopes kept for one site without a connection; others are refused."""
 
 MAX_WAITING, MAX_WAITING_BYTES = 1 << 12, 2 * MAX_FRAME_BYTES
-"""Arrays, and bytes of them, of one peer that wait for their round or to be taken in; what comes beyond is refused. In
-a round one sends another a vector, which fits a frame, whole or in segments, and few short arrays beside it."""
+"""Maximum number and bytes of arrays of one peer that wait for their round or to be read; others are refused. In a
+round a party sends another a vector, which fits a frame, whole or in segments, and a few short arrays."""
 
 
 class Mailbox:
     """The messages of one run that came in at one endpoint.
 
     A message of another run or of an older round is refused and counted. A site may be one round behind a faster peer,
-    never more, since the coordinator waits for all: so of one peer the arrays of the last round wait that it speaks of.
-    By what number that goes on nobody here can tell; a resumed run leaves some out.
+    never more, since the coordinator waits for all. So the arrays of the latest round of each peer wait. The number of
+    the next round is unknown here, because a resumed run skips some.
 
-    Where sites speak through the coordinator, its mailbox passes their envelopes on, and keeps those for a site that
-    has no connection until it has one again; a site's opens them.
+    If sites communicate through the coordinator, its mailbox forwards their envelopes, and keeps those for a site
+    without a connection until it connects again. A site's mailbox opens them.
 
     Attributes
     ----------
     sealer : Sealer or None
-        Seals and opens what this site tells others through the coordinator; None where they speak directly.
+        Seals and opens this site's messages through the coordinator; None if sites communicate directly.
     """
 
     def __init__(self, endpoint: MessageTransport, run: bytes) -> None:
@@ -66,7 +66,7 @@ class Mailbox:
         return self.endpoint.refused
 
     def enter(self, round_number: int) -> None:
-        """Begin a round: what older ones left is dropped. A round that is older than the last one does not begin."""
+        """Begin a round and discard arrays of older ones. A round that is older than the last one does not begin."""
         if round_number < self._now:
             return
         self._now = round_number
@@ -173,7 +173,7 @@ class Mailbox:
         self._kept_bytes[peer] -= message.payload_bytes
 
     def _take_envelope(self, peer: str, envelope: Message) -> None:
-        """Pass an envelope on, at the coordinator, or open it."""
+        """Forward an envelope at the coordinator, or open it at a site."""
         try:
             sender, receiver = ends_of(envelope)
             if self.endpoint.name == COORDINATOR and sender == peer and receiver in self.endpoint.roster:
@@ -206,7 +206,7 @@ class Mailbox:
                 self._pass_on(receiver, envelope)
 
     def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
-        """Wait until something comes in or happens, perhaps nothing for us; see `Endpoint.wait`.
+        """Wait until a message or an event arrives, perhaps not for this party; see `Endpoint.wait`.
 
         Raises DeadlineExpired.
         """

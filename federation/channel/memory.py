@@ -1,7 +1,7 @@
-"""The channel in memory: the parties are threads, the network is a set of queues. See `interface` for what it promises.
+"""The channel in memory: the parties are threads, the network is a set of queues. See `interface` for its guarantees.
 
-A protocol function cannot tell it from sockets, so its arithmetic, its cost and what it reveals can be examined quickly
-for many parties, and parties can be made to die at any message.
+A protocol function cannot distinguish it from sockets. So its arithmetic, its cost and what it reveals can be examined
+quickly for many parties, and parties can die at any message.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class MemoryMessage:
 
 
 class SimulatedDeath(Exception):
-    """A party came to the message before which it was to die."""
+    """A party reached the message before which it must die."""
 
 
 @dataclass
 class InMemoryNetwork:
-    """The network of one round in memory, and the record of all that went over it.
+    """The network of one round in memory, and the record of all its messages.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ class InMemoryNetwork:
         Raises
         ------
         Exception
-            What a party raised; where several did, what would not have happened without it (a wrong shape rather than
-            a peer that dropped, and that rather than RoundAborted).
+            What a party raised. If several parties did, the cause of the others: a wrong shape rather than a peer that
+            dropped, and that rather than RoundAborted.
         """
         with ThreadPoolExecutor(max_workers=len(parties)) as pool:
             try:

@@ -1,4 +1,4 @@
-"""The channel over sockets: one party's view of one round, over its endpoint. See `interface` for what it promises."""
+"""The channel over sockets: one party's view of one round, over its endpoint. See `interface` for its guarantees."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class SocketChannel(KeyedChannel):
     deadline : Deadline
         Of the round.
     notice : callable
-        Takes in the control messages that came, and is called after every wait. It may raise RoundAborted and whatever
-        else ends the round here, or say by `drop` which sites the round must do without.
+        Reads the control messages that arrived; called after every wait. It may raise RoundAborted or another error
+        that ends the round here, or remove sites from the round by `drop`.
     agreement : KeyAgreement or None
         What secrets are agreed by.
     observers : sequence of Observer
@@ -57,9 +57,9 @@ class SocketChannel(KeyedChannel):
     waiting_for : str
         The peer whose message or connection is waited for.
     sent_to, taken : dict of str to int
-        Messages sent to each peer, and taken in from it.
+        Messages sent to each peer, and received from it.
     dropped, left_out : dict of str
-        Why the round must do without a site, as far as is known, and why `collect` left one out.
+        Why a site is missing in the round, as far as is known, and why `collect` omitted one.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class SocketChannel(KeyedChannel):
         return [known[peer] for peer in peers]
 
     def _check_reachable(self) -> None:
-        """Raise PeerDropped where what is waited for may never come, long before its time is up."""
+        """Raise PeerDropped early if the awaited message may never come."""
         if self.dropped:
             raise PeerDropped(f"{self.me} cannot continue without {', '.join(sorted(self.dropped))}")
         interrupted = self._mailbox.endpoint.interrupted
@@ -199,7 +199,7 @@ class SocketChannel(KeyedChannel):
             raise PeerDropped(f"the connection of {self.me} to {broken[0]} broke, perhaps with a message on its way")
 
     def _next(self, peer: str) -> Message | None:
-        """Return the message that follows the last one. Refuse one that was seen before or skips ahead."""
+        """Return the message that follows the last one. Refuse one that was received before or skips ahead."""
         while (message := self._mailbox.next_array(peer)) is not None:
             expected = self.taken.get(peer, 0)
             if message.sequence == expected:

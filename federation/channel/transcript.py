@@ -1,7 +1,7 @@
 """The transcript of a party: everything that it sends, receives, draws and contributes, in every round.
 
-Colluding parties write all of it. In a simulation that audits them the honest sites write down their inputs alone:
-that is the truth which a reconstruction is compared with, and nothing that the coalition gets to see.
+Colluding parties record all of it. In a simulation that audits them, honest sites record only their inputs: the truth
+that a reconstruction is compared with, which the coalition never sees.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Transcript:
     path : str
         A new file, which only its owner may read.
     colludes : bool
-        Whether everything is written down, not the input alone.
+        Whether everything is recorded, or the input alone.
     """
 
     def __init__(self, path: str, *, colludes: bool) -> None:

@@ -1,9 +1,8 @@
-"""The coordinator's endpoint where sites connect to it, and it to nobody.
+"""The coordinator's endpoint, to which sites connect; it connects to nobody.
 
-Every site has two connections to it. What comes by the one for orders is an answer, and orders go back by it; the other
-carries protocols. Which one a connection is the site says with the ticket that it got as it joined, so that a second
-process with a copy of its key can neither answer nor listen in its place. A connection that comes anew replaces the
-last of its kind.
+Every site has two connections to it. One carries orders and answers, the other protocols. The site declares the kind of
+a connection with the ticket that it received when it joined, so that a second process with a copy of its key can
+neither answer nor listen in its place. A new connection replaces the last one of its kind.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _UNKNOWN_TICKET = "it was let in by another coordinator, or another process took
 
 @dataclass(frozen=True)
 class Call:
-    """A site that wants to join, and the connection by which it says so."""
+    """A site that asks to join, and its connection."""
 
     peer: str
     routing_id: bytes
@@ -42,7 +41,7 @@ class Call:
 
 @dataclass
 class _SiteConnections:
-    """The connections of a site that got a ticket: its own name of each, while it stands."""
+    """The connections of a site with a ticket: its own name of each, while it is open."""
 
     ticket: bytes
     orders: bytes | None
@@ -51,7 +50,7 @@ class _SiteConnections:
 
 @dataclass
 class _MeteredConnection:
-    """A connection that somebody opened, and what went over it."""
+    """A connection from another party, and its traffic."""
 
     peer: str
     stream: Stream
@@ -73,13 +72,13 @@ class ListeningEndpoint(Endpoint):
     Attributes
     ----------
     on_call : callable
-        Told of each site that wants to join.
+        Receives each site that asks to join.
     on_word : callable
-        Told what a site says of joining after it was made an offer.
+        Receives a site's answer to an offer.
     on_closed : callable
-        Told of each site whose connection for orders broke.
+        Receives each site whose connection for orders broke.
     on_back : callable
-        Told of each site whose connection for orders stands again.
+        Receives each site whose connection for orders is open again.
 
     Raises
     ------
@@ -120,13 +119,13 @@ class ListeningEndpoint(Endpoint):
         return {site: guest.ticket for site, guest in self._guests.items()}
 
     def serve(self, deadline: Deadline) -> None:
-        """Wait until something happens, whatever has come in and waits. Raises DeadlineExpired."""
+        """Wait until something happens, even if messages wait already. Raises DeadlineExpired."""
         if deadline.expired:
             raise DeadlineExpired
         self._serve(deadline.remaining_ms())
 
     def turn_away(self, call: Call, reason: str) -> None:
-        """Tell a site that wants to join why it is refused."""
+        """Send a site that asks to join the reason why it is refused."""
         self._send_to(call.routing_id, SiteRefused(reason).to_message(self.round))
 
     def is_connected(self, peer: str) -> bool:
@@ -140,7 +139,7 @@ class ListeningEndpoint(Endpoint):
     def send(
         self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
     ) -> None:
-        """Send by the connection that `peer` opened for orders, waiting for it if need be. Raises PeerDropped."""
+        """Send over the connection that `peer` opened for orders, and wait for it if necessary. Raises PeerDropped."""
         while not self.is_connected(peer):
             if deadline.expired:
                 raise PeerDropped(f"{self.name} cannot reach {peer}: it has no connection here.")
@@ -151,7 +150,7 @@ class ListeningEndpoint(Endpoint):
             raise PeerDropped(f"{self.name} cannot reach {peer}: its connection is gone or full.")
 
     def reply(self, peer: str, message: wire.Message) -> None:
-        """Send by the connection that `peer` opened for protocols. Raises PeerDropped if it has none any more."""
+        """Send over the connection that `peer` opened for protocols. Raises PeerDropped if there is none."""
         guest = self._guests.get(peer)
         if guest is None or guest.protocols is None or not self._send_to(guest.protocols, message):
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.")
@@ -166,7 +165,7 @@ class ListeningEndpoint(Endpoint):
         return True
 
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
-        """Take in a message: one that says what a connection is, or one by a connection that is known."""
+        """Process a message: one that declares a connection, or one over a declared connection."""
         if (message := decode_frame(frame, self.refused)) is None:
             return
         try:

@@ -57,7 +57,7 @@ class _Plain:
 
 @dataclass(frozen=True)
 class Join(_Plain):
-    """A site wants to take part.
+    """A site asks to take part.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Ready(_Plain):
 
 @dataclass(frozen=True)
 class Declined(_Plain):
-    """The site does not take part. by_policy: whatever its data are, its operator does not allow it."""
+    """The site does not take part. by_policy: its operator forbids it, regardless of its data."""
 
     kind = "declined"
     types = {"reason": (str,), "by_policy": (bool,)}
@@ -160,7 +160,7 @@ class Begin(_Plain):
 
 @dataclass(frozen=True)
 class Hello(_Plain):
-    """This connection is the site's that got this ticket; `control`: it is the one for orders."""
+    """This connection belongs to the site with this ticket; `control`: it is the one for orders."""
 
     kind = "hello"
     types = {"ticket": (bytes,), "control": (bool,)}

@@ -1,4 +1,4 @@
-"""A site's endpoint where it connects to the coordinator, and the coordinator to nobody."""
+"""A site's endpoint, if it connects to the coordinator and the coordinator connects to nobody."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class OutboundEndpoint(Endpoint):
     Attributes
     ----------
     ticket : bytes
-        What the coordinator knows this site's connections by; empty until it has made an offer.
+        Identifies this site's connections at the coordinator; empty before its offer.
     has_begun : bool
         Whether the run has. From then on a coordinator that refuses this site ends it by Stopped.
 
@@ -71,11 +71,11 @@ class OutboundEndpoint(Endpoint):
         super().admit(roster.replace(known._replace(address=self._coordinator.address)))
 
     def admit_myself(self, agreement_key: bytes | None) -> None:
-        """Set the key by which others agree on secrets with this site."""
+        """Set the key with which others agree on secrets with this site."""
         self.admit(self.roster.replace(self.roster[self.name]._replace(agreement_key=agreement_key)))
 
     def say(self, message: wire.Message, deadline: Deadline, check: Callable[[], None] = lambda: None) -> None:
-        """Send to the coordinator by the connection for orders, as soon as it stands.
+        """Send to the coordinator over the connection for orders, as soon as it is open.
 
         check: called whenever something happened meanwhile; what it raises ends the wait. Raises PeerDropped.
         """
@@ -107,7 +107,7 @@ class OutboundEndpoint(Endpoint):
             dialler.send(Hello(self.ticket, control=peer == _ORDERS).to_message(self.round))
 
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
-        """Take in a message; what comes by the connection for orders is no answer."""
+        """Process a message; messages over the connection for orders are not answers."""
         if peer != _ORDERS:
             super()._take(peer, frame, routing_id)
         elif (message := decode_frame(frame, self.refused)) is not None:

@@ -15,7 +15,7 @@ _END_S = 1.0
 
 
 class Reminders:
-    """A context in which a site says what it does now, whenever it has said nothing for a while.
+    """A context in which a site regularly prints its current activity if it has printed nothing for a while.
 
     Parameters
     ----------

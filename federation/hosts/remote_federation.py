@@ -113,7 +113,7 @@ def end_rounds(endpoint: ListeningEndpoint, sites: Iterable[str], run: bytes, he
     run : bytes
         The run's 8 random bytes.
     heard : int
-        No round that they heard of is above this one.
+        The highest round that they may know.
     """
     for site in sites:
         with suppress(PeerDropped):  # it left again, which its next round will show

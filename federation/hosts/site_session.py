@@ -42,7 +42,8 @@ from fedsvm.federation.transport.signing import PARTY
 from fedsvm.federation.transport.wire import Message
 
 _MAX_FAILED_HANDSHAKES = 5
-"""After so many in a row the coordinator has another key than this site was told; fewer, and it may be starting."""
+"""Failed handshakes in a row after which the coordinator has another key than this site expects. After fewer, the
+coordinator may be starting."""
 
 _PARTING_S = 5.0
 """Maximum time for a site to send the reason why it leaves."""
@@ -50,7 +51,7 @@ _PARTING_S = 5.0
 
 @dataclass(frozen=True)
 class SiteLocation:
-    """The location of a site, and the coordinator that it joins.
+    """The addresses and keys of a site, and of the coordinator that it joins.
 
     Parameters
     ----------
@@ -91,9 +92,9 @@ class Visit:
     version : str
         Of it.
     hold : callable
-        What the site holds, read as the terms say. Raises StepRefused where it does not take part on these terms.
+        Reads the site's data as the terms say. Raises StepRefused if the site does not take part on these terms.
     tell : callable
-        Told of whatever happens, in a sentence.
+        Receives a sentence on each event.
     rules : SiteRules
         What the site's own operator allows.
     settings : mapping, default {}
@@ -101,12 +102,12 @@ class Visit:
     receipts : str, default ""
         The folder of the site's receipts, see `site.receipt`; empty for none.
     faults : sequence of dict, default ()
-        Those that the site does to itself, see `site.faults`.
+        Faults that the site inflicts on itself, see `site.faults`.
     wait_s : float
         How long it tries to reach a coordinator, and then waits for the run to begin. If the run fails because sites
         dropped, it waits as long for the run to be resumed.
     patience_s : float
-        How long a coordinator may be silent in mid-run.
+        Maximum silence of the coordinator during a run.
     """
 
     place: SiteLocation
@@ -272,9 +273,9 @@ class Visit:
             raise FederationError(f"{self.name} left, since the run failed: {_end_with_period(end.failure)}{left}")
 
     def _ask(self, endpoint: OutboundEndpoint, deadline: Deadline) -> Offer:
-        """Ask to be let in, and return the coordinator's offer. Raises FederationError, which says who refused whom.
+        """Ask to join, and return the coordinator's offer. Raises FederationError, which names the party that refused.
 
-        A coordinator that ended before its offer may be followed by another at the same address, which is asked anew.
+        If the coordinator ends before its offer, the site asks the next coordinator at the same address.
         """
         place = self.place
         address = place.advertise or (endpoint.address if place.listen else "")
@@ -342,7 +343,7 @@ class Visit:
         """Raise FederationError if the run would begin without this site, or with other columns than it has."""
         mine = sorted(column.name for column in held.columns)
         if not all(type(name) is str for name in [*begin.sites, *begin.columns]) or self.name not in begin.sites:
-            raise FederationError(f"The coordinator begins a run of which {self.name} is no part; ask who coordinates.")
+            raise FederationError(f"The coordinator begins a run without {self.name}; ask who coordinates.")
         if len(set(begin.sites)) < len(begin.sites) or sorted(begin.columns) != mine:
             raise FederationError(
                 f"The coordinator begins a run with other columns than {self.name} has, or with a site twice; have it "

@@ -121,7 +121,7 @@ class SiteRules:
             )
 
     def check_colluders(self, withstood: int, sites: int) -> None:
-        """Raise OrderRefused for a sum of which a coordinator opens a part if so many of the sites work with it."""
+        """Raise OrderRefused for a sum that a coordinator can open in parts if the policy's colluders work with it."""
         if self.colluders > withstood:
             raise OrderRefused(
                 f"by this site's policy {self.colluders} of {sites} sites may work with the coordinator, and the sum "

@@ -1,14 +1,13 @@
-"""A site's life in small, lived in the process that sites are forked from.
+"""A short run of a site in the process that sites are forked from.
 
-What Python does for the first time it writes down: in its classes, which of them has a method of that name; in the code
-itself, what an instruction came upon. Each site would write that to pages of its own. Written before the fork, sites
-share it, and are up sooner. So a site and a coordinator meet here, over sockets like any other and with keys
-that nobody else has; the site joins, takes part in a few rounds, and ends. All that they opened is closed before the
-first fork.
+Python caches what it does for the first time: method lookups in its classes, and specialized instructions in the code.
+Each site would write these to pages of its own. If they are written before the fork, sites share them and start sooner.
+So a site and a coordinator run here over sockets, with keys of their own: the site joins, takes part in a few rounds,
+and ends. Everything that they opened is closed before the first fork.
 
-Then what ran is laid side by side, also the code of what the installation's sites compute. To call a function is to
-write to it, since Python counts references, and the code of one that a site calls lies among that of others which it
-never does.
+Then the code that ran is copied to neighboring addresses, including the code of what the installation's sites compute.
+A call writes to the function, since Python counts references, and otherwise the code that a site calls would lie among
+code that it never calls.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ _ENOUGH = 10
 """Calls after which CPython has put specialised instructions into the code; done before the fork, sites share it."""
 
 _REPLACED: list[CodeType] = []
-"""Code that is run no more, and kept: a site would take memory from the gaps it leaves, and own a page for each."""
+"""Code that no longer runs, kept because a site would use the gaps that it leaves and own a page for each."""
 
 _PATIENCE_S = 2.0
-"""After which it is over, where something does not come: a site that is started will say what is wrong."""
+"""Seconds after which the run ends if a message does not arrive. A site that is started reports what is wrong."""
 
 
 class _MinimalSum:
@@ -93,9 +92,9 @@ class _WarmUpSite(SiteProgram):
 
 
 def rehearse(workspace: Path, lifeline: int, practice: Callable[[], None]) -> None:
-    """Run what sites will do, so that they share what Python caches. Leave nothing open.
+    """Run the code of sites, so that they share what Python caches. Leave nothing open.
 
-    What cannot be done here, as where nothing may listen, a site cannot do either, and says why.
+    What fails here, for example because nothing may listen, also fails at a site, which reports why.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The authentication of connections: CURVE on every socket, and the answer to each handshake (ZAP, RFC 27).
 
-With keys a party is whoever its key stands for in the roster, and every other key is refused in the handshake. Without
-keys (`ipc`, or tcp by choice) a party is what it claims to be, if the roster knows the name.
+With keys, the roster maps a key to its party, and the handshake refuses every other key. Without keys (`ipc`, or tcp by
+choice) a party is identified by the name that it claims, if the roster has the name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REFUSED = "key not in the roster"
 
 
 class Authenticator:
-    """Secures the sockets of one party, and tells its peers by their keys.
+    """Secures the sockets of one party, and identifies its peers by their keys.
 
     Parameters
     ----------

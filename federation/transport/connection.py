@@ -1,4 +1,4 @@
-"""One connection: how the one that this party opened fares, and what every stream carried, by formula and by kernel.
+"""One connection: its state, if this party opened it, and what every stream carried, by formula and by kernel.
 
 A `Stream` is one TCP connection from its handshake to its end. A `Dialler` is this party's way to one peer: libzmq
 connects again when a stream breaks, so that a dialler outlives its streams.
@@ -43,10 +43,10 @@ MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | DISCONNECTED 
 class Stream:
     """One end of a TCP connection, which records its traffic in the ledger.
 
-    A connection carries control messages or protocols, never both: within one machine those that the coordinator opened
-    carry control messages, across hosts a site opens one for each (`fedsvm.federation.hosts`). So the kernel's
-    byte count of a stream belongs to one or the other and never to both. Only the receiver measures: by the time it is
-    asked all that was sent to it has come in, whereas what it sent itself may still wait to go out.
+    A connection carries control messages or protocols, never both. Within one machine, those that the coordinator
+    opened carry control messages; across hosts, a site opens one for each (`fedsvm.federation.hosts`). So the kernel's
+    byte count of a stream belongs to one of them. Only the receiver measures: when it is asked, everything sent to it
+    has arrived, while its own messages may still wait to be sent.
 
     Parameters
     ----------

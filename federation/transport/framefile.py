@@ -4,8 +4,8 @@ bytes, and zeros behind it.
 As many of these as it takes for the next length to begin at a multiple of 8: so arrays that are read are views of what
 was read, as numbers have to lie.
 
-Files of a site are readable by their owner only. Reading this costs a site far less memory than an archive of numpy's
-would, of which the code alone takes a megabyte in every process.
+Files of a site are readable by their owner only. Reading this format costs a site far less memory than an archive of
+numpy, whose code alone takes a megabyte in every process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The views of parties on a blind system (`blind_system`): the solution, what is opened beside it, or all of it.
+"""The views of parties on a blind system (`blind_system`): the solution, the sums opened with it, or all of it.
 
-Computed from transcripts, by the steps of the protocol: every site that is told has the solution, the coordinator the
-numbers beside it, and any two members of the committee the system itself. A round may have several systems.
+They are computed from transcripts, by the steps of the protocol. Sites that receive the solution see it, the
+coordinator sees the sums opened with it, and any two members of the committee the system itself. A round may have
+several systems.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def _told_bundles(entries: Sequence[TranscriptEntry]) -> list[FloatArray]:
 def opened_sums(
     entries: Sequence[TranscriptEntry], systems: Sequence[BlindSystem]
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Return the numbers (count,) and the inner products (g, g) beside each system, as a coordinator opens them.
+    """Return the numbers (count,) and the inner products (g, g) that a coordinator opens with each system.
 
     entries: of a coordinator that does not learn the solutions, so that it receives two shares of each bundle last.
     """

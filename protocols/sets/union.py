@@ -4,8 +4,8 @@ Items are embedded in points, and the sets go round the ring until all have encr
 points: the initiator drops the duplicates, and the union goes round once more, everyone taking off its own encryption
 and shuffling by sorting. The last to decrypt reads the items and shows them to the coordinator.
 
-Cost, of sets of m_1 … m_n items of which u are different: n - 1 messages a site round the ring and one to the initiator
-(but its own), n - 1 for the union and two to the coordinator; 2 n hops; 66 bytes a point.
+Cost, for sets of m_1 … m_n items with u different items: n - 1 messages a site round the ring and one to the initiator
+(except its own), n - 1 for the union and two to the coordinator; 2 n hops; 66 bytes a point.
 
 Security. Against semi-honest parties. The coordinator learns the union, and the last site of the ring, which reads it;
 the initiator how many sets every item of the union is in, but not which item; the size of every set is public.

@@ -1,8 +1,8 @@
 """Ring sums over rings that share no edge, so that every site has other neighbours in each.
 
 The vector is split into r additive segments, all but one uniform over the whole modulus, and each goes round a ring
-of its own. The rings are edge-disjoint Hamiltonian cycles (Walecki's construction), of which n sites have
-(n - 1) // 2; the schedule of the protocol's paper falls to three colluders.
+of its own. The rings are edge-disjoint Hamiltonian cycles (Walecki's construction). There are (n - 1) // 2 of them over
+n sites. With the schedule of the protocol's paper, three colluders suffice.
 
 Cost: r n messages a chunk and one for the sum; n + 1 hops, and 2 (r - 1) for each chunk but the first; (r n + 1) d
 residues.

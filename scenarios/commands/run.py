@@ -189,7 +189,8 @@ def audit(
     scenario: Annotated[
         str | None,
         typer.Argument(
-            help="Scenario file (TOML), name from the catalogue, or folder of a run. Without it, audit single sums.",
+            help="Scenario file (TOML), or name from the catalogue; the folder of a run to compare with a second one. "
+            "Without it, audit single sums.",
             autocompletion=complete_scenario,
         ),
     ] = None,

@@ -115,7 +115,7 @@ def labels_of(data: Dataset, classes: tuple[str, ...]) -> FloatArray:
 
 
 def require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -> None:
-    """Raise ScenarioError for more classes than what is trained, or asked for beside it, can tell apart."""
+    """Raise ScenarioError for more classes than the algorithm, or a method to compare with, supports."""
     if len(classes) == 2:
         return
     has = f"{data.name} has {len(classes)} classes ({list_names(classes)})"

@@ -38,7 +38,9 @@ def read(source: str) -> dict[str, NDArray[Any]]:
         for name, values in zip(bunch.feature_names, np.asarray(bunch.data).T, strict=True)
     }
     if LABEL in columns:
-        raise ScenarioError([f"data.source: {source} has a column {LABEL!r} beside its target; export it, rename one."])
+        raise ScenarioError(
+            [f"data.source: {source} has a column {LABEL!r} besides its target; export it and rename one."]
+        )
     return columns | {LABEL: _label(np.asarray(bunch.target))}
 
 

@@ -22,7 +22,7 @@ Parts = Mapping[str, NDArray[Any]]
 _HIGH_CODES = (99999.0, 9999.0, 999.0, 99.0)
 _LOW_CODES = (-9999.0, -999.0, -99.0, -9.0, -1.0)
 _MIN_DISTINCT, _MIN_POSITIVE = 4, 10
-"""Different numbers that a column has beside a code for a missing value, and beside zeros that may be one, at least."""
+"""Minimum of different numbers in a column besides a code for a missing value, and besides zeros that may be one."""
 
 _MAX_SPELLINGS = 30
 """Of more different texts none are compared."""

@@ -237,7 +237,8 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
         if path is None and any(map(os.path.lexists, candidates)):
             raise ScenarioError([f"data.source: {source!r} is no file, but a folder or a device; name a file."])
         if path is None:
-            raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
+            folders = dict.fromkeys(str(folder.resolve()) for folder in (base_folder, Path()))
+            raise ScenarioError([f"data.source: there is no file {source!r} in {' or '.join(folders)}."])
         return _read_file(path, text, form)
     found, name = _find_files(), source.replace("-", "_")
     if name in found:

@@ -74,7 +74,7 @@ def check_policy(
 
     if policy is None or context.args:
         usage = "fedsvm policy check SCENARIO --policy FILE [--data FILE]"
-        raise ScenarioError([f"--policy: must name the policy file, beside one scenario; write {usage}."])
+        raise ScenarioError([f"--policy: must name the policy file, together with one scenario; write {usage}."])
     if own is not None and data is None:
         raise ScenarioError(["--corrections: needs --data, the file that they correct."])
     chosen, terms = read_asked(scenario, changes or [], names_of(names), unset or [])

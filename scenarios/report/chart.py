@@ -153,7 +153,7 @@ def lines(
     has_diagonal: bool = False,
     names: Sequence[str] = (),
 ) -> Chart:
-    """Draw lines or points over an axis of numbers, or over `names`, of which x is the position.
+    """Draw lines or points over an axis of numbers, or over `names` by their positions x.
 
     has_diagonal: where two shares are the same; both axes then hold all from 0 to 1.
     """

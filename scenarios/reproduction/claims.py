@@ -4,7 +4,7 @@
     spread(column("PAN-SVM", 0.15, 0.85)) <= 3.0
     cell("by f1", "ensemble") < 90
 
-It is written as Python's expressions are, of which it has numbers, text, + - * /, comparisons, `and`, `or`, `not`, and
+It is a subset of Python's expressions: numbers, text, + - * /, comparisons, `and`, `or`, `not`, and
 calls of the functions below; everything else is refused, and nothing is ever given to Python to carry out. Values of
 cells that could not be had are left out of columns, and of several columns that are compared; a claim that has none
 left cannot be told. Values that differ by rounding alone are equal.

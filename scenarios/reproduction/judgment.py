@@ -22,7 +22,7 @@ from fedsvm.scenarios.reproduction.plan import EntryCell, PlannedRun
 Verdict = Literal["same", "better", "differs", "cannot", "failed", "open", ""]
 """same: within tolerance, or a claim that holds. cannot: for want of data, or of anything that could be measured.
 
-failed: a run failed. open: its runs have not been carried out. "": measured, with nothing printed beside it.
+failed: a run failed. open: its runs have not been carried out. "": measured, without a printed value.
 """
 
 VERDICTS: tuple[Verdict, ...] = ("same", "better", "differs", "cannot", "failed", "open")
@@ -102,7 +102,7 @@ class JudgedEntry:
 
     @property
     def counts_ours(self) -> Counter[str]:
-        """Those of what this project says, its claims beside a paper's among them."""
+        """Verdicts on claims of this project, including those in the entry of a paper."""
         ours: Counter[str] = Counter(each.verdict for each in self.claims if each.claim.ours)
         return ours + self.counts if self.paper.ours else ours
 

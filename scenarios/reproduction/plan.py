@@ -27,7 +27,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.sweep.worker import Workers
 
 RUNS = "runs"
-"""The folder of the runs, beside the page."""
+"""The folder of the runs, next to the page."""
 _LOCK = ".lock"
 
 

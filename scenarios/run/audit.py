@@ -116,7 +116,7 @@ class PartyAudit:
         The sites among them.
     coordinator : bool
     sums : int
-        Rounds of which they know a sum that the others have a part in.
+        Rounds in which they know a sum with inputs of the others.
     numbers : int
         Numbers in these sums.
     parameters : int

@@ -137,7 +137,7 @@ class SimulatedRows(RowSource):
         self._columns = task.columns
 
     def evaluate(self, federation: Federation, model: Model, task: RowTask) -> ModelEvaluation:
-        """Return metrics of the test rows, beside what models of pooled rows give."""
+        """Return metrics of the test rows, and those of models of pooled rows."""
         algorithm, asked = self.scenario.algorithm.implementation, None
         rows = self._rows(task.fold, training_of(model).sites, task.columns)
         if isinstance(algorithm, HorizontalAlgorithm):
@@ -159,7 +159,7 @@ class SimulatedRows(RowSource):
     def _own(
         self, federation: Federation, model: Model, task: RowTask, decisions: FloatArray, rows: EvaluationRows
     ) -> OwnModels | None:
-        """Return the sites' own models beside this one; None if none are wanted, or no row is tested on."""
+        """Return the comparison with the sites' own models; None if none are wanted, or there are no test rows."""
         if self.scenario.data.tested_at_sites:
             return self.own_at_sites(federation, model)
         if not self.scenario.compare.sites or not len(self.dataset.test(task.fold)):
@@ -191,7 +191,7 @@ class SimulatedRows(RowSource):
     def _selection(
         self, model: Model, columns: Columns, rows: EvaluationRows, *, is_tested: bool
     ) -> FoldSelection | None:
-        """Return how columns were chosen, beside what pooled rows and the test rows say; None if all were used."""
+        """Return how columns were chosen, compared with pooled rows and the test rows; None if all were used."""
         if (ranking := model.ranked) is None:
             return None
         tested = model.decisions_by_size(rows.test.rows) if is_tested else {}

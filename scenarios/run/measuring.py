@@ -279,7 +279,7 @@ def score(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> 
 def compare(
     pooled: Pooled, decisions: FloatArray, labels: FloatArray, threshold: float = 0.0, *, is_tested: bool = True
 ) -> PooledFold:
-    """Return what pooling would have given, beside the federation's decision values of the same rows.
+    """Return the results of pooling, compared with the federation's decision values of the same rows.
 
     threshold: of the federation's model. Its decision values and those of pooled rows are on one scale. is_tested:
     whether no model was trained on the rows.

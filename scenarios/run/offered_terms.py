@@ -41,10 +41,10 @@ _READING = (
 """The keys of the [data] table that a site needs to read and split its data, and to know the steps of its columns."""
 
 _CORRECTIONS = ("missing_values", "recode", "rename", "by_site")
-"""And, where a scenario has them."""
+"""The keys of corrections, sent if a scenario has them."""
 
 _READING_COLUMNS = ("partition", "align", "identifier")
-"""And beside, where sites hold columns of the same records."""
+"""The additional keys for sites that hold columns of the same records."""
 
 
 def resolve_settings(scenario: Scenario, *, latency_s: float = 0.0) -> tuple[Any, tuple[Remark, ...]]:

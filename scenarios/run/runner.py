@@ -334,7 +334,7 @@ def _write_files(this: Run) -> None:
 
 
 def _of_run(this: Run) -> dict[str, Any]:
-    """Return what the model's file has beside the arrays of the model. Ranges are declared ones, never rows' extremes.
+    """Return the entries of the model's file besides the model's arrays. Ranges are declared, never rows' extremes.
 
     Their columns are under `ranged`.
     """

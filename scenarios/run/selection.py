@@ -1,4 +1,4 @@
-"""The selection of columns, and three estimates of the accuracy with the selected columns, of which one is unbiased.
+"""The selection of columns, and three estimates of the accuracy with the selected columns; one is unbiased.
 
 nested    the mean over folds of models whose columns, and how many, were chosen without the rows tested on
 separate  the best of all sizes on rows set apart, each the mean of the inner folds' models: the size is chosen on the
@@ -158,7 +158,7 @@ def _readings(
 ) -> dict[str, AccuracyEstimate]:
     found = {}
     rows = sum(_rows(test) for test in tests)
-    # Models of every size are not calibrated, so beside a calibrated model their readings name their threshold.
+    # Models of every size are not calibrated: if the model is, their readings name their threshold.
     beside = " Its models have a threshold of 0." if any(test.threshold for test in tests) else ""
     if tests:
         size = float(np.mean([len(fold.ranking.selected) for fold in folds]))

@@ -102,7 +102,7 @@ class SimulatedColumns(ColumnSource):
         super().around(federation, state, train)
 
     def evaluate(self, federation: Federation, model: VerticalModel, task: VerticalTask) -> ModelEvaluation:
-        """Return metrics of the held-out records, beside what models of all columns in one place give."""
+        """Return metrics of the held-out records, and those of models of all columns in one place."""
         scores, test = self.score(federation, model, task)
         self._trained = federation.sites
         rows = self._columns(self._trained, self._trained)
@@ -113,7 +113,7 @@ class SimulatedColumns(ColumnSource):
         )
 
     def _selection(self, model: VerticalModel) -> FoldSelection | None:
-        """Return how columns were chosen, by the names that only their sites know, beside what all columns say."""
+        """Return how columns were chosen, by names that only their sites know, compared with pooled columns."""
         if (ranking := model.ranked) is None:
             return None
         sites = self._trained

@@ -373,13 +373,14 @@ def catalogue_text(name: str) -> str:
 
 def _locate(scenario: str) -> Path:
     path = Path(scenario)
-    if path.suffix == ".toml" or "/" in scenario:
+    if path.suffix == ".toml" or "/" in scenario or (path.is_dir() and scenario not in catalogue()):
         if path.is_dir():
+            of_run = path / "scenario.toml"
+            if of_run.is_file():
+                raise ScenarioError([f"{scenario} is the folder of a run; name {of_run}."])
             raise ScenarioError([f"{scenario} is a folder; name the TOML file in it."])
         if not path.is_file():
-            raise ScenarioError(
-                [f"There is no scenario file {scenario!r}; the catalogue has {', '.join(catalogue())}."]
-            )
+            raise ScenarioError([f"There is no scenario file {scenario!r}; `fedsvm scenarios` lists the catalogue."])
         return path
     catalogue_text(scenario)
     return CATALOGUE / f"{scenario}.toml"
