@@ -292,14 +292,14 @@ def grow(ask: Ask, settings: TreeSettings) -> Tree:
                 children.append([0, 0])
                 counts.append(side)
             below += [first, first + 1]
-        level = [node for node in below if _may_be_split(counts[node], settings)]
+        level = [
+            node
+            for node in below
+            if counts[node].sum() >= settings.min_samples_split and np.count_nonzero(counts[node]) > 1
+        ]
         if not level:
             break
     return tree()
-
-
-def _may_be_split(counts: FloatArray, settings: TreeSettings) -> bool:
-    return bool(counts.sum() >= settings.min_samples_split and np.count_nonzero(counts) > 1)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSetting
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.algorithms.settings import HingePenalty, doc
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, binarizer, linear_step
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
@@ -71,9 +71,7 @@ SUPPORT_NEEDED = "The support rows of every site are needed to score new ones, a
 class PpSettings(KernelSettings):
     """The settings of a user."""
 
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
+    C: HingePenalty = 1.0
     kernel: Annotated[
         KernelName, doc("Kernel, as defined by LIBSVM. Except for linear, each site keeps its own support rows.")
     ] = "linear"

@@ -65,7 +65,7 @@ from fedsvm.algorithms.optimization.proximal_model import local_model
 from fedsvm.algorithms.optimization.solution import relative_gap
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
-from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
+from fedsvm.algorithms.settings import Count, HingePenalty, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
@@ -89,9 +89,7 @@ DUAL_POINT = (
 class AdmmSettings(FeatureSettings, ThresholdSettings):
     """The settings of a user."""
 
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
+    C: HingePenalty = 1.0
     bias: Annotated[
         Literal["free", "regularised"],
         doc(

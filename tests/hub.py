@@ -112,14 +112,7 @@ class RunningHub:
 
     def mails(self, to: str) -> list[str]:
         """The texts of mails to an address, with their subjects, in order."""
-        found = []
-        for path in sorted((self.folder / "mails").glob("*.eml")):
-            message = email.message_from_bytes(path.read_bytes())
-            if message["To"] == to:
-                text = message.get_payload(decode=True)
-                assert isinstance(text, bytes)
-                found.append(f"{message['Subject']}\n{text.decode()}")
-        return found
+        return mails_in(self.folder / "mails", to)
 
     def mailed(self, to: str, pattern: str) -> str:
         """Return a pattern's match in the last mail to an address that has it; waits for it."""
@@ -149,6 +142,18 @@ class RunningHub:
             return self.port > 0 and Person(self.url).get("/")[0] == 200
         except OSError:
             return False
+
+
+def mails_in(folder: Path, to: str) -> list[str]:
+    """Return the texts of the mails to an address in a folder, with their subjects, in order."""
+    found = []
+    for path in sorted(folder.glob("*.eml")):
+        message = email.message_from_bytes(path.read_bytes())
+        if message["To"] == to:
+            text = message.get_payload(decode=True)
+            assert isinstance(text, bytes)
+            found.append(f"{message['Subject']}\n{text.decode()}")
+    return found
 
 
 @contextmanager

@@ -97,7 +97,7 @@ OF_COLUMNS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a class that there is not": ({**POSED, "kinds": np.array([1])}, r"kinds must be from 0 to 0, got \[1\]"),
     "a fold that there is not": ({**POSED, "folds": np.array([5])}, "folds must be below 5, got 5"),
     "folds of two problems": ({**POSED, "folds": np.array([0, 1])}, "must have one number for each problem"),
-    "a scale that is no number": ({**POSED, "lever": np.nan}, "lever must be a finite number from 0 on, got nan"),
+    "a scale that is no number": ({**POSED, "lever": np.nan}, "lever must be a finite number of at least 0, got nan"),
     "no masks": ({**POSED, "masking": "none"}, 'masking must be "committee", as agreed, got "none"'),
     "another price": ({**POSED, "price": 9.0}, "select_penalty must be 1.0, as agreed, got 9.0"),
     "other groups": ({**POSED, "groups": 60}, "select_groups must be 4, as agreed, got 60"),

@@ -41,7 +41,7 @@ from fedsvm.algorithms.optimization.path_rounds import (
 from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.selection.kernel_scores import balance, sums_by_class
-from fedsvm.algorithms.selection.subsets import ColumnSubsets, SubsetProblems, check_columns
+from fedsvm.algorithms.selection.subsets import COLUMN_ARGUMENTS, ColumnSubsets, SubsetProblems, check_columns
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
@@ -55,10 +55,7 @@ DUAL_SUMS = "of each class the sum of the columns, weighted by dual variables, o
 _POSED_ARGUMENTS = {
     "epoch": free("a whole number", "a new path of problems, which starts at 0"),
     "kept": free("numbers of columns", "problems on fewer of their columns"),
-    "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
-    "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-    "folds": free("numbers of inner folds or halves", "sums without folds of its choice"),
-    "kinds": free("numbers of classes", "only a choice of problems"),
+    **COLUMN_ARGUMENTS,
     "mappings": free("any matrices", "features in which later sums can isolate rows"),
     "ranks": free("whole numbers", "features in which later sums can isolate rows"),
     "groups, inner_folds, price, masking": CHECKED,

@@ -20,6 +20,7 @@ from fedsvm.algorithms.data.partition import held_out, site_partition
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.scenarios.data import categories, file_join, label_classes, proposals, row_roles, sources, splits, text_form
+from fedsvm.scenarios.data.built_in import COMPLETE
 from fedsvm.scenarios.data.label_classes import ABOVE_MEDIAN, labels_of
 from fedsvm.scenarios.data.tables import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
@@ -300,7 +301,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
     """Return the records that attackers can guess: the declared ones, or all that can exist."""
     settings = scenario.data
     declared = scenario.collusion.candidates if scenario.collusion is not None else None
-    if declared is None and not sources.is_complete(settings.source or ""):
+    if declared is None and settings.source not in COMPLETE:
         return None
     if declared in (None, "source"):
         return rows_of(data.features, labels_of(data, classes))

@@ -82,7 +82,10 @@ def disclosures_of(task: Task) -> DisclosedValues | None:
     program = INSTALLATION.programs[terms.program]
     ordered = program.script(terms).steps
     methods = {name: method for name, method in sorted(step_methods(program).items()) if name in ordered}
-    summed = [method for name, method in methods.items() if _has_value(method) and name not in terms.gathers]
+    with_value = [
+        name for name, method in methods.items() if method.__annotations__.get("return") not in (None, "None")
+    ]
+    summed = [methods[name] for name in with_value if name not in terms.gathers]
     return DisclosedValues(
         algorithm=terms.program,
         summary=task_form.summary_of(terms.program),
@@ -203,11 +206,6 @@ def _own_measures(own: OwnModels) -> Iterator[ModelMeasure]:
         ranked = "AUC of the common model less that of own models."
         in_areas = within("auc_gain", lambda low, high: f"{area_gain(low)} to {area_gain(high)}")
         yield ModelMeasure("Gain in AUC", area_gain(own.auc_gain), ranked, in_areas)
-
-
-def _has_value(method: Callable[..., Any]) -> bool:
-    """Return whether a step gives a value."""
-    return method.__annotations__.get("return") not in (None, "None")
 
 
 def sentence_of(method: Callable[..., Any]) -> str:

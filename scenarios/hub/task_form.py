@@ -19,6 +19,7 @@ from fedsvm.scenarios.hosts import host_scenario as across_hosts
 from fedsvm.scenarios.hub import public_rows
 from fedsvm.scenarios.run.offered_terms import resolve_settings, terms_of
 from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.changes import value_of
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
@@ -160,7 +161,7 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         data |= {"public_source": public_rows.FILE, "test_fraction": 0.0}
     else:
         tested = "folds" if wish.folds else "test_fraction"
-        data[tested] = spec.value_of(getattr(wish, tested))
+        data[tested] = value_of(getattr(wish, tested))
     if is_vertical(wish.algorithm):
         data |= {"source": across_hosts.HELD_BY_SITE, "partition": "vertical"}
         data |= {"label_site": wish.label_site or sites[0], "align": "identifier" if wish.identifier else "position"}
@@ -168,14 +169,14 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
     else:
         data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE)}
         data |= {} if takes_public_rows(wish.algorithm) else {"tested_by": "sites"}
-        data |= {"statistics_privacy": spec.value_of(wish.statistics_privacy)} if wish.statistics_privacy else {}
+        data |= {"statistics_privacy": value_of(wish.statistics_privacy)} if wish.statistics_privacy else {}
         data |= {"ranges": dict(map(_range, _range_lines(wish)))}
     given = {
         "name": run_name(name),
         "federation": {"names": list(sites), "min_sites": min_sites},
         "data": data,
         "algorithm": {
-            **{key: spec.value_of(text) for key, text in wish.settings.items() if text.strip()},
+            **{key: value_of(text) for key, text in wish.settings.items() if text.strip()},
             "name": DEFAULT_ALGORITHM if wish.kind == DESCRIBE else wish.algorithm,
         },
         "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
