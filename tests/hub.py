@@ -243,15 +243,17 @@ def hospitals(folder: Path) -> dict[str, Path]:
     return files
 
 
-def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
+def simulated(
+    folder: Path, files: dict[str, Path], label: str = "diagnosis", negative: str = "B", positive: str = "M"
+) -> NDArray[np.float64]:
     """The weights of the same scenario over the same files, in a simulation."""
     sources = "\n".join(f'{site} = "{path}"' for site, path in files.items())
     (folder / "same.toml").write_text(
         f"""
         [data]
-        label = "diagnosis"
-        classes = ["B", "M"]
-        positive = "M"
+        label = "{label}"
+        classes = ["{negative}", "{positive}"]
+        positive = "{positive}"
         test_fraction = 0.2
         tested_by = "sites"
         [data.sources]

@@ -85,7 +85,7 @@ class _Start:
 
     @property
     def told(self) -> int:
-        """The number of values that a site is told of the path of each problem."""
+        """The number of values that a site receives of the path of each problem."""
         return 1 + (3 if self.masking == "committee" else 2) * self.layout.dimensions
 
     def joint_problem(self, features: FloatArray) -> JointProblem:

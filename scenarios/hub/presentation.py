@@ -18,6 +18,7 @@ from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.report.summary import interval
 from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema.policy import template
 
 _SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
 """The shapes of arrays with which a step's docstring may begin, such as "(2, p + 1):"."""
@@ -42,6 +43,12 @@ _AFTERWARDS = {
     ("expired", "invited"): "did not answer",
 }
 """The names of a participant's states when the task is over, by both states."""
+
+
+def policy_for(who: Participant) -> str:
+    """Return a policy file for a participant to edit, for the algorithm that its task trains; "" for other tasks."""
+    scenario = readable_scenario(who.task) if who.task.kind == task_form.TRAIN else None
+    return "" if scenario is None else template(scenario.algorithm.name, who.site)
 
 
 @dataclass(frozen=True)

@@ -180,13 +180,8 @@ def validate(given: dict[str, Any]) -> Scenario:
     try:
         scenario: Scenario = kind.model_validate(given)
     except ValidationError as error:
-        raise ScenarioError(
-            [
-                *(_sentence(each, kind) for each in error.errors()),
-                *of_algorithm,
-                *impossible(_valid_tables(given, kind)),
-            ]
-        ) from error
+        mistakes = [_sentence(each, kind) for each in error.errors()]
+        raise ScenarioError([*mistakes, *of_algorithm, *impossible(_valid_tables(given, kind))]) from error
     tables = Tables(
         None if _is_unlocated(given) else scenario.federation,
         scenario.data,
