@@ -120,7 +120,7 @@ class AdmmSite(MappedSite):
     """The site half: its models (K, d) of K problems, and what pulls them to the consensus."""
 
     part_types: ClassVar[PartTypes] = (*MappedSite.part_types, NeighborConsensus)
-    libraries = ("scipy.optimize",)
+    libraries = ("scipy.linalg",)
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
