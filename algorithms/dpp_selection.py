@@ -15,7 +15,7 @@ Which are the smallest is found by secure sums of counts: how many columns have 
 time, until as many are below one of them as are to go. No site shows a weight, and the coordinator learns counts, and
 which columns went.
 
-What is disclosed. By `filter` the labels of all training records, to every site, and eta^2 of every column, to the
+Disclosures. By `filter` the labels of all training records, to every site, and eta^2 of every column, to the
 coordinator. By `rfe` the kernel matrix of the columns that are left, before and after a step, to the coordinator, and
 which records support each model, to the sites. The difference of two such matrices is that of the columns between them:
 of one column alone it is x x^T, which is the column, up to its sign. Three or more are removed per step, unless the

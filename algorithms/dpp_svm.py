@@ -9,8 +9,9 @@ Where the (n, n) matrix is too large, the low-rank variant exchanges n x l kerne
 instead, and trains in the features that they span (Nystroem), to a certified gap. Its decision values have the same
 form, with the l records in place of the support.
 
-Of more than two classes each is told from the others. The kernel does not depend on labels: it is exchanged once, the
-coordinator solves K duals of it, and what follows is K numbers long where it was one: rounds do not depend on K.
+With more than two classes, each is separated from the others. The kernel does not depend on labels: it is exchanged
+once, the coordinator solves K duals, and later messages have K numbers instead of one. The number of rounds does not
+depend on K.
 """
 
 from __future__ import annotations

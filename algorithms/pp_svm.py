@@ -10,7 +10,7 @@ and solves the dual as LIBSVM does. For a linear kernel the weights are a secure
 alpha y x. For another kernel, each site keeps its own support rows. All sites see new rows, and a secure sum adds up
 their sums of alpha y k(x_i, x); in the paper all sites encrypt new rows.
 
-What is disclosed. To the coordinator the labels, and of every row which encrypted items it has: the whole table but for
+Disclosures. To the coordinator the labels, and of every row which encrypted items it has: the whole table but for
 the names of its columns, and these it finds by how often each occurs, or by the rows of any site that tells it
 (`attacks.encrypted_items`). The paper says that nothing but the kernel matrix is revealed; a kernel matrix of binary
 rows is the table, but for an order of columns, and this is no more secret. The sites learn who is a support vector.

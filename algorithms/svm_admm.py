@@ -27,7 +27,7 @@ whatever `bias` is.
 A site that drops takes its u_i along, and the coordinator does not know the sum of the others: they go on from z with
 u_i = 0.
 
-What is disclosed. Every site learns z in every iteration, so the path and the model, and the coordinator the sums above
+Disclosures. Every site learns z in every iteration, so the path and the model, and the coordinator the sums above
 too. What sites add up in an iteration solves a problem of each site's rows: rho sum (x_i - z + u_i) is the sum of
 lambda y f~ over all rows, with a lambda in [0, 1] of each that only its site knows. The certificate is one more such
 sum. Rows beyond the margin have no part in it; where those at the margin are fewer than features, who has a list of
@@ -401,7 +401,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
 
 @dataclass
 class _AdmmProgress:
-    """Training, as far as it came: it goes on from z (K, d) where sites leave or join."""
+    """The state of training: it continues from z (K, d) if sites leave or join."""
 
     federation: Federation
     settings: AdmmSettings

@@ -230,11 +230,11 @@ def cells(folder: Path, rows: int = 60) -> tuple[dict[str, Path], NDArray[np.flo
     return files, table, labels
 
 
-def hospitals(folder: Path) -> dict[str, Path]:
-    """Files of three hospitals with the same columns of different rows."""
+def hospitals(folder: Path, sites: Sequence[str] = SITES) -> dict[str, Path]:
+    """Files of hospitals with the same columns of different rows."""
     random = np.random.default_rng(3)
     files = {}
-    for site in SITES:
+    for site in sites:
         rows = random.normal(size=(30, 4)).round(4)
         labels = np.where(rows[:, 0] - rows[:, 1] + 0.3 * random.normal(size=30) > 0, "M", "B")
         lines = [",".join([*map(str, row.tolist()), label]) for row, label in zip(rows, labels, strict=True)]
@@ -243,15 +243,17 @@ def hospitals(folder: Path) -> dict[str, Path]:
     return files
 
 
-def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
+def simulated(
+    folder: Path, files: dict[str, Path], label: str = "diagnosis", negative: str = "B", positive: str = "M"
+) -> NDArray[np.float64]:
     """The weights of the same scenario over the same files, in a simulation."""
     sources = "\n".join(f'{site} = "{path}"' for site, path in files.items())
     (folder / "same.toml").write_text(
         f"""
         [data]
-        label = "diagnosis"
-        classes = ["B", "M"]
-        positive = "M"
+        label = "{label}"
+        classes = ["{negative}", "{positive}"]
+        positive = "{positive}"
         test_fraction = 0.2
         tested_by = "sites"
         [data.sources]

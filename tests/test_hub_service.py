@@ -1366,10 +1366,10 @@ def test_who_withdraws_forgets_what_its_masks_followed_from(begun: Begun) -> Non
         clinic.visit()
 
 
-def test_another_hub_at_the_address_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_hub_at_the_address_is_found_out() -> None:
     keys, hub = KeyPair.generate(), KeyPair.generate()
-    asked = AskedHub(InvitationLink("http://hub.example", "t", hub.public), Requests(keys, hub.public), 0.1)
-    monkeypatch.setattr(asked, "_post", lambda request: bytes(100))
+    link = InvitationLink("http://hub.example", "t", hub.public)
+    asked = AskedHub(link, Requests(keys, hub.public), 0.1, lambda url, request: bytes(100))
     with pytest.raises(FederationError, match="not sealed by the hub of this invitation"):
         asked.ask("take")
 

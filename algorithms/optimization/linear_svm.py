@@ -268,7 +268,7 @@ def _along_one_path(
 
 
 def _noise_remarks(outcomes: Sequence[Outcome], noise: float, key: str) -> list[Remark]:
-    """Return what a result says of the noise on the steps. key: the setting that lowers it further."""
+    """Return the remark of a result on the noise on the steps. key: the setting that lowers it further."""
     if stalled := [outcome.certificate.gap for outcome in outcomes if outcome.is_stalled]:
         return [Remark("step noise", _STALLED.format(max(stalled), key))]
     least = min(outcome.step_noise for outcome in outcomes)

@@ -72,7 +72,7 @@ def half_sample(number: int) -> int:
 class Subset:
     """A problem: its columns (m,), and the inner fold that is left out, `ALL_ROWS` or a `half_sample`.
 
-    label: of several classes, which of them is told from the rest.
+    label: of several classes, the one that is separated from the rest.
     """
 
     columns: IntArray

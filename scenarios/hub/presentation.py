@@ -18,6 +18,7 @@ from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.report.summary import interval
 from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema.policy import template
 
 _SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
 """The shapes of arrays with which a step's docstring may begin, such as "(2, p + 1):"."""
@@ -44,6 +45,12 @@ _AFTERWARDS = {
 """The names of a participant's states when the task is over, by both states."""
 
 
+def policy_for(who: Participant) -> str:
+    """Return a policy file for a participant to edit, for the algorithm that its task trains; "" for other tasks."""
+    scenario = readable_scenario(who.task) if who.task.kind == task_form.TRAIN else None
+    return "" if scenario is None else template(scenario.algorithm.name, who.site)
+
+
 @dataclass(frozen=True)
 class DisclosedValues:
     """The values that a task discloses, in sentences: those that are summed, and those that each site shows."""
@@ -57,6 +64,7 @@ class DisclosedValues:
     trains: bool
     mu: float
     releases: bool
+    committee: str
     label: str
     label_site: str
     receiver: str
@@ -96,6 +104,7 @@ def disclosures_of(task: Task) -> DisclosedValues | None:
         trains=task.kind == task_form.TRAIN,
         mu=scenario.data.statistics_privacy if task.kind == task_form.DESCRIBE else 0.0,
         releases=terms.releases,
+        committee=", ".join(terms.committee),
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
         receiver=str(terms.settings.get("receiver", "")),
