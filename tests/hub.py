@@ -230,11 +230,11 @@ def cells(folder: Path, rows: int = 60) -> tuple[dict[str, Path], NDArray[np.flo
     return files, table, labels
 
 
-def hospitals(folder: Path) -> dict[str, Path]:
-    """Files of three hospitals with the same columns of different rows."""
+def hospitals(folder: Path, sites: Sequence[str] = SITES) -> dict[str, Path]:
+    """Files of hospitals with the same columns of different rows."""
     random = np.random.default_rng(3)
     files = {}
-    for site in SITES:
+    for site in sites:
         rows = random.normal(size=(30, 4)).round(4)
         labels = np.where(rows[:, 0] - rows[:, 1] + 0.3 * random.normal(size=30) > 0, "M", "B")
         lines = [",".join([*map(str, row.tolist()), label]) for row, label in zip(rows, labels, strict=True)]

@@ -161,9 +161,9 @@ BLIND_ARGUMENTS = {
     "scales": free("powers of two", TOO_SMALL),
     "rows": free("a number above 0", TOO_SMALL),
     "noises": free(
-        "numbers of at least 0",
-        "sums of losses and of dual variables without noise, at the path's points; with a colluding site, "
-        "every row of a short list",
+        "numbers above 0",
+        "with small ones, sums of losses and of dual variables nearly without noise, at the path's points; with a "
+        "colluding site, every row of a short list",
     ),
     "dithers": free("numbers of at least 0", "nothing; a colluding site gets steps without noise"),
 }

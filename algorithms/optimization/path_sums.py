@@ -27,6 +27,7 @@ from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
+    BOUNDS,
     MASKED_SHOWS,
     OPEN_SHOWS,
     RELEASE_ARGUMENTS,
@@ -244,7 +245,7 @@ class NewtonPath(SitePart):
             purpose = f"{problem} {iteration}"
             yield draw_mask(self.seed, purpose, layout.dimensions, layout.features, self.start.masking)
 
-    @step(told=ROUND_ARGUMENTS)
+    @step(bound=BOUNDS, told=ROUND_ARGUMENTS)
     def newton(self, **order: Any) -> FloatArray:
         """Return (k, length): this site's part of the Newton systems of k problems, or zeros if it knows no path.
 

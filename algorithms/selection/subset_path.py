@@ -29,6 +29,7 @@ from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest,
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_masks
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
+    BOUNDS,
     HOLDER_ARGUMENT,
     MASKED_SHOWS,
     OPEN_SHOWS,
@@ -73,7 +74,7 @@ class SubsetPath(SitePart):
         self._masking: Masking = "none"
         self._paths = self._ended = RowPaths([], [], functools.partial(self._draw_masks, self._epoch))
 
-    @step(told={**ROUND_ARGUMENTS, **_POSED_ARGUMENTS})
+    @step(bound=BOUNDS, told={**ROUND_ARGUMENTS, **_POSED_ARGUMENTS})
     def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
         """Return this site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
 

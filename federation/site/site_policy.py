@@ -198,8 +198,10 @@ class SitePolicy:
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
         if mark.receiver == "site" and terms.receiver == COORDINATOR:
             raise OrderRefused(f"a sum of step {order.step!r} must be opened by a site, got {COORDINATOR}")
-        if bound not in (None, terms.bound):
-            raise OrderRefused(f"a sum of step {order.step!r} must have the bound {bound:g}, got {terms.bound:g}")
+        bounds = bound if isinstance(bound, tuple) else (bound,)
+        if bound is not None and terms.bound not in bounds:
+            allowed = " or ".join(f"{each:g}" for each in bounds)
+            raise OrderRefused(f"a sum of step {order.step!r} must have the bound {allowed}, got {terms.bound:g}")
 
     def _is_among(self, sites: tuple[str, ...], me: str) -> bool:
         """Return whether these are some of the sites, in their order, including this one."""

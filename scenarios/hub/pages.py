@@ -373,6 +373,7 @@ class Pages:
             vertical=task_form.is_vertical(wish.algorithm),
             trains=wish.kind == task_form.TRAIN,
             public=task_form.takes_public_rows(wish.algorithm),
+            masks=task_form.masks(wish.algorithm),
             can_compare=task_form.can_compare_sites(wish.algorithm),
             default_mu=task_form.default_mu(wish.algorithm),
             settings=task_form.fields_of(wish.algorithm),
@@ -445,6 +446,7 @@ _WISHED = (
     "statistics_privacy",
     "ranges",
     "public_rows",
+    "committee",
     "compare_sites",
 )
 

@@ -64,6 +64,7 @@ class DisclosedValues:
     trains: bool
     mu: float
     releases: bool
+    committee: str
     label: str
     label_site: str
     receiver: str
@@ -103,6 +104,7 @@ def disclosures_of(task: Task) -> DisclosedValues | None:
         trains=task.kind == task_form.TRAIN,
         mu=scenario.data.statistics_privacy if task.kind == task_form.DESCRIBE else 0.0,
         releases=terms.releases,
+        committee=", ".join(terms.committee),
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
         receiver=str(terms.settings.get("receiver", "")),
