@@ -43,7 +43,7 @@ kernel = ["rbf"]
 [sums.masked]
 min_sites = 3
 """
-_OWN = "https://android.clients.google.com/checkin"
+_NONE = "not an origin"
 LABELS = {"label": "label", "negative": "-1", "positive": "1"}
 
 in_browser = [
@@ -101,10 +101,8 @@ def events(record: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def requests(record: Path) -> list[tuple[str, str]]:
-    """The method and the address of every request, but for what Chromium asks its maker by itself, without a page."""
-    started = [
-        event for event in events(record, "URL_REQUEST_START_JOB") if not event.get("url", _OWN).startswith(_OWN)
-    ]
+    """The method and the address of each request of pages and workers, not of those that Chromium sends by itself."""
+    started = [event for event in events(record, "URL_REQUEST_START_JOB") if event.get("initiator", _NONE) != _NONE]
     return [(event["method"], event["url"]) for event in started]
 
 
