@@ -1375,7 +1375,7 @@ def test_who_withdraws_forgets_what_its_masks_followed_from(begun: Begun) -> Non
 
 def test_another_hub_at_the_address_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, hub = KeyPair.generate(), KeyPair.generate()
-    asked = AskedHub(InvitationLink("http://hub.example", "t", hub.public), Requests(keys, hub.public), 0.1)
+    asked = AskedHub(InvitationLink("http://hub.example", "t", hub.public), Requests(keys, hub.public), 0.1, print)
     monkeypatch.setattr(asked, "_post", lambda request: bytes(100))
     with pytest.raises(FederationError, match="not sealed by the hub of this invitation"):
         asked.ask("take")
