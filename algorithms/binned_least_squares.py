@@ -10,7 +10,7 @@ secure sum opens Z^T Y, and then one a round Z^T Z p for the direction p of conj
 K problems. That is the "Binning + LS" of the PAN-SVM dissertation's table 3.6, which cites its figures; it has no
 intercept, which P constant grids would amount to. One round is what least squares in other features takes.
 
-What is disclosed. The coordinator learns of every bin of every grid the sum of its rows' labels, and then of products
+Disclosures. The coordinator learns of every bin of every grid the sum of its rows' labels, and then of products
 that grow with their number: a bin with one row is that row's label, though not whose it is. With a list of records it
 says which are there, since both are linear in how often each is (`attacks.bin_sums`).
 

@@ -23,7 +23,6 @@ import numpy as np
 
 from fedsvm.algorithms.data import bins, encoding, statistics
 from fedsvm.algorithms.data.bins import Window, bin_window
-from fedsvm.algorithms.data.classes import members
 from fedsvm.algorithms.data.column_sums import MIN_KNOWN, ColumnSums
 from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.horizontal import HorizontalSite
@@ -200,26 +199,16 @@ class DescriptionSums(StatisticsSums):
         site, is_exact = self._site, not self._plan.mu
         labels, codes = site.partition.arrays["labels"], site.partition.arrays["codes"]
         blocks = description_blocks(self._names, [len(each) for each in site.values], max(2, len(labels)), self._plan)
-        middle, half = ends.mean(axis=0), (ends[1] - ends[0]) / 2
-        width = len(self._names)
         unknown = [list(values).index("") if "" in values else -1 for values in site.partition.values["categories"]]
 
         def contributions(place: slice) -> list[FloatArray]:
-            numeric = self._numeric[place]
-            known = ~np.isnan(numeric)
-            moved = np.where(known, (numeric - middle) / half, 0.0)
+            known, moved = self._in_windows(place, ends)
             cells = _cells(moved, known)
             if not is_exact:
-                moved = clip_rows(np.clip(moved, -1.0, 1.0), math.sqrt(max(1.0, width / 2)))
-            found = {
-                "classes": members(labels[:, place]).T,
-                "known": known.astype(np.float64),
-                "sums": moved,
-                "squares": moved**2,
-                "categories": site.encoded[place][:, width : width + sum(map(len, site.values))],
-                "cells": cells.reshape(len(numeric), -1),
-                "gaps": (codes[place] == np.array(unknown)).astype(np.float64),
-            }
+                moved = clip_rows(np.clip(moved, -1.0, 1.0), math.sqrt(max(1.0, len(self._names) / 2)))
+            found = self._contributions(place, known, moved)
+            found["cells"] = cells.reshape(len(known), -1)
+            found["gaps"] = (codes[place] == np.array(unknown)).astype(np.float64)
             return [found[block.name] for block in blocks]
 
         released = self._answer("description", blocks, contributions, ends.tolist())

@@ -9,7 +9,7 @@ columns, bins and classes,
 from which follows how pure every split would leave its two sides: by Gini's index (CART) or by entropy (ID3). Rounds
 follow the depth, not the number of nodes. It is the histogram tree of today's libraries, over sites.
 
-What is disclosed. The coordinator learns the tables, whole numbers that add up to few in deep nodes. A class of one row
+Disclosures. The coordinator learns the tables, whole numbers that add up to few in deep nodes. A class of one row
 in a node shows the bin of each of its columns, that is the row, to the width of the bins, and columns of 0 and 1
 exactly; and the table of a node that is not asked for is its parent's less its sibling's. `min_class_rows` keeps every
 split from leaving fewer rows of a class on a side, but for none, and a class with fewer rows in all is refused before
@@ -292,14 +292,14 @@ def grow(ask: Ask, settings: TreeSettings) -> Tree:
                 children.append([0, 0])
                 counts.append(side)
             below += [first, first + 1]
-        level = [node for node in below if _may_be_split(counts[node], settings)]
+        level = [
+            node
+            for node in below
+            if counts[node].sum() >= settings.min_samples_split and np.count_nonzero(counts[node]) > 1
+        ]
         if not level:
             break
     return tree()
-
-
-def _may_be_split(counts: FloatArray, settings: TreeSettings) -> bool:
-    return bool(counts.sum() >= settings.min_samples_split and np.count_nonzero(counts) > 1)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ Which are the smallest is found by secure sums of counts: how many columns have 
 time, until as many are below one of them as are to go. No site shows a weight, and the coordinator learns counts, and
 which columns went.
 
-What is disclosed. By `filter` the labels of all training records, to every site, and eta^2 of every column, to the
+Disclosures. By `filter` the labels of all training records, to every site, and eta^2 of every column, to the
 coordinator. By `rfe` the kernel matrix of the columns that are left, before and after a step, to the coordinator, and
 which records support each model, to the sites. The difference of two such matrices is that of the columns between them:
 of one column alone it is x x^T, which is the column, up to its sign. Three or more are removed per step, unless the
@@ -36,32 +36,30 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from fedsvm.algorithms.algorithm import Outline, TrainingReport, VerticalAlgorithm
+from fedsvm.algorithms.algorithm import Outline, TrainingReport
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.vertical import Records, VerticalTask, alignment_script, max_squared_norm
 from fedsvm.algorithms.dpp_svm import (
     COEFFICIENTS_DISCLOSE,
     FOLD,
+    DppAlgorithm,
     DppModel,
     DppSettings,
     DppSite,
-    DppSvm,
-    decision_values,
     kernel_test,
     kernel_training,
     train,
 )
 from fedsvm.algorithms.features.kernel_exchange import EXCHANGED, KernelExchange, exchange_kernel
 from fedsvm.algorithms.features.kernels import Kernel
-from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.kernel_dual import Dual, check_memory
-from fedsvm.algorithms.pooled import EvaluationRows, Pooled
+from fedsvm.algorithms.pooled import EvaluationRows
 from fedsvm.algorithms.ranking import FeatureRanking, RankingStep, column_of
 from fedsvm.algorithms.selection.elimination import Remove, lowest, removed_count
 from fedsvm.algorithms.selection.filters import ClassMoments, best_first, ranks_of
@@ -75,10 +73,6 @@ from fedsvm.federation.site.script import Script, once, repeat, seq
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
-
-if TYPE_CHECKING:
-    from fedsvm.algorithms.attacks.attack import Attack
-    from fedsvm.protocols.analysis.views import Coalition
 
 MIN_TOGETHER = 3
 """Columns that go in a step, where the user does not say one: of fewer the matrices before and after show them."""
@@ -272,7 +266,7 @@ def _empty_table(rows: int, columns: int) -> FloatArray:
     return np.zeros((rows, columns))
 
 
-class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
+class DppSelection(DppAlgorithm[DppSelectionSettings, ChosenDppModel]):
     """DPP-SVM on columns chosen over sites that hold columns: by a filter, or by elimination with secure minima."""
 
     name = "dpp-selection"
@@ -280,11 +274,10 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
     phases = ("setup", "select", "train", "evaluate")
     Settings, Site, Model = DppSelectionSettings, DppSelectionSite, ChosenDppModel
     chooses_columns = True
-    multiclass = True
     figures = {
         "columns_selected": "columns that the model is of",
         "select_rounds": "rounds until they were chosen",
-        **DppSvm.figures,
+        **DppAlgorithm.figures,
     }
 
     def fit(self, federation: Federation, task: VerticalTask, settings: DppSelectionSettings) -> ChosenDppModel:
@@ -305,29 +298,11 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         known["training"] = _report_selection(model.training, len(selected), columns.count, rounds)
         return ChosenDppModel(**known, selected=selected, ranking=ranking)
 
-    def score(self, federation: Federation, model: ChosenDppModel, rows: int) -> FloatArray:
-        """Return decision values as DPP-SVM does, in the selected columns."""
-        return decision_values(federation, model, rows)
-
-    def shown_steps(self, settings: DppSelectionSettings) -> tuple[str, ...]:
-        """Return the steps that DPP-SVM shows."""
-        return DppSvm().shown_steps(settings)
-
     def problems(self, settings: DppSelectionSettings, outline: Outline) -> Iterator[str]:
         """Yield the problems of DPP-SVM, and what has no curve."""
-        yield from DppSvm().problems(settings, outline)
+        yield from super().problems(settings, outline)
         if outline.needs_curve:
             yield 'method: has no curve of accuracy against size here; set data.evaluation = "nested"'
-
-    def warnings(
-        self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows, fold: int
-    ) -> list[str]:
-        """Return the warnings of DPP-SVM."""
-        return DppSvm().warnings(model, settings, rows, fold)
-
-    def train_pooled(self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows) -> Pooled:
-        """Train DPP-SVM on the same columns, which alone are in the rows."""
-        return DppSvm().train_pooled(model, settings, rows)
 
     def pooled_order(
         self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows
@@ -346,18 +321,6 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
             removed = np.concatenate([np.sort(left[places]), removed])
             left = np.delete(left, places)
         return np.concatenate([left, removed])
-
-    def remarks(self, settings: DppSelectionSettings, coalition: Coalition) -> list[str]:
-        """Return the remarks of DPP-SVM."""
-        return DppSvm().remarks(settings, coalition)
-
-    def whole_run(self, settings: DppSelectionSettings) -> WholeRunLeakage | None:
-        """Return what the kernel matrix of the chosen columns gives away, as of DPP-SVM."""
-        return DppSvm().whole_run(settings)
-
-    def attacks(self, settings: DppSelectionSettings) -> list[Attack]:
-        """Return the attacks on DPP-SVM, on the matrix of the selected columns."""
-        return DppSvm().attacks(settings)
 
 
 def _report_selection(training: TrainingReport | None, count: int, of: int, rounds: int) -> TrainingReport:

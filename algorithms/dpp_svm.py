@@ -9,15 +9,16 @@ Where the (n, n) matrix is too large, the low-rank variant exchanges n x l kerne
 instead, and trains in the features that they span (Nystroem), to a certified gap. Its decision values have the same
 form, with the l records in place of the support.
 
-Of more than two classes each is told from the others. The kernel does not depend on labels: it is exchanged once, the
-coordinator solves K duals of it, and what follows is K numbers long where it was one: rounds do not depend on K.
+With more than two classes, each is separated from the others. The kernel does not depend on labels: it is exchanged
+once, the coordinator solves K duals, and later messages have K numbers instead of one. The number of rounds does not
+depend on K.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -309,12 +310,13 @@ class DppSite(VerticalSite):
         return np.asarray(self.kernel.of_sums(self.opened) @ self.dual_coef.T)
 
 
-class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
-    """The exact SVM over sites that hold columns: the model of all columns together (DPP-SVM; Que et al. 2012)."""
+S = TypeVar("S", bound=DppSettings)
+M = TypeVar("M", bound=DppModel)
 
-    name = "dpp-svm"
-    estimator = "DppSVC"
-    Settings, Site, Model = DppSettings, DppSite, DppModel
+
+class DppAlgorithm(VerticalAlgorithm[S, M]):
+    """An algorithm whose model is a DPP-SVM: the exact SVM over sites that hold columns, or its low-rank variant."""
+
     figures = {
         "support": "support records of the exact model",
         "landmarks": "records that the low-rank variant compares with",
@@ -323,29 +325,23 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
     }
     multiclass = True
 
-    def fit(self, federation: Federation, task: VerticalTask, settings: DppSettings) -> DppModel:
-        """Exchange the kernel of the records' columns, and train where it comes together."""
-        records = task.prepare(federation)
-        with federation.phase("train"):
-            return train(federation, settings, records.labels, task.seed, task.classes)
-
-    def score(self, federation: Federation, model: DppModel, rows: int) -> FloatArray:
+    def score(self, federation: Federation, model: M, rows: int) -> FloatArray:
         """Return (rows,) decision values of the records that the sites hold out, (rows, K) for more than two
         classes."""
         return decision_values(federation, model, rows)
 
-    def shown_steps(self, settings: DppSettings) -> tuple[str, ...]:
+    def shown_steps(self, settings: S) -> tuple[str, ...]:
         """Return the steps with parts of the kernel, which the paper's exchange shows."""
         return (EXCHANGED, "reference_kernel") if settings.kernel_exchange == "plain" else ()
 
-    def problems(self, settings: DppSettings, outline: Outline) -> Iterator[str]:
+    def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Yield settings that only training with landmarks uses."""
         default = DppSettings()
         for key in ("cut_groups", "tolerance", "max_iterations", "rank_tolerance"):
             if settings.landmarks is None and getattr(settings, key) != getattr(default, key):
                 yield f"{key}: applies to training with landmarks, and {self.name} without them is exact; remove it"
 
-    def warnings(self, model: DppModel, settings: DppSettings, rows: EvaluationRows, fold: int) -> list[str]:
+    def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
         """Return a warning if LIBSVM's kernel cache is too coarse for nearly dependent columns."""
         training = model.training
         if training is None or training.converged:
@@ -356,7 +352,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
             "others, change their scale or remove them; otherwise lower algorithm.C."
         ]
 
-    def train_pooled(self, model: DppModel, settings: DppSettings, rows: EvaluationRows) -> Pooled:
+    def train_pooled(self, model: M, settings: S, rows: EvaluationRows) -> Pooled:
         """Train LIBSVM on all columns together: the same problem, by the exact kernel or in the same low-rank features.
 
         rows: in the order of the model's records.
@@ -392,7 +388,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         )
         return Pooled(scores, objective=total, exact=exact)
 
-    def remarks(self, settings: DppSettings, coalition: Coalition) -> list[str]:
+    def remarks(self, settings: S, coalition: Coalition) -> list[str]:
         """Return what the site that opens sums learns."""
         if settings.kernel == "linear" or not coalition.sites:
             return []
@@ -401,18 +397,32 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
             "kernel values between these and the support records, of all columns together."
         ]
 
-    def whole_run(self, settings: DppSettings) -> WholeRunLeakage | None:
+    def whole_run(self, settings: S) -> WholeRunLeakage | None:
         """Return what the kernel matrix gives away; no attack is on its columns at landmarks alone."""
         if settings.landmarks is not None:
             return None
         found = Recovery("every record", "as many records are known as there are columns")
         return WholeRunLeakage(found, found)
 
-    def attacks(self, settings: DppSettings) -> list[Attack]:
+    def attacks(self, settings: S) -> list[Attack]:
         """Return the attack with known records on the kernel matrices that a coalition has in the end."""
         from fedsvm.algorithms.attacks.kernel_matrix import KernelMatrix
 
         return [KernelMatrix(EXCHANGED, distances=Kernel(settings.kernel).of_distances, matrix=_last_matrix)]
+
+
+class DppSvm(DppAlgorithm[DppSettings, DppModel]):
+    """The exact SVM over sites that hold columns: the model of all columns together (DPP-SVM; Que et al. 2012)."""
+
+    name = "dpp-svm"
+    estimator = "DppSVC"
+    Settings, Site, Model = DppSettings, DppSite, DppModel
+
+    def fit(self, federation: Federation, task: VerticalTask, settings: DppSettings) -> DppModel:
+        """Exchange the kernel of the records' columns, and train where it comes together."""
+        records = task.prepare(federation)
+        with federation.phase("train"):
+            return train(federation, settings, records.labels, task.seed, task.classes)
 
 
 def _last_matrix(blocks: Sequence[FloatArray], rows: int) -> FloatArray:
@@ -529,17 +539,13 @@ def decision_values(federation: Federation, model: DppModel, rows: int) -> Float
     first site does, and of less than three sites the coordinator, since a site would know the other's part.
     """
     if model.kernel.name == "linear":
-        bound = max(1.0, _largest(model) * model.max_squared_norm)
+        largest_sum = float(np.abs(model.dual_coef).sum(axis=-1).max())  # of absolute coefficients of a class
+        bound = max(1.0, largest_sum * model.max_squared_norm)
         return federation.sum("partial_scores", shape=_of_rows(model, rows), bound=bound) + model.intercept
     blocks = [
         _scores(federation, model, first, last) for first, last in element_blocks(rows, model.dual_coef.shape[-1])
     ]
     return np.concatenate(blocks) + model.intercept if blocks else np.zeros(_of_rows(model, 0))
-
-
-def _largest(model: DppModel) -> float:
-    """Return the largest sum of absolute coefficients of a class."""
-    return float(np.abs(model.dual_coef).sum(axis=-1).max())
 
 
 def _of_rows(model: DppModel, rows: int) -> tuple[int, ...]:

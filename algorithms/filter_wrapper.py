@@ -14,7 +14,7 @@ loss decides them, then the lowest |t|, then the higher column is removed. While
 with the lower |weight| in one SVM is removed. The SVMs are linear by default, and as
 printed with `wrapper = "pan-svm"` (see `voted_wrappers`).
 
-What is disclosed. The class moments; of every candidate and fold the weights (or what cuts show), and how many held-out
+Disclosures. The class moments; of every candidate and fold the weights (or what cuts show), and how many held-out
 rows are right, with their loss; of PAN-SVMs the landmarks.
 
 References

@@ -11,9 +11,9 @@ and Recht's features are sqrt(2/D) cos(rho.x + b) with random offsets; here they
 `features.fourier`, where D/2 frequencies give as many features and approximate the kernel better. Landmarks and the
 columns themselves also work.
 
-What is disclosed. The coordinator learns the rows' second moments in the features, and their product with the labels:
-each is one sum, and both are much. Where the possible records are few, they say how often each is there: the products
-are linear in it (`attacks.second_moments`). Between few rows and many features they determine the rows' span.
+Disclosures. The coordinator learns the rows' second moments in the features, and their product with the labels. Each is
+one sum, but both reveal much. If the possible records can be listed, they reveal how often each occurs, since the
+products are linear in it (`attacks.second_moments`). With few rows and many features they determine the rows' span.
 
 With `masking = "committee"` the coordinator solves a system that it sees only behind the masks of two sites, which no
 party has both of (`protocols.blind_system`). The weights are the same, and all that it opens. They are an equation in

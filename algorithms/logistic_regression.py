@@ -8,7 +8,7 @@ to ten rounds from 0. Training stops when the next step promises less than `tole
 two classes each is told from the others, and all of these problems are in the same rounds, which each leaves when it is
 done. `dp-erm` is the same with noise, for models that are released.
 
-What is disclosed. The coordinator learns every point and what is summed there, of all rows; the sites the points. At
+Disclosures. The coordinator learns every point and what is summed there, of all rows; the sites the points. At
 v = 0 the Hessian is a quarter of the second moments, and the gradient half of their products with the labels: what
 `least-squares` shows, and with the same consequence (`attacks.second_moments`).
 
@@ -320,7 +320,7 @@ class _Newton:
         return all(trail.converged for trail in self.trails)
 
     def stage(self) -> None:
-        """Take Newton's steps until they promise too little. Over other rows it goes on from where it stands."""
+        """Take Newton's steps until they promise too little. Over other rows it continues from its current point."""
         squares, count = self.federation.sum("squared_norms", shape=(2,), bound=math.inf)
         rows = max(1.0, round(float(count)))
         self.mean_square = max(0.0, float(squares)) / rows
@@ -436,7 +436,7 @@ class LogisticRegression(MappedAlgorithm[LogisticSettings, PanModel]):
         return replace(settings, masking="committee" if is_taken else "none"), (Remark("masking", sentence),)
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
-        """Map the rows, then Newton's steps; sites lost meanwhile have the others go on from the point."""
+        """Map the rows, then take Newton's steps; if sites are lost, the others continue from the point."""
         if settings.masking == "committee":
             check_committee(federation)
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))

@@ -10,7 +10,7 @@ value of a row is the difference of two classes' joint log-likelihoods, or for m
 Variances are differences of sums, and lose digits if a column's mean is large compared with its deviation, which does
 not occur on the standard scale.
 
-What is disclosed. The coordinator learns each class's number of rows, means and variances, and how often it has each
+Disclosures. The coordinator learns each class's number of rows, means and variances, and how often it has each
 value of a categorical column, which is the model. Of a class of one row the mean is that row, and of two the mean and
 the variances give both but for a swap in each column: numbers are summed first, and a class of fewer than three rows is
 refused before anything else is. Models of several folds are of overlapping rows, and by subtraction give the same sums

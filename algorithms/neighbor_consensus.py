@@ -11,7 +11,7 @@ With f~ = (f, 1), eta the penalty, N = |B_j| and U = 1 + 2 eta N (of a free inte
 The fixed point is the SVM of all rows. A secure sum adds the squared distances of neighbors and the squared lengths of
 models, which the coordinator stops by. In the end a secure sum opens the mean of the models.
 
-What is disclosed. Each model of each iteration goes to two neighbors in the clear. A neighbor that also knows the
+Disclosures. Each model of each iteration goes to two neighbors in the clear. A neighbor that also knows the
 models of the site's other neighbor, as with three sites or if both collude, computes a_j, and with it
 U v_j + f_j = J C sum lambda y f~ over that one site's rows, with lambda in [0, 1] of each row. The coordinator learns
 the distances, and at the end the mean.

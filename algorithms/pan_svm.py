@@ -46,14 +46,13 @@ from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
 from fedsvm.algorithms.optimization.linear_svm import (
     NOTHING_TOLD,
-    LinearSvmSettings,
     RowsTold,
     pooled_prices,
     pooled_solution,
-    resolve_solver,
     train_linear,
     training,
 )
+from fedsvm.algorithms.optimization.linear_svm_settings import LinearSvmSettings, resolve_solver
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
 from fedsvm.algorithms.optimization.weighting import Weighting

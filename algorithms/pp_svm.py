@@ -10,7 +10,7 @@ and solves the dual as LIBSVM does. For a linear kernel the weights are a secure
 alpha y x. For another kernel, each site keeps its own support rows. All sites see new rows, and a secure sum adds up
 their sums of alpha y k(x_i, x); in the paper all sites encrypt new rows.
 
-What is disclosed. To the coordinator the labels, and of every row which encrypted items it has: the whole table but for
+Disclosures. To the coordinator the labels, and of every row which encrypted items it has: the whole table but for
 the names of its columns, and these it finds by how often each occurs, or by the rows of any site that tells it
 (`attacks.encrypted_items`). The paper says that nothing but the kernel matrix is revealed; a kernel matrix of binary
 rows is the table, but for an order of columns, and this is no more secret. The sites learn who is a support vector.
@@ -39,7 +39,7 @@ from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSetting
 from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
-from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.algorithms.settings import HingePenalty, doc
 from fedsvm.algorithms.sklearn_parts import NotExportable, Steps, binarizer, linear_step
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
@@ -71,9 +71,7 @@ SUPPORT_NEEDED = "The support rows of every site are needed to score new ones, a
 class PpSettings(KernelSettings):
     """The settings of a user."""
 
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
+    C: HingePenalty = 1.0
     kernel: Annotated[
         KernelName, doc("Kernel, as defined by LIBSVM. Except for linear, each site keeps its own support rows.")
     ] = "linear"

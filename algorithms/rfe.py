@@ -1,18 +1,17 @@
 """Columns by recursive feature elimination, certified step by step, and a PAN-SVM on the best (Guyon and others 2002).
 
 A linear SVM is trained, the column with the smallest weight is removed, and so on until one is left; columns are ranked
-in the reverse order of their removal. Of more than two classes each is told from the rest, in the same rounds, and a
-column's weight is the length of its weights in all these models, as scikit-learn has it. The SVM is the one of all rows
-together: sites rank nothing, and vote on nothing.
-Each step is trained until it is certain that the optimum has the same column removed (`selection.elimination`), and
-begins with the cuts of the one before: so elimination costs fewer rounds than training anew, and gives the order that
-LIBSVM gives on pooled rows.
+in the reverse order of their removal. With more than two classes, each is separated from the rest, in the same rounds,
+and a column's weight is the length of its weights in all these models, as in scikit-learn. The SVM is that of all rows
+together: sites do not rank or vote. Each step is trained until it is certain that the optimum removes the same column
+(`selection.elimination`), and begins with the cuts of the one before. So elimination costs fewer rounds than new
+trainings, and gives the order that LIBSVM gives on pooled rows.
 
 The PAN-SVM dissertation (Lu 2016, chapter 5) takes the weights of equation 5.1, of a linear SVM, from one with the RBF
 kernel. Here they are a linear SVM's, on the columns themselves, or what a column is worth to the kernel SVM, by one of
 the scores of `selection.kernel_scores`; then nothing is certified, and each step trains anew.
 
-What is disclosed. The coordinator learns class means and variances of all columns and, by the interior point, the
+Disclosures. The coordinator learns class means and variances of all columns and, by the interior point, the
 weights of each step and what its rounds show (`optimization.path_sums`); by cutting planes every cut, which is a sum of
 rows in their columns as they are, without any map between. A cut of one row is the row, and so is a difference of two
 cuts that count one; the result counts both. Fewer groups show less and take more rounds. The sites learn the columns

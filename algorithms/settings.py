@@ -61,6 +61,11 @@ MAX_COUNT = 10**9
 Positive = Annotated[float, Ge(1 / MAX_MAGNITUDE), Le(MAX_MAGNITUDE)]
 """A number above 0 that float64 and fixed-point sums can reckon with."""
 
+HingePenalty = Annotated[
+    Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
+]
+"""The setting C of algorithms over sites that hold rows."""
+
 Finite = Annotated[float, Ge(-MAX_MAGNITUDE), Le(MAX_MAGNITUDE)]
 """A number, of either sign or 0, that float64 and fixed-point sums can reckon with."""
 

@@ -9,7 +9,7 @@ added to it. All folds follow the path in the same rounds, and their accuracy de
 `stability` trains half-samples in complementary pairs, and counts how often each column was chosen (Shah and Samworth
 2013).
 
-What is disclosed. The coordinator learns class means and variances, and every cut: sums of rows in their columns as
+Disclosures. The coordinator learns class means and variances, and every cut: sums of rows in their columns as
 they are, which show single rows where they count one or differ by one. The interior point has no such problem, and this
 one is not trained by it. The sites learn the points.
 

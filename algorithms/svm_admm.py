@@ -27,7 +27,7 @@ whatever `bias` is.
 A site that drops takes its u_i along, and the coordinator does not know the sum of the others: they go on from z with
 u_i = 0.
 
-What is disclosed. Every site learns z in every iteration, so the path and the model, and the coordinator the sums above
+Disclosures. Every site learns z in every iteration, so the path and the model, and the coordinator the sums above
 too. What sites add up in an iteration solves a problem of each site's rows: rho sum (x_i - z + u_i) is the sum of
 lambda y f~ over all rows, with a lambda in [0, 1] of each that only its site knows. The certificate is one more such
 sum. Rows beyond the margin have no part in it; where those at the margin are fewer than features, who has a list of
@@ -65,7 +65,7 @@ from fedsvm.algorithms.optimization.proximal_model import local_model
 from fedsvm.algorithms.optimization.solution import relative_gap
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
-from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
+from fedsvm.algorithms.settings import Count, HingePenalty, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
@@ -89,9 +89,7 @@ DUAL_POINT = (
 class AdmmSettings(FeatureSettings, ThresholdSettings):
     """The settings of a user."""
 
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
+    C: HingePenalty = 1.0
     bias: Annotated[
         Literal["free", "regularised"],
         doc(
@@ -122,7 +120,7 @@ class AdmmSite(MappedSite):
     """The site half: its models (K, d) of K problems, and what pulls them to the consensus."""
 
     part_types: ClassVar[PartTypes] = (*MappedSite.part_types, NeighborConsensus)
-    libraries = ("scipy.optimize",)
+    libraries = ("scipy.linalg",)
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
@@ -403,7 +401,7 @@ class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
 
 @dataclass
 class _AdmmProgress:
-    """Training, as far as it came: it goes on from z (K, d) where sites leave or join."""
+    """The state of training: it continues from z (K, d) if sites leave or join."""
 
     federation: Federation
     settings: AdmmSettings

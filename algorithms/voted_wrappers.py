@@ -20,7 +20,7 @@ dissertation does not mention ties; here the lowest held-out hinge loss decides,
 higher column. Scores within 1e-9 of the largest are equal. Constant columns are removed first. Many columns are removed
 by halves: each that is in the lowest half of two lists.
 
-What is disclosed. The class moments of all columns; the weights of every model (or, of cutting planes, what cuts show)
+Disclosures. The class moments of all columns; the weights of every model (or, of cutting planes, what cuts show)
 and, of a PAN-SVM, the landmarks and the sum of alpha y x of each class; numbers of held-out rows that are right, and
 their loss; and class sums over support rows. The last hand out rows where support sets differ by few: see
 `selection.support_sums` for the guard, and `rows_determined` in the result for what is left of them.

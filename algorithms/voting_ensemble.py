@@ -50,7 +50,7 @@ from fedsvm.algorithms.optimization.path_sums import Release
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.pooled import EvaluationRows, Pooled
 from fedsvm.algorithms.remarks import Remark
-from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.algorithms.settings import HingePenalty, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
@@ -74,9 +74,7 @@ VOTES = "how many sites vote for +1, of each row that is asked about"
 class EnsembleSettings(FeatureSettings):
     """The settings of a user."""
 
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
+    C: HingePenalty = 1.0
     release: Annotated[Release, doc("Who receives the sites' models: the coordinator, or each site only its own.")] = (
         "everyone"
     )

@@ -6,13 +6,11 @@ Every line is a ratio against the first of its table, measured in this run on th
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.result import RunResult
@@ -77,15 +75,11 @@ def measure(changes: list[str]) -> dict[str, float]:
     """Return the measures of one run of the quickstart."""
     scenario, base = spec.read("quickstart", overrides=changes)
     with tempfile.TemporaryDirectory() as folder:
-        return measures(runner.run(scenario, dataset.prepare(scenario, base), Path(folder), _ignore).result)
+        return measures(runner.run(scenario, dataset.prepare(scenario, base), Path(folder)).result)
 
 
 def _beside(figure: float, first: float) -> str:
     return f"{figure:.4g} ({figure / first:.2f})" if first else f"{figure:.4g}"
-
-
-def _ignore(federation: Federation, faults: Sequence[str]) -> None:
-    pass
 
 
 def main() -> None:

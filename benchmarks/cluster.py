@@ -58,7 +58,7 @@ def carried_out(launcher: str, sites: int) -> RunResult:
     )
     rows = dataset.prepare(scenario, Path())
     with tempfile.TemporaryDirectory() as folder:
-        return runner.run(scenario, rows, Path(folder), lambda federation, faults: None).result
+        return runner.run(scenario, rows, Path(folder)).result
 
 
 def row(launcher: str, result: RunResult) -> str:

@@ -10,11 +10,9 @@ members and site 3 as the dealer, and a line has the rows of each role.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.landmarks import SETS, ranges_of
-from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.audit import PartyAudit
@@ -39,7 +37,7 @@ def audits(name: str, seed: int, *more: str) -> dict[tuple[str, ...], PartyAudit
         scenario, base = spec.read(words, overrides=[*changes, f"data.ranges={ranges_of(rows)}"])
         rows = dataset.prepare(scenario, base)
     with tempfile.TemporaryDirectory() as folder:
-        result = runner.run(scenario, rows, Path(folder), _ignore, audit=True).result
+        result = runner.run(scenario, rows, Path(folder), audit=True).result
     if result.status != "completed":
         raise RuntimeError(f"the run must complete, got {result.status}: {result.error}")
     return {each.parties: each for each in result.audit}
@@ -79,10 +77,6 @@ def line_by_role(found: dict[tuple[str, ...], PartyAudit]) -> list[str]:
     (pair,) = [each for each in found.values() if len(each.coalition) == 2]
     wrong = max(each.false_claims for each in found.values())
     return [str(found["coordinator",].recovered), *cells.values(), f"{pair.recovered} of {pair.rows}", str(wrong)]
-
-
-def _ignore(federation: Federation, faults: Sequence[str]) -> None:
-    pass
 
 
 def main() -> None:

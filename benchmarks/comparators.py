@@ -115,7 +115,7 @@ def measured(name: str, folder: Path) -> Iterator[Line]:
             rows = dataset.prepare(scenario, folder.parent)
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        result = runner.run(scenario, rows, folder, lambda federation, faults: None).result
+        result = runner.run(scenario, rows, folder).result
         yield _line(name, method, result)
 
 

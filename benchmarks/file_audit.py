@@ -9,13 +9,11 @@ all rows of the source. German takes some minutes.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.landmarks import SETS, ranges_of
 from fedsvm.algorithms.data.columns import LabeledRows
 from fedsvm.algorithms.data.encoding import Vocabulary
-from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.dataset import Rows
 from fedsvm.scenarios.predict import read_arrays
@@ -39,7 +37,7 @@ def audit(name: str, *, is_exact: bool) -> PartyAudit:
         scenario, base = spec.read(words, overrides=[*changes, f"data.ranges={ranges_of(rows)}"])
         rows = dataset.prepare(scenario, base)
     with tempfile.TemporaryDirectory() as folder:
-        result = runner.run(scenario, rows, Path(folder), _ignore).result
+        result = runner.run(scenario, rows, Path(folder)).result
         if result.status != "completed":
             raise RuntimeError(f"the run must complete, got {result.status}: {result.error}")
         arrays = read_arrays(Path(folder) / "model.npz")
@@ -58,10 +56,6 @@ def audit(name: str, *, is_exact: bool) -> PartyAudit:
     truth = GroundTruth(held, {}, None, len(rows.classes), encode(rows.rows))
     table = scenario.algorithm
     return file_audits(arrays, table.implementation.file_attacks(table.settings), truth)[-1]
-
-
-def _ignore(federation: Federation, faults: Sequence[str]) -> None:
-    pass
 
 
 def main() -> None:

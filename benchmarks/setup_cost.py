@@ -8,12 +8,10 @@ is that of `fedsvm run quickstart` with another algorithm, five sites and a ring
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.landmarks import ranges_of
-from fedsvm.federation.federation import Federation
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
@@ -48,7 +46,7 @@ def measure(data: str, algorithm: str, mu: float) -> SetupCost:
     if mu and (ranges := ranges_of(dataset.prepare(scenario, base))) != "{}":
         scenario, base = spec.read("quickstart", overrides=[*changes, f"data.ranges={ranges}"])
     with tempfile.TemporaryDirectory() as folder:
-        result = runner.run(scenario, dataset.prepare(scenario, base), Path(folder), _ignore).result
+        result = runner.run(scenario, dataset.prepare(scenario, base), Path(folder)).result
     if result.status != "completed" or result.cost is None:
         raise RuntimeError(f"the run must complete, got {result.status}: {result.error}")
     phases = [cost for name, cost in result.cost.by_phase.items() if name in _SET_UP]
@@ -66,10 +64,6 @@ def line(data: str, algorithm: str) -> str:
     shares = (f"{each.payload_bytes / each.all_bytes:.0%}".replace("%", " %") for each in (exact, noisy))
     rounds, sent = f"{exact.rounds} | {noisy.rounds}", f"{exact.payload_bytes:,} | {noisy.payload_bytes:,}"
     return f"| {data} | `{algorithm}` | {rounds} | {sent} | {', '.join(shares)} |"
-
-
-def _ignore(federation: Federation, faults: Sequence[str]) -> None:
-    pass
 
 
 def main() -> None:

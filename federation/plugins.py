@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Ours by name, and those of other packages by an entry point of a group; the names of ours stay ours.
+    """Our own entries by name, and those of other packages by entry points of a group; other packages cannot replace
+    our names.
 
     Parameters
     ----------
@@ -28,8 +29,8 @@ class Registry(Mapping[str, T], Generic[T]):
     own : mapping of str to callable
         Makes each of ours.
     accept : callable
-        What is kept of an object that another package offers under a name; None for one of another kind or name. What
-        it raises is told as the reason why the object cannot be loaded.
+        Returns the entry for an object that another package offers under a name; None for one of another kind or name.
+        Its error is the reason why the object cannot be loaded.
     """
 
     def __init__(

@@ -59,7 +59,7 @@ class RunRecord:
     on_change : callable
         Called whenever there is something new.
     history : VerbHistory or None
-        Also receives attempts and changes of the membership, for the journal.
+        Receives attempts and changes of the membership too, for the journal.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Rounds of a run that has a journal: verbs of an earlier process are replayed, and new ones are written down."""
+"""Rounds of a run with a journal: verbs of an earlier process are replayed, and new ones are recorded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class JournaledRounds:
     Parameters
     ----------
     runner : RoundRunner
-        Carries out the verbs that the journal does not know.
+        Carries out the verbs that the journal does not have.
     journal : Journal
         Journal of the run.
     accounts : Accounts
@@ -35,7 +35,7 @@ class JournaledRounds:
         accounts.on_entered = lambda witness, rows: journal.history.ledger.append((witness, rows))
 
     def complete(self, order: Order, take_part: TakePart, work_s: float, *, again: bool) -> Any:
-        """Return the value of an order from the journal, or carry it out and write it down; see `RoundRunner`."""
+        """Return the value of an order from the journal, or carry it out and record it; see `RoundRunner`."""
         verb = self._journal.replay(order)
         if verb is not None:
             return self._replay(order, verb)

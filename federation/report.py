@@ -228,10 +228,10 @@ def memberships(federation: Federation) -> tuple[MembershipReport, ...]:
 
 @dataclass(frozen=True)
 class SiteReport:
-    """A site's process, what became of it, and what it says of itself in the end.
+    """A site's process, its status, and its final report.
 
-    status: finished, dropped if it was out in the end, rejoined if it was out in between. logged: how many records of
-    its code came in, by level.
+    status: finished, dropped if it was missing at the end, rejoined if it was missing in between. logged: how many
+    records of its code came in, by level.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""One attempt at one round: the order, the coordinator's part in the protocol, every site's answer, and an end.
+"""One attempt at one round: the order, the coordinator's part in the protocol, and every site's answer.
 
-A `Round` owns all that belongs to the attempt (its channel, the answers, the sites that it must do without) and ends
-with it. `RoundRunner` decides what follows: it repeats a round that is not complete with the sites that are left.
+A `Round` owns the state of the attempt (its channel, the answers, the missing sites) and ends with it. `RoundRunner`
+repeats an incomplete round with the remaining sites.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Round(Exchange):
     Parameters
     ----------
     dispatcher : Dispatcher
-        Has begun the round.
+        The dispatcher, which has begun the round.
     order : Order
-        What goes to every site.
+        The order for every site.
     reach_s : float
         Seconds that a site may take to be reached.
     allowed_s : float
@@ -79,10 +79,10 @@ class Round(Exchange):
         return max([self.channel.hop, *standings])
 
     def run(self, take_part: Callable[[SocketChannel], Any]) -> Attempt:
-        """Send the order, do the coordinator's part and wait for the others.
+        """Send the order, run the coordinator's part and wait for the sites.
 
         A deadline or a Transient error ends the attempt: the round is aborted, so that each site is free for the next
-        one. Raises SiteFailed if a step or a protocol raised, or the protocol sent what it must not.
+        one. Raises SiteFailed if a step or a protocol raised, or if the protocol sent an invalid array.
         """
         reach = Deadline(self._reach_s)
         self.say(self._order, reach)
@@ -110,7 +110,7 @@ class Round(Exchange):
         return super().unanswered_sites() - self.channel.left_out.keys()
 
     def notice(self) -> None:
-        """Take in the answers that came, and which processes ended. Raises SiteFailed when a site failed for good.
+        """Read the answers that arrived, and which processes ended. Raises SiteFailed when a site failed for good.
 
         The channel calls this after every wait, so that a protocol which waits for a site that failed ends with it.
         """
@@ -157,7 +157,7 @@ class Round(Exchange):
     def _abort(self, deadline: Deadline) -> None:
         """Abort the round: a waiting site answers, a hanging one does not.
 
-        Who is only late may still answer within the round's deadline.
+        A late site may still answer within the round's deadline.
         """
         self._aborting = True
         untold = set(self.sites)

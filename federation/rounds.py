@@ -29,7 +29,7 @@ TakePart = Callable[[SocketChannel], Any]
 """The coordinator's part in the protocol of a round, given its channel."""
 
 _PATIENCE = 4
-"""Sites wait this many times as long as the coordinator, which decides who is late and aborts the round."""
+"""Sites wait this many times as long as the coordinator, which decides which site is late and aborts the round."""
 
 _MAX_REPEATS = 10
 """Maximum number of failed attempts at a round, within the sites' patience, if no site dropped: a broken connection
@@ -40,10 +40,10 @@ class RoundObserver:
     """An observer of rounds; its methods do nothing unless a subclass overrides them."""
 
     def round_begins(self, phase: str, phase_round: int) -> None:
-        """Take note of a round, given its phase and its number in that phase, before its order goes out."""
+        """Observe a round, given its phase and its number in that phase, before its order is sent."""
 
     def round_completed(self, shown: DisclosedRound) -> None:
-        """Take note of a complete round, given what it showed."""
+        """Observe a complete round, given its disclosures."""
 
     def channel_observers(self, round_number: int) -> Sequence[Observer]:
         """Return the observers of the coordinator's channel in a round."""
@@ -116,7 +116,7 @@ class RoundRunner:
         return _PATIENCE * (self._round_timeout_s + work_s)
 
     def complete(self, order: Order, take_part: TakePart, work_s: float, *, again: bool) -> Any:
-        """Carry out an order until it is complete with the sites that are there, and return its value.
+        """Carry out an order until it is complete with the present sites, and return its value.
 
         again: whether to repeat it over other sites too. If not, MembershipChanged is raised when sites leave or join
         before it is complete.
@@ -265,7 +265,7 @@ class RoundRunner:
         return attempt, round_
 
     def _note_completed(self, number: int, unsigned: Order, signed: Order) -> None:
-        """Record a complete round. Sites that missed it are told its order as it was signed for others."""
+        """Record a complete round. Sites that missed it receive its order as it was signed for others."""
         if self._signer is not None:
             self._signer.add_complete(number, unsigned)
         self._admission.note_completed(number, signed)

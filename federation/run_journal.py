@@ -1,12 +1,12 @@
 """The journal of a coordinator, from which a run is resumed by replay: every verb, and what it revealed.
 
-A resumed run calls the algorithm's `fit` again from its start. Verbs answer from the journal until it ends, and then go
-live: no algorithm knows of it. What is asked must be what was asked before, bit for bit, which a digest tells.
+A resumed run calls the algorithm's `fit` again from its start. Verbs answer from the journal until it ends, and then
+are carried out; algorithms do not notice. The orders must be identical to the earlier ones, which a digest checks.
 
-A record is on the disk before its value is used, so that a sum which the algorithm saw is never asked for again, and
-one that it did not see may be: over whichever sites are there then. A last record that is cut short, as by a power
-cut, counts as never written; damage before the last is refused, since what follows it was revealed. Form of the file,
-of each record:
+A record is on the disk before its value is used. So a sum that the algorithm saw is never requested again, and one that
+it did not see may be, over the sites that are then present. An incomplete last record, for example after a power cut,
+counts as never written. Earlier damage is refused, since the values behind it were revealed. Each record of the file
+has this form:
 
     length of what follows the checksum (8 bytes, little-endian) | SHA-256 of it (32) | msgpack
 """
@@ -22,7 +22,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgpack
@@ -40,7 +39,7 @@ _KIND = "what"
 _FIRST_KEY = re.compile(re.escape(msgpack.packb(_KIND)))
 READING_SHOWN_EVERY_S = 1.0
 VERSION = 5
-"""Of this file and of the sites' journals."""
+"""The format version of this file and of the sites' journals."""
 
 SKIPPED_ROUNDS = 100
 """Default number of rounds that a resumed run skips: the process before it may have begun some without a record."""
@@ -68,7 +67,7 @@ class MembershipRecord:
 
 @dataclass
 class VerbHistory:
-    """The events of a verb, in order, and the traffic that parties reported meanwhile."""
+    """The events of a verb, in order, and the traffic that parties reported during it."""
 
     events: list[AttemptRecord | MembershipRecord] = field(default_factory=list)
     ledger: list[tuple[str, list[list[Any]]]] = field(default_factory=list)
@@ -109,7 +108,7 @@ class Journal:
     skipped_to : int
         Rounds up to this one are not used again; 0 if none were skipped.
     history : VerbHistory
-        Events of the verb under way.
+        Events of the current verb.
 
     Raises
     ------
@@ -153,9 +152,7 @@ class Journal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         os.close(self._file)
 
     @property
@@ -180,7 +177,7 @@ class Journal:
 
     @property
     def dropped(self) -> set[str]:
-        """Sites that took no part any more in the end."""
+        """Sites that no longer took part at the end."""
         out: set[str] = set()
         for record in self.earlier:
             for event in record.get("events", ()):
@@ -194,12 +191,12 @@ class Journal:
         return tuple(self._returning)
 
     def goes_live(self) -> bool:
-        """Return whether a resumed run is about to do something new, for the first time."""
+        """Return whether a resumed run reaches its first new action now."""
         is_first, self._is_to_go_live = self._is_to_go_live and not self.replays, False
         return is_first
 
     def begin(self, header: Mapping[str, Any]) -> None:
-        """Write down what the run is begun with, in a journal that is empty."""
+        """Record the values with which the run begins, in an empty journal."""
         self.header = {"version": VERSION, **header}
         self._append(dict(self.header))
 
@@ -233,7 +230,7 @@ class Journal:
         self._append({**record, "returned": returned, "changed": changed, "value": value})
 
     def journaled_random(self, purpose: str, draw: Callable[[], Any]) -> Any:
-        """Return what the coordinator drew before, or draw and record it at the end of the journal."""
+        """Return the coordinator's earlier draw, or draw and record it at the end of the journal."""
         record = self._next("drawn", purpose.encode, f"what was drawn for {purpose}")
         if record is not None:
             return record["value"]
@@ -242,7 +239,7 @@ class Journal:
         return value
 
     def skip_rounds(self, count: int) -> None:
-        """Write down that so many rounds beyond those known are skipped: sites may have heard of them."""
+        """Record that this many rounds are skipped, because sites may know of them."""
         self.skipped_to = max(self.last_round, self.skipped_to) + count
         self._append({_KIND: "skipped", "round": self.skipped_to})
 

@@ -1,4 +1,4 @@
-"""The control messages of a site: the results of an order, its final report, and what it logged.
+"""The control messages of a site: the results of an order, its final report, and its log records.
 
 See `control` for the table of all messages.
 """
@@ -129,7 +129,7 @@ class FinalReport:
 
 @dataclass(frozen=True)
 class LogRecord:
-    """Something that the code of a site logged, see `site.logs`: how bad it is, which logger it was, and what it says.
+    """A log record of a site's code, see `site.logs`: its level, logger and text.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class SiteSetup:
     settings : mapping, default {}
         Plain values for its program, with the `seed` of its experiments.
     faults : sequence of dict, default ()
-        Those that it does to itself, see `site.faults`.
+        Faults that it inflicts on itself, see `site.faults`.
     transcript_path : str, default ""
         Where it writes its transcript; empty for none.
     colludes : bool, default False
@@ -85,11 +85,11 @@ class Deployment:
     sites : tuple of str
         In ring order.
     terms : Terms
-        What they do, and what the run asks of them.
+        The terms of the run.
     sum_protocol : SumProtocol
         What `Federation.sum` runs.
     setup : callable
-        What is a site's own, given its name. Called whenever the site is started, at launch or again.
+        Returns the configuration of a site, given its name. Called whenever the site is started, at launch or again.
     round_timeout_s : float
         How long the coordinator waits for a site.
     policy : DropoutPolicy
@@ -101,9 +101,9 @@ class Deployment:
     encrypted : bool, default True
         Whether sockets use CURVE.
     via_coordinator : bool, default False
-        Whether sites speak to each other through the coordinator, sealed.
+        Whether messages between sites go through the coordinator, sealed.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
-        From which level on sites tell the coordinator what their code logs, see `site.logs`.
+        The minimum level of log records that sites send the coordinator, see `site.logs`.
     """
 
     sites: tuple[str, ...]
@@ -177,7 +177,7 @@ def start_federation(
 ) -> Iterator[Federation]:
     """Start sites and yield a federation of them; `federation.assemble()` introduces them to each other.
 
-    When the context ends the sites are told to stop; the launcher, when it is closed, ends those that do not.
+    When the context ends, the sites receive a stop; the launcher, when it is closed, ends those that do not.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def local_federation(
     settings : mapping
         Plain values for every site, with the `seed` of its experiments.
     terms : Terms, optional
-        What the run asks of sites; of a program without settings it need not be said.
+        The terms of the run; optional for a program without settings.
     round_timeout_s : float, default 30.0
         How long the coordinator waits for a site. One that drops ends the federation.
     observer : RunObserver, optional

@@ -12,7 +12,9 @@ def visible(text: str, keep: str = "") -> str:
     """Return the text with unprintable characters escaped as in Python, except the letters in `keep`."""
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() or each in keep else _escape(each) for each in text)
+    return "".join(
+        each if each.isprintable() or each in keep else each.encode("unicode_escape").decode("ascii") for each in text
+    )
 
 
 def list_names(names: Sequence[str], most: int = 8) -> str:
@@ -24,7 +26,3 @@ def list_names(names: Sequence[str], most: int = 8) -> str:
 def quote_names(names: Sequence[str]) -> str:
     """Return the first of the names in quotation marks, and how many more there are."""
     return list_names(list(map(repr, names)))
-
-
-def _escape(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")

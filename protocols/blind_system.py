@@ -9,8 +9,9 @@ and no site can choose them; or all have agreed on them before the run. Everythi
             So a holds R = sum R_i, and b holds T = H - R.
     mask    a draws O_a = Q S: Q Haar-random orthogonal, S diagonal, log-uniform in [1/2, 2]. From shares of H the two
             compute shares of O_a H O_a^T. The dealer gives a the seeds of U, W_1 and Q_1, and b the seed of a symmetric
-            V, W_2 = U V U^T - W_1 and Q_2 = U V - Q_1. Then D = O_a - U goes to b, E = T - V to a, and
-                a:  O_a (R + E) O_a^T + W_1 + Q_1 D^T + D Q_1^T
+            V, Q_2 = U V - Q_1 and W_2 = U V U^T - Q_1 U^T - U Q_1^T - W_1. Then D = O_a - U goes to b, E = T - V to a,
+            and
+                a:  O_a (R + E) O_a^T + W_1 + Q_1 O_a^T + O_a Q_1^T
                 b:  W_2 + Q_2 D^T + D Q_2^T + D V D^T
             add up to O_a H O_a^T. The same with the roles of a and b exchanged gives O_b O_a H O_a^T O_b^T.
     open    a adds to its share a uniform matrix that b takes off its own, and both send theirs to the coordinator. It
@@ -23,7 +24,7 @@ and no site can choose them; or all have agreed on them before the run. Everythi
 Several systems have masks of their own, and share the committee and the sum; small ones of one size also share messages
 (`bundles_of`). Normal noise of a and b may be added to q, and sums may be opened with a system (`blind_sums`).
 
-Cost: see `blind_systems_cost`. For each prime five products of matrices at a and at b, and four at the dealer.
+Cost: see `blind_systems_cost`. For each prime four products of matrices at each member.
 
 Security. Against semi-honest parties. Each site alone sees uniform numbers, and the solution. The coordinator together
 with any one site sees M, the solution and that site's own data: H stays behind a mask of the other
@@ -303,11 +304,11 @@ def _mask_own(
     hidden = numbers.reduce(secret - around)
     yield Send(other, numbers.pack(hidden))
     theirs = yield from _received_symmetric(system, other)
-    found = numbers.symmetric_product(numbers.product(secret, numbers.reduce(share + theirs)), transpose(secret))
-    cross = numbers.product(product, transpose(hidden))
-    for each in (twice, cross, transpose(cross)):
-        found += each
-    return numbers.reduce(found)
+    # with Z = R + E: O Z O^T + Q O^T + O Q^T = (C + C^T) / 2 with C = (O Z + 2 Q) O^T, by two products of matrices
+    turned = np.matmul(secret, numbers.reduce(share + theirs))
+    turned += 2 * product
+    cross = numbers.product(numbers.reduce(turned), transpose(secret))
+    return numbers.reduce(numbers.symmetric_part(cross) + twice)
 
 
 def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, share: FloatArray) -> Steps[FloatArray]:
@@ -320,9 +321,10 @@ def _mask_other(channel: Channel, system: BlindSystem, dealer: str, owner: str, 
     twice = yield from _received_symmetric(system, dealer)
     product = numbers.unpack((yield Receive(dealer, shape)), square)
     hidden = numbers.unpack((yield Receive(owner, shape)), square)
-    # D V D^T + Q D^T + D Q^T = (C + C^T) / 2 with C = (D V + 2 Q) D^T, one product of matrices fewer
-    cross = numbers.product(numbers.reduce(np.matmul(hidden, around) + 2 * product), transpose(hidden))
-    return numbers.reduce(numbers.half(cross + transpose(cross)) + twice)
+    turned = np.matmul(hidden, around)
+    turned += 2 * product
+    cross = numbers.product(numbers.reduce(turned), transpose(hidden))
+    return numbers.reduce(numbers.symmetric_part(cross) + twice)
 
 
 def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> Steps[None]:
@@ -333,10 +335,10 @@ def _deal(channel: Channel, system: BlindSystem, owner: str, other: str) -> Step
     yield Send(other, seeds[3:])
     around, product = (numbers.uniform(channel.expand, seed, square) for seed in seeds[:2])
     twice, between = (numbers.uniform_symmetric(channel.expand, seed, system.extended) for seed in seeds[2:])
-    turned = numbers.product(around, between)
-    both = numbers.symmetric_product(turned, transpose(around))
+    rest = numbers.reduce(np.matmul(around, between) - product)
+    both = numbers.symmetric_part(numbers.product(rest - product, transpose(around)))
     yield Send(other, numbers.pack(upper(numbers.reduce(both - twice))))
-    yield Send(other, numbers.pack(numbers.reduce(turned - product)))
+    yield Send(other, numbers.pack(rest))
 
 
 def _received_symmetric(system: BlindSystem, sender: str) -> Steps[FloatArray]:

@@ -146,9 +146,7 @@ def measure(
     chosen = resolve_site_names(chosen, base)
     rows = dataset.prepare(chosen, base)
     with tempfile.TemporaryDirectory(prefix="fedsvm-forecast-") as folder:
-        finished = runner.run(
-            chosen, rows, Path(folder), lambda federation, faults: None, began=began, another_follows=True
-        )
+        finished = runner.run(chosen, rows, Path(folder), began=began, another_follows=True)
         result = finished.result
         if result.status == "interrupted":
             raise KeyboardInterrupt

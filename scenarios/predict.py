@@ -19,6 +19,7 @@ from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import quote_names
 from fedsvm.scenarios.data import corrections, sources
+from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.drift import ColumnDrift, drift, sparse_rows
 from fedsvm.scenarios.run import measuring
@@ -284,7 +285,7 @@ def _labels(source: str, table: Mapping[str, NDArray[Any]], label: str, classes:
     missing = values == "" if values.dtype.kind == "U" else np.isnan(values)
     if values.dtype.kind != "U":
         values = np.array([f"{value:g}" for value in values.tolist()])
-        named = {f"{float(name):g}": place for place, name in enumerate(classes) if _is_number(name)}
+        named = {f"{float(name):g}": place for place, name in enumerate(classes) if is_number(name)}
     else:
         named = {name: place for place, name in enumerate(classes)}
     unknown = np.flatnonzero(~missing & ~np.isin(values, list(named)))
@@ -297,14 +298,6 @@ def _labels(source: str, table: Mapping[str, NDArray[Any]], label: str, classes:
         )
     places = np.array([named.get(value, np.nan) for value in values.tolist()], dtype=np.float64)
     return places if len(classes) > 2 else 2 * places - 1
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _without_text(values: NDArray[Any]) -> NDArray[Any]:

@@ -76,11 +76,8 @@ def find(folder: Path) -> list[Found]:
     """Return the runs in a folder, by name. Raises ScenarioError if there is no such folder."""
     if not folder.is_dir():
         raise ScenarioError([f"There is no folder {folder}; name the one that your runs are in by --in."])
-    return [_find(path) for path in sorted(folder.iterdir()) if _is_run(path)]
-
-
-def _is_run(path: Path) -> bool:
-    return not path.is_symlink() and ((path / RESULT).is_file() or (path / LOG).is_file())
+    paths = (path for path in sorted(folder.iterdir()) if not path.is_symlink())
+    return [_find(path) for path in paths if (path / RESULT).is_file() or (path / LOG).is_file()]
 
 
 def _find(path: Path) -> Found:

@@ -13,9 +13,8 @@ from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.selection.subsets import Subset, SubsetProblems
 from fedsvm.federation.arrays import IntArray
 from fedsvm.scenarios.data import dataset, sources
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
-from tests.run_results import Ran
+from tests.run_results import Ran, simulate
 
 POSITIVE = {
     "pima_diabetes": "1",
@@ -48,12 +47,7 @@ def choose(folder: Path, source: str, algorithm: str, *changes: str, sites: int 
     folder.mkdir(parents=True)
     path = folder / "own.toml"
     path.write_text("\n".join(lines) + "\n")
-    scenario, base = spec.read(str(path), overrides=changes)
-    finished = Ran.of(
-        runner.run(
-            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
-        )
-    )
+    finished = Ran.of(simulate(path, folder, changes, another_follows=True))
     assert finished.result["error"] is None, finished.traceback
     return finished
 

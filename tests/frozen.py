@@ -39,13 +39,12 @@ from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.spec import Scenario
 from tests.repeatable_site import drawn_bytes
-from tests.test_resume import HYBRID
+from tests.test_resume import HYBRID, SMALL, WITHOUT_DRAWS
 
 PATH = Path(__file__).parent / "frozen.json"
 RELATIVE = 1e-9
 """The tolerance of projections of a model with another linear algebra library."""
 
-_MADE = ("data.source=made-sphere:rows=200,columns=5,margin=0.05", "data.positive=above")
 _FOLDED = ("data.test_fraction=0", "data.folds=2")
 _DIGITS = ("data.rows=200", "algorithm.landmarks=20")
 _BOARDS = ("quickstart", "algorithm.landmarks=40")
@@ -53,7 +52,7 @@ _ERM = HYBRID.replace("hybrid-svm", "dp-erm").partition("features")[0]
 
 CASES: Mapping[str, Sequence[str]] = {
     "pan-svm": _BOARDS,
-    "pan-svm, few rows": ("quickstart", *_MADE, "data.rows=60", "algorithm.landmarks=6", "federation.sites=3"),
+    "pan-svm, few rows": ("quickstart", *SMALL, "data.rows=60", "algorithm.landmarks=6", "federation.sites=3"),
     "pan-svm, cutting planes": (*_BOARDS, "algorithm.solver=cutting-plane"),
     "pan-svm, either solver": (*_BOARDS, "algorithm.solver=auto", "protocol.sum=masked"),
     "pan-svm, no masks": (*_BOARDS, "algorithm.masking=none", "algorithm.class_weight=balanced"),
@@ -64,13 +63,7 @@ CASES: Mapping[str, Sequence[str]] = {
     "pan-svm, ovr": ("digits", *_DIGITS),
     "pan-svm, ovo, cutting planes": ("digits", *_DIGITS, "algorithm.solver=cutting-plane", "algorithm.multiclass=ovo"),
     "pan-svm, joint": ("digits", *_DIGITS, "algorithm.solver=cutting-plane", "algorithm.multiclass=joint"),
-    "naive-bayes": ("naive-bayes",),
-    "decision-tree": ("decision-tree",),
-    "logistic-regression": ("logistic-regression",),
-    "least-squares": ("least-squares",),
-    "binned-least-squares": ("binned-least-squares", "algorithm.bins=200"),
-    "svm-admm": ("svm-admm",),
-    "voting-ensemble": ("voting-ensemble",),
+    **WITHOUT_DRAWS,
     "voting-ensemble, to everyone": ("voting-ensemble", "algorithm.release=everyone"),
     "dpp-svm": ("dpp-svm-tic-tac-toe",),
     "dpp-svm, unaligned": ("dpp-svm-unaligned", "algorithm.kernel=linear"),
@@ -82,11 +75,11 @@ CASES: Mapping[str, Sequence[str]] = {
     "hybrid-svm, none, one-shot": (HYBRID, "algorithm.mechanism=none", "algorithm.variant=one-shot"),
     "dp-erm, objective": (_ERM, "algorithm.perturbation=objective"),
     "dp-erm, output": (_ERM, "algorithm.perturbation=output"),
-    "filter": ("filter", *_MADE, "data.folds=2", "algorithm.size=3"),
-    "rfe": ("rfe", *_MADE, "data.folds=2"),
-    "sparse-svm": ("sparse-genes", *_MADE),
-    "voted-wrappers": ("voted-wrappers", *_MADE),
-    "filter-wrapper": ("filter-wrapper", *_MADE, "data.folds=2"),
+    "filter": ("filter", *SMALL, "data.folds=2", "algorithm.size=3"),
+    "rfe": ("rfe", *SMALL, "data.folds=2"),
+    "sparse-svm": ("sparse-genes", *SMALL),
+    "voted-wrappers": ("voted-wrappers", *SMALL),
+    "filter-wrapper": ("filter-wrapper", *SMALL, "data.folds=2"),
     "dpp-selection": ("dpp-selection", "data.folds=2", "algorithm.size=25"),
 }
 """A scenario, by name or as text, and what is changed of it."""
@@ -130,9 +123,7 @@ def measure(case: str, folder: Path) -> dict[str, Any]:
     rows, out = dataset.prepare(read, base), folder / "run"
     out.mkdir()
     with injected_draws():
-        finished = runner.run(
-            read, rows, out, lambda federation, faults: None, audit=case in AUDITED, another_follows=True
-        )
+        finished = runner.run(read, rows, out, audit=case in AUDITED, another_follows=True)
     assert finished.result.status == "completed", finished.result.error
     return numbers_of(finished.result, out)
 

@@ -112,14 +112,7 @@ class RunningHub:
 
     def mails(self, to: str) -> list[str]:
         """The texts of mails to an address, with their subjects, in order."""
-        found = []
-        for path in sorted((self.folder / "mails").glob("*.eml")):
-            message = email.message_from_bytes(path.read_bytes())
-            if message["To"] == to:
-                text = message.get_payload(decode=True)
-                assert isinstance(text, bytes)
-                found.append(f"{message['Subject']}\n{text.decode()}")
-        return found
+        return mails_in(self.folder / "mails", to)
 
     def mailed(self, to: str, pattern: str) -> str:
         """Return a pattern's match in the last mail to an address that has it; waits for it."""
@@ -149,6 +142,18 @@ class RunningHub:
             return self.port > 0 and Person(self.url).get("/")[0] == 200
         except OSError:
             return False
+
+
+def mails_in(folder: Path, to: str) -> list[str]:
+    """Return the texts of the mails to an address in a folder, with their subjects, in order."""
+    found = []
+    for path in sorted(folder.glob("*.eml")):
+        message = email.message_from_bytes(path.read_bytes())
+        if message["To"] == to:
+            text = message.get_payload(decode=True)
+            assert isinstance(text, bytes)
+            found.append(f"{message['Subject']}\n{text.decode()}")
+    return found
 
 
 @contextmanager
@@ -225,11 +230,11 @@ def cells(folder: Path, rows: int = 60) -> tuple[dict[str, Path], NDArray[np.flo
     return files, table, labels
 
 
-def hospitals(folder: Path) -> dict[str, Path]:
-    """Files of three hospitals with the same columns of different rows."""
+def hospitals(folder: Path, sites: Sequence[str] = SITES) -> dict[str, Path]:
+    """Files of hospitals with the same columns of different rows."""
     random = np.random.default_rng(3)
     files = {}
-    for site in SITES:
+    for site in sites:
         rows = random.normal(size=(30, 4)).round(4)
         labels = np.where(rows[:, 0] - rows[:, 1] + 0.3 * random.normal(size=30) > 0, "M", "B")
         lines = [",".join([*map(str, row.tolist()), label]) for row, label in zip(rows, labels, strict=True)]
@@ -238,15 +243,17 @@ def hospitals(folder: Path) -> dict[str, Path]:
     return files
 
 
-def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
+def simulated(
+    folder: Path, files: dict[str, Path], label: str = "diagnosis", negative: str = "B", positive: str = "M"
+) -> NDArray[np.float64]:
     """The weights of the same scenario over the same files, in a simulation."""
     sources = "\n".join(f'{site} = "{path}"' for site, path in files.items())
     (folder / "same.toml").write_text(
         f"""
         [data]
-        label = "diagnosis"
-        classes = ["B", "M"]
-        positive = "M"
+        label = "{label}"
+        classes = ["{negative}", "{positive}"]
+        positive = "{positive}"
         test_fraction = 0.2
         tested_by = "sites"
         [data.sources]

@@ -42,7 +42,7 @@ def run(
         federation = scenario.federation.model_copy(update={"names": names, "sites": len(names)})
         scenario = scenario.model_copy(update={"federation": federation})
     folder.mkdir(parents=True)
-    finished = runner.run(scenario, rows, folder, lambda federation, faults: None, another_follows=another_follows)
+    finished = runner.run(scenario, rows, folder, another_follows=another_follows)
     return Ran.of(finished)
 
 

@@ -540,7 +540,7 @@ OUT_OF_PLACE: Mapping[str, Case] = {
         ran("begin_path", **{**BEGUN, "lever": 2.0}),
         "begin_path",
     ),
-    "Newton's system before there is a path": pan(measured, summed("newton", (1, 24), iteration=1), "newton"),
+    "Newton's system before there is a path": pan(measured, summed("newton", (1, 24), 1.0, iteration=1), "newton"),
     "weights before training": pan(
         after(measured, ran("begin_path", **BEGUN), ran("share_path", holders=list(SITES))),
         summed("released", (1, 6), np.inf, keep=ONE, constants=ONE, holder="site-1"),
@@ -554,7 +554,7 @@ OUT_OF_PLACE: Mapping[str, Case] = {
     ),
     "training after the last test": pan(
         after(fit("pan-svm", fold=0, **PAN), scored(1000)),
-        summed("newton", (1, 24), iteration=99),
+        summed("newton", (1, 24), 1.0, iteration=99),
         "newton",
         reading=TESTED,
     ),

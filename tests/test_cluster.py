@@ -21,13 +21,12 @@ import pytest
 from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.cluster import ClusterLauncher
-from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.runner import FinishedRun
 from fedsvm.scenarios.schema import spec
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.guides import blocks
 from tests.hosts import EXACT
+from tests.run_results import simulate
 
 ray = pytest.importorskip("ray", reason='sites on a cluster need Ray: pip install "fedsvm[ray]"')
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
@@ -79,10 +78,8 @@ def _nothing_outlives_its_run(nodes: Nodes) -> Iterator[None]:
 
 
 def run(folder: Path, name: str, *changes: str, faults: tuple[str, ...] = (), during: Any = None) -> FinishedRun:
-    folder.mkdir()
-    scenario, base = spec.read(name, overrides=[*QUIET, *changes], faults=list(faults))
-    rows = dataset.prepare(scenario, base)
-    return runner.run(scenario, rows, folder, during or (lambda federation, struck: None))
+    listened = {} if during is None else {"on_progress": during}
+    return simulate(name, folder, [*QUIET, *changes], faults=faults, **listened)
 
 
 def model(folder: Path) -> dict[str, bytes]:

@@ -13,7 +13,7 @@ import pytest
 
 from fedsvm.algorithms.optimization.blind_path import BlindOrder, _numbers_of
 from fedsvm.algorithms.optimization.committee import solve_with_committee
-from fedsvm.algorithms.optimization.path_rounds import Layout
+from fedsvm.algorithms.optimization.path_rounds import BOUNDS, Layout
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import SiteFailed
 from fedsvm.federation.federation import Federation
@@ -80,7 +80,8 @@ OF_A_ROUND: Mapping[str, tuple[Mapping[str, Any], str]] = {
         {"noises": np.full((1, 3), np.nan)},
         r"noises must be finite numbers of shape \(1, 3\)",
     ),
-    "noise below 0": ({"noises": -np.ones((1, 3))}, "noises must be 0 or more"),
+    "no noise": ({"noises": np.array([[0.5, 0.0, 0.5]])}, "noises must be above 0"),
+    "dithers below 0": ({"dithers": -np.ones((1, 2))}, "dithers must be 0 or more"),
     "dithers of one kind": ({"dithers": np.ones((1, 1))}, r"dithers must be finite numbers of shape \(1, 2\)"),
     "words as weights": ({"mus": "all"}, r"mus must be finite numbers of shape \(1,\)"),
     "a barrier of zero": ({"mus": np.zeros(1)}, "mus must be above 0"),
@@ -97,7 +98,7 @@ OF_COLUMNS: Mapping[str, tuple[Mapping[str, Any], str]] = {
     "a class that there is not": ({**POSED, "kinds": np.array([1])}, r"kinds must be from 0 to 0, got \[1\]"),
     "a fold that there is not": ({**POSED, "folds": np.array([5])}, "folds must be below 5, got 5"),
     "folds of two problems": ({**POSED, "folds": np.array([0, 1])}, "must have one number for each problem"),
-    "a scale that is no number": ({**POSED, "lever": np.nan}, "lever must be a finite number from 0 on, got nan"),
+    "a scale that is no number": ({**POSED, "lever": np.nan}, "lever must be a finite number of at least 0, got nan"),
     "no masks": ({**POSED, "masking": "none"}, 'masking must be "committee", as agreed, got "none"'),
     "another price": ({**POSED, "price": 9.0}, "select_penalty must be 1.0, as agreed, got 9.0"),
     "other groups": ({**POSED, "groups": 60}, "select_groups must be 4, as agreed, got 60"),
@@ -121,6 +122,22 @@ def test_sites_refuse_false_rounds_of_problems_on_columns_and_go_on_with_true_on
         kept = Layout(COLUMNS, COLUMNS - 1)
         for _ in range(2):  # a round whose connection was lost comes again
             ordered(federation, "blind_subset_newton", kept, epoch=1, kept=np.array([0, 2, 3]))
+        for changes, says in OF_BEST_POINTS:
+            with pytest.raises(SiteFailed, match=f"it refuses the order: {says}"):
+                told = {"keep": np.ones(1), "constants": np.zeros(1), **changes}
+                federation.sum("subset_weights", shape=(4,), bound=np.inf, **told, holder=SITES[0])
+        told = {"keep": np.ones(1), "constants": np.zeros(1)}
+        best = federation.sum("subset_weights", shape=(4,), bound=np.inf, **told, holder=SITES[0])
+        assert best.shape == (4,)
+
+
+OF_BEST_POINTS: tuple[tuple[Mapping[str, Any], str], ...] = (
+    ({"keep": np.ones(2)}, "keep must have one of 0, 1 for each of the 1 problems"),
+    ({"constants": np.zeros(0)}, "constants must have one of -1, 0, 1 for each of the 1 problems"),
+    ({"constants": np.full(1, 5)}, "constants must have one of -1, 0, 1"),
+    ({"keep": "all"}, "keep must have one of 0, 1"),
+)
+"""Changes of an order that asks for the best points, and words of the refusal."""
 
 
 def begun(federation: Federation, agreed: Terms) -> None:
@@ -149,6 +166,8 @@ def test_sites_of_hybrid_svm_refuse_false_rounds_and_orders_out_of_place() -> No
                 federation.run("blind_newton", **{name: order[name] for name in round_of()})
         with pytest.raises(SiteFailed, match="'begin_path' is out of place"):
             federation.run("begin_path", prior=np.ones(4), price=1.0, lever=0.0, masking="committee")
+        with pytest.raises(SiteFailed, match="it refuses the order: constants must have one of -1, 0, 1"):
+            federation.run("take_best", keep=np.ones(1), constants=np.zeros(2))
         with pytest.raises(SiteFailed, match="no step 'newton'"):
             federation.run("newton", **round_of())
 
@@ -167,7 +186,7 @@ def test_a_site_whose_part_is_beyond_a_scale_takes_no_further_order() -> None:
         assert first.value.site in SITES
 
 
-def test_a_sum_with_false_steps_is_refused() -> None:
+def test_a_sum_with_false_steps_or_another_bound_is_refused() -> None:
     with sites(PAN, ANYTHING) as federation:
         prepared(federation)
         federation.run("receive_map", features="identity", dimensions=COLUMNS)
@@ -178,3 +197,9 @@ def test_a_sum_with_false_steps_is_refused() -> None:
         for steps in (np.zeros(COLUMNS), np.full(COLUMNS + 1, np.nan)):
             with pytest.raises(SiteFailed, match=r"steps must be finite numbers of shape \(.*5"):
                 federation.sum("newton", shape=(1, 35), bound=1.0, **told, steps=steps)
+        for bound in (0.75, 2.0, np.inf):
+            with pytest.raises(SiteFailed, match=r"'newton' must have the bound 1 or 1\.67772e\+07, got"):
+                federation.sum("newton", shape=(1, 35), bound=bound, **told, steps=np.zeros(COLUMNS + 1))
+        for bound in BOUNDS:
+            told["iteration"] += 1
+            assert federation.sum("newton", shape=(1, 35), bound=bound, **told, steps=np.zeros(COLUMNS + 1)).any()

@@ -24,7 +24,7 @@ def test_a_coordinator_with_a_list_is_audited(tmp_path: Path) -> None:
     scenario = scenario_of("wdbc", {"name": "least-squares", "features": "fourier", "gamma": 0.03}, listed=True)
     tmp_path.joinpath("run").mkdir()
     rows = dataset.prepare(scenario, Path())
-    result = runner.run(scenario, rows, tmp_path / "run", lambda federation, faults: None).result
+    result = runner.run(scenario, rows, tmp_path / "run").result
     assert (result.audit[0].recovered, result.audit[0].rows) == (455, 455)
 
 

@@ -11,15 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from fedsvm.scenarios.cli import application
-from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.hosts.terms_preview import read_asked
 from fedsvm.scenarios.oversight.explanation import Explanation, explain, render_page
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.policy import template
 from tests.conftest import ROOT
 from tests.guides import blocks
+from tests.run_results import simulate
 
 MAX_WORDS = 800
 CHANGES = (
@@ -45,8 +44,7 @@ def test_a_page_is_short_and_names_each_value_once(scenario: str) -> None:
 
 
 def test_orders_of_a_real_run_are_those_of_the_page(tmp_path: Path) -> None:
-    scenario, base = spec.read("quickstart", overrides=CHANGES)
-    result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None).result
+    result = simulate("quickstart", tmp_path, CHANGES).result
     assert result.status == "completed", result.error
     log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     rounds = [(each["verb"], each["step"]) for each in log if each["event"] == "round"]

@@ -119,7 +119,7 @@ def test_a_sum_that_cannot_go_on_with_fewer_sites_says_so(tmp_path: Path) -> Non
     faults, _ = spec.read("quickstart", faults=["kill:site=2,phase=train,round=3"])
     scenario = scenario.model_copy(update={"faults": faults.faults})  # as if the site had died by itself
     (tmp_path / "run").mkdir()
-    result = Ran.of(runner.run(scenario, rows, tmp_path / "run", lambda federation, faults: None)).result
+    result = Ran.of(runner.run(scenario, rows, tmp_path / "run")).result
     assert result["status"] == "failed"
     assert "site-2 dropped in round" in result["error"]
     assert "4 sites are left, and 5 are needed" in result["error"]

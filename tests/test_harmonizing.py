@@ -293,3 +293,30 @@ def test_a_table_with_totals_unknown_values_and_spellings_of_hospitals_needs_no_
     assert sorted(found.names) == ["North", "South"]
     asked = draft(tmp_path / "study.toml", str(tmp_path / "all.csv"), "died", positive="y").asks
     assert any("'€0.50' in row 1, '€1.50' in row 2 and 114 more (currency sign)" in each for each in asked)
+
+
+def test_a_run_notes_a_column_in_another_unit_at_one_site_and_not_one_that_was_split_by_value(tmp_path: Path) -> None:
+    """A scenario that was written by hand has not been noted by `fedsvm new`."""
+    random = np.random.default_rng(2)
+    tables = {}
+    for site, unit in (("north", 1.0), ("south", 1.0), ("west", 0.0259)):
+        cholesterol, age = random.normal(220, 30, 60), random.normal(60, 9, 60)
+        ill = cholesterol + random.normal(0, 20, 60) > 220
+        rows = zip((cholesterol * unit).round(2), age.round(), np.where(ill, "yes", "no"), strict=True)
+        tables[site] = [",".join(map(str, row)) for row in rows]
+        (tmp_path / f"{site}.csv").write_text("\n".join(["cholesterol,age,ill", *tables[site], ""]))
+    (tmp_path / "all.csv").write_text("\n".join(["cholesterol,age,ill", *tables["north"], *tables["west"], ""]))
+    files = "\n".join(f'{site} = "{site}.csv"' for site in tables)
+    (tmp_path / "own.toml").write_text(f'[data]\nlabel = "ill"\npositive = "yes"\n[data.sources]\n{files}\n')
+    (tmp_path / "split.toml").write_text(
+        '[data]\nsource = "all.csv"\nlabel = "ill"\npositive = "yes"\nsplit = "by-feature:cholesterol"\n'
+    )
+    words = ["--set", "compare.centralised=false", "--set", "algorithm.landmarks=10"]
+    done = fedsvm("run", "own.toml", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "note Column 'cholesterol': most values lie between " in done.stdout
+    assert (
+        "its unit may be another one; convert its values in the file, or list the column in data.ignore." in done.stdout
+    )
+    assert "Column 'age'" not in done.stdout
+    assert not dataset.prepare(*spec.read(tmp_path / "split.toml", sites=3)).warnings

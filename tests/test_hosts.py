@@ -309,11 +309,9 @@ def test_a_coordinator_that_is_killed_is_resumed_and_sites_that_waited_go_on(tmp
         coordinator.process.kill()
         coordinator.ends()
         assert journal.stat().st_size == before > 0
-        address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
-        words = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
-        resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *words)
-        assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
-        assert "east, north, south are back; the run continues after" in resumed.said
+        again = resumed(there, coordinator)
+        assert [each.ends() for each in (again, *sites)] == [0] * 4, [each.said for each in (again, *sites)]
+        assert "east, north, south are back; the run continues after" in again.said
         assert same(there.model(), there.simulated(*EXACTLY, "--set", "algorithm.tolerance=1e-8"))
 
 
@@ -329,10 +327,8 @@ def test_committee_goes_on_with_a_coordinator_that_was_killed(tmp_path: Path) ->
         wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
         coordinator.process.kill()
         coordinator.ends()
-        address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
-        again = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
-        resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *again)
-        assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
+        again = resumed(there, coordinator)
+        assert [each.ends() for each in (again, *sites)] == [0] * 4, [each.said for each in (again, *sites)]
         found, exact = there.model(), there.simulated("--set", "algorithm.tolerance=1e-8")
     result = json.loads((tmp_path / "deployed" / "result.json").read_text())
     assert result["model"]["gap"] <= 1e-4
@@ -742,10 +738,8 @@ def test_sites_that_hold_columns_go_on_with_a_coordinator_that_was_killed(tmp_pa
         wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
         coordinator.process.kill()
         coordinator.ends()
-        address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
-        words = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
-        resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *words)
-        assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
+        again = resumed(there, coordinator)
+        assert [each.ends() for each in (again, *sites)] == [0] * 4, [each.said for each in (again, *sites)]
     check_columns(tmp_path, joined)
 
 

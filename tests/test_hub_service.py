@@ -56,7 +56,7 @@ from fedsvm.scenarios.run.result import Environment, RunResult, read_result, wri
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
 from tests.conftest import wait_until
-from tests.hub import SITES, cells, environment, hospitals, simulated
+from tests.hub import SITES, cells, environment, hospitals, mails_in, simulated
 from tests.mail_server import mail_server
 
 pytestmark = pytest.mark.anyio
@@ -89,14 +89,7 @@ class Told:
     async def mails(self, to: str) -> list[str]:
         """The texts of mails to somebody, with their subjects."""
         await self.hub.send_mails()
-        found = []
-        for path in sorted((self.folder / "mails").glob("*.eml")):
-            message = email.message_from_bytes(path.read_bytes())
-            if message["To"] == to:
-                text = message.get_payload(decode=True)
-                assert isinstance(text, bytes)
-                found.append(f"{message['Subject']}\n{text.decode()}")
-        return found
+        return mails_in(self.folder / "mails", to)
 
     async def link(self, to: str) -> tuple[str, str]:
         """Path and key of the link in the last mail to somebody."""
@@ -1373,10 +1366,10 @@ def test_who_withdraws_forgets_what_its_masks_followed_from(begun: Begun) -> Non
         clinic.visit()
 
 
-def test_another_hub_at_the_address_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_hub_at_the_address_is_found_out() -> None:
     keys, hub = KeyPair.generate(), KeyPair.generate()
-    asked = AskedHub(InvitationLink("http://hub.example", "t", hub.public), Requests(keys, hub.public), 0.1, print)
-    monkeypatch.setattr(asked, "_post", lambda request: bytes(100))
+    link = InvitationLink("http://hub.example", "t", hub.public)
+    asked = AskedHub(link, Requests(keys, hub.public), 0.1, lambda url, request: bytes(100), print)
     with pytest.raises(FederationError, match="not sealed by the hub of this invitation"):
         asked.ask("take")
 

@@ -24,11 +24,10 @@ from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
-from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.conftest import drill, long_but_for
+from tests.run_results import simulate
 from tests.tasks import partitions, public_task, table
 from tests.test_runs import run
 from tests.test_secrecy import cards
@@ -466,9 +465,7 @@ def test_only_two_members_of_a_committee_have_the_system_of_all_rows(masking: st
         collusion = {{ sites = ["site-2", "site-3"], coordinator = true, candidates = "source" }}
         """
     )
-    read, base = spec.read(str(scenario), overrides=[f"algorithm.masking={masking}"])
-    (tmp_path / "run").mkdir()
-    finished = runner.run(read, dataset.prepare(read, base), tmp_path / "run", lambda *_: None, audit=True).result
+    finished = simulate(scenario, tmp_path / "run", [f"algorithm.masking={masking}"], audit=True).result
     assert finished.error is None
     assert finished.model is not None
     assert finished.centralised is not None

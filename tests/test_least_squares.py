@@ -22,11 +22,11 @@ from fedsvm.algorithms.least_squares import packed_moments, unpacked_moments, we
 from fedsvm.protocols.blind_parameters import BlindSystem
 from fedsvm.protocols.blind_system import blind_systems_cost
 from fedsvm.protocols.sums.ring import RING
-from fedsvm.scenarios.data import dataset, sources
+from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.conftest import ROOT
+from tests.run_results import simulate
 from tests.tasks import NAMES, table
 from tests.test_runs import run
 from tests.views import WrittenDown, scaled
@@ -173,8 +173,8 @@ def test_weights_behind_a_committee_name_as_many_boards_as_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner, "everybody", lambda sites: [])
-    scenario, base = spec.read("least-squares", overrides=["algorithm.masking=committee", "compare.centralised=false"])
-    ran = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda *_: None, audit=True)
+    changes = ["algorithm.masking=committee", "compare.centralised=false"]
+    ran = simulate("least-squares", tmp_path, changes, audit=True)
     without, listed = ran.result.audit
     assert (without.recovered, listed.rows, listed.false_claims) == (0, 766, 0)
     said = re.search(r"names (\d+) of\n?\s*766 boards from the weights", (ROOT / "docs/revealed.md").read_text())

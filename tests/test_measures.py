@@ -252,7 +252,7 @@ def test_a_runs_measures_are_scikit_learns_on_the_pooled_test_rows(tmp_path: Pat
     scenario, base = spec.read("quickstart", overrides=overrides)
     data = dataset.prepare(scenario, base)
     (tmp_path / "run").mkdir()
-    found = runner.run(scenario, data, tmp_path / "run", lambda federation, faults: None).result.metrics
+    found = runner.run(scenario, data, tmp_path / "run").result.metrics
     assert found is not None
     tested = data.test(None)
     decisions, labels = predict(tmp_path / "run", "wdbc").decisions[tested], data.rows.labels[tested]

@@ -10,7 +10,7 @@ import pytest
 
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.interior_point import NoiseSize
-from fedsvm.algorithms.optimization.linear_svm import OBJECTIVE_NOISE, LinearSvmSettings
+from fedsvm.algorithms.optimization.linear_svm_settings import OBJECTIVE_NOISE, LinearSvmSettings
 from fedsvm.algorithms.optimization.local_path import solve_pooled
 from fedsvm.algorithms.optimization.masking import Masking
 from fedsvm.algorithms.optimization.objective_noise import (

@@ -63,7 +63,7 @@ def colluding(folder: Path, *changes: str) -> list[dict[str, Any]]:
 
 
 def test_a_run_without_noise_on_its_numbers_names_every_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blind_path, "_NOISE", 0.0)
+    monkeypatch.setattr(blind_path, "_NOISE", 1e-12)  # sites refuse 0
     ranking, claim = colluding(tmp_path)
     assert ranking["auc"] == 1.0
     assert claim["note"] == f"decides {ranking['ranked']} of {ranking['ranked']} unknown candidates"

@@ -278,7 +278,7 @@ def test_names_of_a_stranger_are_shown_and_never_obeyed(tmp_path: Path) -> None:
     chosen, base = spec.read("quickstart", changes=changes)
     assert tomllib.loads(spec.resolved_toml(chosen))["data"]["ignore"] == EVIL[1:3]
     folder = make_folder(chosen, tmp_path / "run")
-    finished = runner.run(chosen, dataset.prepare(chosen, base), folder, lambda federation, faults: None)
+    finished = runner.run(chosen, dataset.prepare(chosen, base), folder)
     assert finished.result.error is None, finished.traceback
     again, _ = spec.read(folder / "scenario.toml")
     assert again.data == chosen.data

@@ -27,10 +27,9 @@ from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.transcript import DREW, TranscriptEntry
 from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
-from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.audit import GroundTruth, PartyAudit, audit_view
-from fedsvm.scenarios.schema import spec
+from tests.run_results import simulate
 from tests.tasks import NAMES, table
 from tests.test_joint_classes import NEWTON
 from tests.test_newton_attacks import boards
@@ -49,11 +48,10 @@ def audited_views(folder: Path, *changes: str, source: str = "quickstart") -> tu
         return audit_view(view, [], truth, known)
 
     changes = ("compare.centralised=false", "algorithm.landmarks=40", "algorithm.objective_noise=0.2", *changes)
-    scenario, base = spec.read(source, sites=len(SITES), overrides=changes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner, "audit_view", keep)
         patch.setattr(runner, "everybody", lambda sites: [Coalition((site,), coordinator=False) for site in sites])
-        finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None, audit=True)
+        finished = simulate(source, folder, changes, sites=len(SITES), audit=True)
     assert finished.result.error is None, finished.traceback
     return views, truths[0]
 

@@ -16,14 +16,13 @@ from fedsvm.federation.errors import Malformed, OrderRefused
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
-from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.policy import read_policy, template
 from tests.conftest import long_but_for
 from tests.hosts import NAMES, hosts
+from tests.run_results import simulate
 
 TERMS = Terms("pan-svm", {"solver": "interior-point", "min_cluster_size": 3}, "masked", {"threshold": 0.6}, 3)
 TERMS = replace(TERMS, reading={"statistics_privacy": 0.5})
@@ -200,9 +199,7 @@ def test_a_policy_file_that_cannot_be_is_refused_with_a_sentence(text: str, sent
     ],
 )
 def test_a_simulation_has_the_same_policies(policy: dict[str, Any], sentence: str, tmp_path: Path) -> None:
-    scenario, base = spec.read("quickstart", changes={"policy": [{"site": 2, **policy}]})
-    rows = dataset.prepare(scenario, base)
-    result = runner.run(scenario, rows, tmp_path, lambda federation, faults: None).result
+    result = simulate("quickstart", tmp_path, changes={"policy": [{"site": 2, **policy}]}).result
     refused = "site-2 failed in round 0 (launch, step join): it refuses the order: by this site's policy"
     assert f"{refused} {sentence}" in str(result.error)
     assert result.cost is not None and result.cost.rounds == 0
@@ -287,21 +284,17 @@ def test_a_deployment_that_asks_for_more_epsilon_than_a_site_has_left_is_refused
 def test_a_private_run_beyond_the_sites_epsilon_is_refused(
     policy: dict[str, Any], sentence: str, tmp_path: Path
 ) -> None:
-    scenario, base = spec.read("dp-logistic", changes={"policy": [{"site": 1, **policy}], "algorithm.epsilon": 1.0})
-    rows = dataset.prepare(scenario, base)
-    result = runner.run(scenario, rows, tmp_path, lambda federation, faults: None).result
+    changes = {"policy": [{"site": 1, **policy}], "algorithm.epsilon": 1.0}
+    result = simulate("dp-logistic", tmp_path, changes=changes).result
     assert sentence in str(result.error)
     assert result.cost is not None and result.cost.rounds == 0
 
 
 def test_a_ledger_is_charged_once_for_a_run_and_refuses_the_next(tmp_path: Path) -> None:
     policy = {"site": 1, "budget": 1.5, "ledger": str(tmp_path / "site-1.ledger")}
-    scenario, base = spec.read("dp-logistic", changes={"policy": [policy], "algorithm.epsilon": 1.0})
-    rows = dataset.prepare(scenario, base)
+    changes = {"policy": [policy], "algorithm.epsilon": 1.0}
     folders = [tmp_path / "first", tmp_path / "second"]
-    for folder in folders:
-        folder.mkdir()
-    first, second = (runner.run(scenario, rows, folder, lambda federation, faults: None).result for folder in folders)
+    first, second = (simulate("dp-logistic", folder, changes=changes).result for folder in folders)
     assert first.status == "completed", first.error
     assert "all runs together may spend epsilon 1.5; 1 is spent, and this one asks for 1" in str(second.error)
 
@@ -324,11 +317,8 @@ def test_a_release_over_other_sites_is_charged_to_the_sites_too(tmp_path: Path) 
         ledger.unlink(missing_ok=True)
         # Site 3 ends before its first message, so after that of site 1, which has charged the release by then.
         fault = "kill:site=3,phase=train,round=4,message=1"
-        scenario, base = spec.read("hybrid-stand-in", changes=changes, faults=[fault])
         folder = tmp_path / f"budget-{budget}"
-        folder.mkdir()
-        rows = dataset.prepare(scenario, base)
-        outcomes.append(runner.run(scenario, rows, folder, lambda federation, faults: None).result)
+        outcomes.append(simulate("hybrid-stand-in", folder, changes=changes, faults=[fault]).result)
         assert len(ledger.read_text().splitlines()) == (2 if budget == 2.5 else 1)
     enough, short = outcomes
     assert enough.status == "completed", enough.error

@@ -17,11 +17,10 @@ from fedsvm.algorithms.privacy import privacy_ledger
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity, PrivacyLedger
 from fedsvm.federation.errors import FederationError
-from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
+from tests.run_results import simulate
 from tests.tasks import table
 
 DATA = DataIdentity.of("patients", "label", ["age", "sex"])
@@ -166,9 +165,7 @@ def test_a_ledger_of_other_data_is_refused(tmp_path: Path) -> None:
 
 def outcome(folder: Path, *changes: str) -> RunResult:
     """The result of a run in this process, whatever came of it."""
-    scenario, base = spec.read("dp-logistic", overrides=changes)
-    folder.mkdir()
-    return runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None).result
+    return simulate("dp-logistic", folder, changes).result
 
 
 def test_runs_compose_until_the_budget_is_spent_and_a_run_that_fails_has_spent(tmp_path: Path) -> None:

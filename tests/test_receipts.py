@@ -21,12 +21,10 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.signing import SigningKey
 from fedsvm.scenarios.cli import application
-from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.oversight import receipts
-from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.hosts import hosts
+from tests.run_results import simulate
 from tests.test_hosts import resumed
 
 SITES = ("east", "north", "south")
@@ -229,12 +227,8 @@ def test_what_is_no_receipt_is_refused_with_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_simulation_keeps_receipts_of_sites_that_dropped_too(tmp_path: Path) -> None:
-    scenario, base = spec.read(
-        "quickstart",
-        overrides=["algorithm.landmarks=20", "federation.on_dropout=continue", "protocol.sum=masked"],
-        faults=["kill:site=2,phase=train,round=3"],
-    )
-    result = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None).result
+    changes = ["algorithm.landmarks=20", "federation.on_dropout=continue", "protocol.sum=masked"]
+    result = simulate("quickstart", tmp_path, changes, faults=["kill:site=2,phase=train,round=3"]).result
     assert result.status == "completed", result.error
     records = {record.site: record for record in receipts.select_receipts(tmp_path, None)}
     first, dropped, third = (records[f"site-{number}"] for number in (1, 2, 3))

@@ -26,12 +26,11 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import nystrom_map
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.analysis.views import Coalition, RunView
-from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audit_view, everybody
-from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
+from tests.run_results import simulate
 from tests.tables import tic_tac_toe
 from tests.test_runs import run
 from tests.views import WrittenDown, clustered, trained, two_classes
@@ -225,15 +224,13 @@ def audit(name: str, folder: Path, *changes: str, site: str = "") -> dict[tuple[
 
     What all other sites recover costs as much again as this, for each, and shows the same.
     """
-    scenario, base = spec.read(name, overrides=["compare.centralised=false", *CUTS, *changes])
-    folder.mkdir(parents=True)
     with pytest.MonkeyPatch.context() as patch:
         if site:
             few = [
                 Coalition(sites, coordinator=there) for sites, there in (((), True), ((site,), False), ((site,), True))
             ]
             patch.setattr(runner, "everybody", lambda sites: few)
-        finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None, audit=True)
+        finished = simulate(name, folder, ["compare.centralised=false", *CUTS, *changes], audit=True)
     assert finished.result.error is None, finished.traceback
     assert not (folder / "transcripts").exists()
     return {each.parties: each for each in finished.result.audit}

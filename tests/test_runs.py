@@ -25,22 +25,15 @@ from fedsvm.algorithms.optimization.path_rounds import Layout
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.protocols.sums.ring import RING
 from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.schema import spec
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
-from tests.run_results import Ran
+from tests.run_results import Ran, simulate
 
 
 def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Ran:
     """A run within this process; its sites are processes of their own."""
-    scenario, base = spec.read(name, overrides=changes, sites=sites)
-    folder.mkdir(parents=True)
-    finished = Ran.of(
-        runner.run(
-            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
-        )
-    )
+    finished = Ran.of(simulate(name, folder, changes, sites=sites, another_follows=True))
     assert finished.result["error"] is None, finished.traceback
     return finished
 

@@ -23,6 +23,7 @@ from fedsvm.scenarios.run.audit import PartyAudit
 from fedsvm.scenarios.run.secrecy import secrecy
 from fedsvm.scenarios.schema import spec
 from tests.conftest import long_but_for
+from tests.run_results import simulate
 from tests.test_selection_attacks import COLUMNS
 
 
@@ -54,7 +55,7 @@ def audited(
         coalitions.append(Coalition(("site-1",), coordinator=False))
     monkeypatch.setattr(runner, "everybody", lambda sites: coalitions)
     monkeypatch.setattr(runner, "file_audits", lambda *run: [])
-    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None, audit=True)
+    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, audit=True)
     assert finished.result.error is None, finished.traceback
     return stated, list(finished.result.audit)
 
@@ -191,9 +192,7 @@ def test_only_two_members_of_a_committee_have_the_systems_in_chosen_columns(
         collusion = {{ coordinator = true, candidates = "source" }}
         """
     )
-    read, base = spec.read(str(scenario))
-    (tmp_path / "run").mkdir()
-    result = runner.run(read, dataset.prepare(read, base), tmp_path / "run", lambda *_: None, audit=True).result
+    result = simulate(scenario, tmp_path / "run", audit=True).result
     assert result.error is None
     found = {each.parties: each for each in result.audit}
     systems = {

@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from fedsvm.algorithms.attacks.chosen_columns import PartialRows, spread
-from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.schema import spec
+from tests.run_results import simulate
 
 SVM_T = ["algorithm.criteria=svm-t", "algorithm.size=10", "algorithm.select_groups=32", "data.test_fraction=0.0"]
 SVM_T += ["algorithm.landmarks=10"]  # of the model on the columns that were chosen, which is not what is attacked
@@ -24,10 +22,7 @@ BLIND = "algorithm.select_solver=interior-point"
 
 def audited(name: str, folder: Path, *changes: str) -> dict[tuple[str, ...], dict[str, Any]]:
     """Return what each party recovered by each attack."""
-    scenario, base = spec.read(name, overrides=list(changes))
-    folder.mkdir(parents=True)
-    rows = dataset.prepare(scenario, base)
-    done = runner.run(scenario, rows, folder, lambda federation, faults: None, audit=True)
+    done = simulate(name, folder, changes, audit=True)
     assert done.result.error is None, done.traceback
     return {each.parties: {attack.attack: attack for attack in each.attacks} for each in done.result.audit}
 
@@ -74,9 +69,7 @@ def test_the_models_of_pan_svm_wrappers_name_their_rows(tmp_path: Path) -> None:
     """To the coordinator with a list of the records, most rows at the margin or within, and none that is not there."""
     small = ["data.source=wine", "data.positive=class_0", "algorithm.landmarks=40", "algorithm.wrapper=pan-svm"]
     small += ['collusion={sites=[],coordinator=true,candidates="source"}', "data.test_fraction=0.3"]
-    scenario, base = spec.read("voted-wrappers", overrides=small)
-    (tmp_path / "run").mkdir()
-    done = runner.run(scenario, dataset.prepare(scenario, base), tmp_path / "run", lambda federation, faults: None)
+    done = simulate("voted-wrappers", tmp_path / "run", small)
     assert done.result.error is None, done.traceback
     (alone,) = done.result.audit
     found = [each for each in alone.attacks if each.attack == "support rows of wrappers"]

@@ -15,16 +15,15 @@ from fedsvm.algorithms.site_scores import SiteScores
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import dataset, row_roles, splits
 from fedsvm.scenarios.report.summary import lines
-from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.offered_terms import terms_of
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
+from tests.run_results import simulate
 
 
 def run(folder: Path, name: str, *changes: str) -> RunResult:
-    scenario, base = spec.read(name, overrides=["data.tested_by=sites", *changes])
-    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None)
+    finished = simulate(name, folder, ["data.tested_by=sites", *changes])
     assert finished.result.status == "completed", finished.result.error
     return finished.result
 
@@ -59,10 +58,8 @@ def test_the_sites_find_what_all_rows_in_one_place_show(changes: tuple[str, ...]
     "changes", [("naive-bayes", "data.source=iris"), ("quickstart", "data.source=wine")], ids=" ".join
 )
 def test_of_more_classes_the_sites_find_the_same_table(changes: tuple[str, ...], tmp_path: Path) -> None:
-    scenario, base = spec.read(
-        changes[0], overrides=["data.tested_by=sites", *changes[1:]], changes={"data.positive": None}
-    )
-    finished = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None)
+    overrides = ["data.tested_by=sites", *changes[1:]]
+    finished = simulate(changes[0], tmp_path, overrides, changes={"data.positive": None})
     exact, found = finished.result.metrics, finished.result.at_sites
     assert exact is not None and found is not None, finished.result.error
     assert found.confusion is None and found.confusion_matrix == exact.confusion_matrix

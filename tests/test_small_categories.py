@@ -24,7 +24,7 @@ def test_a_text_value_of_one_row_is_no_column_of_the_model(tmp_path: Path) -> No
     data = dataset.prepare(scenario, base)
     assert any("'suite-3'" in warning and "data.categories.ward" in warning for warning in data.warnings)
     (tmp_path / "run").mkdir()
-    finished = runner.run(scenario, data, tmp_path / "run", lambda federation, faults: None)
+    finished = runner.run(scenario, data, tmp_path / "run")
     assert finished.result.error is None, finished.traceback
     with np.load(tmp_path / "run" / "model.npz") as model:
         columns = model["columns"].tolist()

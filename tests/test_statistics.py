@@ -28,10 +28,8 @@ from fedsvm.federation.channel.generator import KeyedRandom
 from fedsvm.federation.errors import FederationError, OrderRefused
 from fedsvm.federation.site.answers import AnswerRecord
 from fedsvm.federation.site.terms import Terms
-from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.schema import spec
 from tests.conftest import long_but_for
+from tests.run_results import simulate
 
 MIN_P = 1e-7
 """A right sampler fails one test in ten million."""
@@ -330,22 +328,17 @@ def finished(folder: Path, name: str, *changes: str) -> Any:
         for number, ((age, dose), kind, label) in enumerate(zip(rows, text, labels, strict=True))
     ]
     (folder / "rows.csv").write_text("\n".join(["age,dose,kind,label", *lines]) + "\n")
-    read, base = spec.read(
-        "quickstart",
-        overrides=[
-            f"data.source={folder / 'rows.csv'}",
-            "data.positive=1",
-            "data.missing=mean",
-            "data.missing_indicators=true",
-            "algorithm.landmarks=12",
-            "compare.centralised=false",
-            "compare.baselines=false",
-            *changes,
-        ],
-    )
-    out = folder / name
-    out.mkdir()
-    return runner.run(read, dataset.prepare(read, base), out, lambda federation, faults: None, another_follows=True)
+    overrides = [
+        f"data.source={folder / 'rows.csv'}",
+        "data.positive=1",
+        "data.missing=mean",
+        "data.missing_indicators=true",
+        "algorithm.landmarks=12",
+        "compare.centralised=false",
+        "compare.baselines=false",
+        *changes,
+    ]
+    return simulate("quickstart", folder / name, overrides, another_follows=True)
 
 
 @pytest.mark.parametrize("folds", long_but_for([False, True], True))

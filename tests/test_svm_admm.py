@@ -49,6 +49,20 @@ def test_a_sites_model_minimises_its_loss_and_its_distance(rho: float) -> None:
     np.testing.assert_allclose(x, closest(FEATURES, ROWS.labels, centre, rho), atol=1e-6)
 
 
+@pytest.mark.parametrize("rho", [1e-4, 1e-2, 1.0, 1e4])
+def test_a_sites_model_is_optimal_where_rows_repeat_and_scales_differ(rho: float) -> None:
+    random = np.random.default_rng(1)
+    half = random.normal(size=(150, 40)) * np.logspace(0, -4, 40)
+    features, centre = np.vstack([half, half]), random.normal(size=41)
+    labels = np.where(features[:, 0] + random.normal(size=300) / 2 > 0, 1.0, -1.0)
+    x, dual = local_model(features, labels, centre, rho, np.zeros(300))
+    rows = labels[:, None] * np.column_stack([features, np.ones(300)])
+    loss, away, sent = np.maximum(0.0, 1.0 - rows @ x).sum(), x - centre, dual @ rows
+    objective = loss + rho / 2 * (away @ away)
+    bound = dual @ (1.0 - rows @ centre) - sent @ sent / (2 * rho)
+    assert objective - bound <= 1e-6 * objective
+
+
 def test_a_site_without_rows_stays_with_the_consensus() -> None:
     centre = np.arange(13.0)
     x, dual = local_model(np.zeros((0, 12)), np.zeros(0), centre, 1.0, np.zeros(0))

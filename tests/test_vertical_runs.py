@@ -19,12 +19,9 @@ from fedsvm.federation.channel.transcript import read_transcript
 from fedsvm.protocols.arithmetic.commutative import P256
 from fedsvm.protocols.common_seed import SHAPE
 from fedsvm.protocols.sums.masked import masked
-from fedsvm.scenarios.data import dataset
-from fedsvm.scenarios.run import runner
-from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
-from tests.run_results import Ran
+from tests.run_results import Ran, simulate
 from tests.test_runs import run
 
 SAME = 1e-8
@@ -39,13 +36,7 @@ def fails(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) 
 
 
 def attempt(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) -> Ran:
-    scenario, base = spec.read(name, overrides=changes, faults=faults)
-    folder.mkdir(parents=True)
-    return Ran.of(
-        runner.run(
-            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
-        )
-    )
+    return Ran.of(simulate(name, folder, changes, faults=faults, another_follows=True))
 
 
 def check_pooled(result: dict[str, Any]) -> None:

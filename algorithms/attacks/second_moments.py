@@ -5,7 +5,7 @@ few hundred features give tens of thousands of equations. The attack takes as ma
 needs. Counts are claimed if they are whole numbers, which nothing enforces, and reproduce the forms. With fewer
 features, only candidates whose counts agree in every solution are counted.
 
-Of K classes each is told from the others. Where these have factors of their own, what follows is the
+With K classes, each is separated from the others. Where these have factors of their own, what follows is the
 sum of a candidate's factors, and of the rows that may have made it up the fewest are claimed.
 
 Logistic regression by Newton's method opens the same at its first point, v = 0, where the Hessian of every row's loss

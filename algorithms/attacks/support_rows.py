@@ -15,7 +15,6 @@ it needs no shadow models. Of candidates beyond the margin the point says nothin
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +28,6 @@ from fedsvm.algorithms.attacks.own_noise import own_noise
 from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
 from fedsvm.algorithms.attacks.support_posterior import Posterior, SupportEquation, chances_by_margin
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.data.scaling import Scale
-from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.optimization.objective_noise import released_deviation
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.protocols.analysis.views import RunView
@@ -118,8 +115,10 @@ class SupportRows(Attack):
         features, scale = parts[-1].features, parts[-1].scale
         if features is None:
             return
-        mapped = functools.partial(_mapped_rows, features, scale)
-        found = [self._chances(point, mapped, others, own) for point in self._points(parts[-1], prior)]
+        found = [
+            self._chances(point, lambda rows: features(scale(rows)), others, own)
+            for point in self._points(parts[-1], prior)
+        ]
         yield from self._outcomes([each for each in found if each is not None], others)
 
     def _outcomes(self, ranked: Sequence[Posterior], others: LabeledRows) -> Iterator[RowClaim | CandidateScores]:
@@ -200,11 +199,6 @@ class SiteSupportRows(SupportRows):
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
         own = slice(prior.posed.number * length, (prior.posed.number + 1) * length)
         return [TrainedPoint(row[own]) for table in tables[-1:] for row in table if row[-1]]
-
-
-def _mapped_rows(features: FeatureMap, scale: Scale, rows: FloatArray) -> FloatArray:
-    """Return (n, m) features of unscaled rows."""
-    return features(scale(rows))
 
 
 def last_point(epoch: Epoch, posed: BinaryTask) -> FloatArray | None:

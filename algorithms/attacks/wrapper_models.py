@@ -79,7 +79,7 @@ class WrapperSupportRows(SupportRows):
 
 
 def wrapper_models(rounds: Sequence[RoundView], *, is_gamma_named: bool) -> list[WrapperModel]:
-    """Return the models whose weights a coalition has, by its sums or as a site is told them, in order."""
+    """Return the models whose weights a coalition has, by its sums or as received by a site, in order."""
     shared: NystromMap | None = None
     posed: list[WrapperModel] = []
     found: list[WrapperModel] = []

@@ -22,7 +22,7 @@ from fedsvm.algorithms.data.scale_search import ScaleEvidence, find_window, foun
 from fedsvm.algorithms.data.sparse_rows import Numbers
 from fedsvm.algorithms.data.statistics import Budget, NoisyStatistics, wants_explained, wants_products
 from fedsvm.algorithms.privacy.noisy_sums import NoisyBlock, clip_rows, compose_mu
-from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.arrays import BoolArray, FloatArray
 from fedsvm.federation.channel.generator import drawn_generator
 from fedsvm.federation.channel.interface import Channel
 from fedsvm.federation.errors import OrderRefused
@@ -191,27 +191,37 @@ class StatisticsSums(SitePart):
         """
         self._check_ends(ends)
         arrays, blocks, cells = self._site.partition.arrays, self._blocks, self._cells
-        middle, half = ends.mean(axis=0), (ends[1] - ends[0]) / 2
-        width = len(self._names)
 
         def contributions(place: slice) -> list[FloatArray]:
-            numeric = self._numeric[place]
-            known = ~np.isnan(numeric)
-            moved = np.clip(np.where(known, (numeric - middle) / half, 0.0), -1.0, 1.0)
-            moved = clip_rows(moved, next((block.length for block in blocks if block.name == "sums"), 1.0))
-            found = {
-                "classes": members(arrays["labels"][:, place]).T if cells is None else np.ones((len(numeric), 1)),
-                "known": known.astype(np.float64),
-                "sums": moved,
-                "squares": moved**2,
-                "categories": self._site.encoded[place][:, width : width + sum(map(len, self._site.values))],
-            }
+            known, moved = self._in_windows(place, ends)
+            clipped = clip_rows(
+                np.clip(moved, -1.0, 1.0), next((block.length for block in blocks if block.name == "sums"), 1.0)
+            )
+            found = self._contributions(place, known, clipped)
             if cells is None:
                 return [found[block.name] for block in blocks]
+            found["classes"] = np.ones((len(known), 1))
             own = cells.of_rows(arrays["labels"][:, place], arrays["folds"][place])
             return [cells.spread(own, found[block.name]) for block in blocks]
 
         return self._answer("noisy_statistics", blocks, contributions, ends.tolist())
+
+    def _in_windows(self, place: slice, ends: FloatArray) -> tuple[BoolArray, FloatArray]:
+        """Return for some rows which values (n, q) are known, and all moved so that windows end at -1 and 1, or 0."""
+        numeric = self._numeric[place]
+        known = ~np.isnan(numeric)
+        return known, np.where(known, (numeric - ends.mean(axis=0)) / ((ends[1] - ends[0]) / 2), 0.0)
+
+    def _contributions(self, place: slice, known: BoolArray, moved: FloatArray) -> dict[str, FloatArray]:
+        """Return what some rows contribute to the blocks of a release."""
+        width, site = len(self._names), self._site
+        return {
+            "classes": members(site.partition.arrays["labels"][:, place]).T,
+            "known": known.astype(np.float64),
+            "sums": moved,
+            "squares": moved**2,
+            "categories": site.encoded[place][:, width : width + sum(map(len, site.values))],
+        }
 
     @step(
         bound=math.inf,
@@ -375,7 +385,7 @@ def take_statistics(
     classes : int
     """
     budget, unranged = plan.budget(names), plan.unranged_columns(names)
-    found = find_ends(federation, budget, names, unranged) if unranged else np.zeros((2, 0))
+    found = _find_ends(federation, budget, names, unranged) if unranged else np.zeros((2, 0))
     ends, values = plan.ends(names, found), [len(each) for each in vocabulary.values.values()]
     cells = plan.cells(classes)
     blocks = statistics.statistics_blocks(
@@ -401,18 +411,9 @@ def take_statistics(
     return statistics.with_products(taken, products, _total(federation, pairs))
 
 
-def find_ends(federation: Federation, budget: Budget, names: Sequence[str], columns: Sequence[int]) -> FloatArray:
-    """Return (2, c): windows of columns without a range. Raises FederationError where noise hides some.
-
-    Parameters
-    ----------
-    federation : Federation
-    budget : Budget
-    names : sequence of str
-        All numeric columns.
-    columns : sequence of int
-        The numbers of those without a range.
-    """
+def _find_ends(federation: Federation, budget: Budget, names: Sequence[str], columns: Sequence[int]) -> FloatArray:
+    """Return (2, c): windows of the columns with these numbers, which have no range. Raises FederationError where noise
+    hides some."""
     first = _evidence(federation, "scale_counts", len(columns), budget.scale)
     windows = [find_window(place, first) for place in range(len(columns))]
     unsure = [place for place, window in enumerate(windows) if not window.sure]

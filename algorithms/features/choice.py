@@ -184,7 +184,7 @@ class FeatureSettings(KernelSettings):
 
 @dataclass(frozen=True)
 class Features:
-    """The map that all sites have, and what a result says of it.
+    """The map that all sites have, and its description in a result.
 
     description: its size, in a phrase. figures: numbers by name. remarks: sentences by the name of their line.
     """

@@ -18,7 +18,7 @@ every site trains on its own rows, and one secure sum adds the models, weighted 
 nobody sees anything without noise. One row changes its site's minimiser by 2C/n_s at most, and what is released by
 n_s/n of that: 2C/n again.
 
-Of K classes each is told from the others, and K models are one vector, in which one row moves each by 2C/n: all
+With K classes, each is separated from the others, and K models are one vector, in which one row moves each by 2C/n: all
 together by sqrt(K) 2C/n, which is attained, by a row that goes to the opposite point and keeps its class. Noise is for
 the whole vector, and there is one release. Private rows of a class that is neither declared nor among the public rows
 are among the others of all K. With multiclass = "joint" the K weight vectors are those of one problem, whose loss has a

@@ -30,7 +30,7 @@ from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.optimization.blind_path import BlindNewton
 from fedsvm.algorithms.optimization.hinge_sums import HingeCuts
 from fedsvm.algorithms.optimization.joint_hinge import JointHingeCuts
-from fedsvm.algorithms.optimization.linear_svm import CUTS_SHOW
+from fedsvm.algorithms.optimization.linear_svm_settings import CUTS_SHOW
 from fedsvm.algorithms.optimization.masking_choice import MaskedRounds, choice, obstacle
 from fedsvm.algorithms.optimization.path_sums import NewtonPath
 from fedsvm.algorithms.optimization.weighting import RowWeights

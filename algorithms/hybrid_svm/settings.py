@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Literal
 
 from fedsvm.algorithms.features.fourier import FourierSettings
-from fedsvm.algorithms.optimization.linear_svm import SolverSettings
+from fedsvm.algorithms.optimization.linear_svm_settings import SolverSettings
 from fedsvm.algorithms.privacy.budget import BudgetSettings
 from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.settings import Dimension, Positive, Share, Tolerance, doc

@@ -10,6 +10,7 @@ objective_noise  noise in the objective; each site keeps its draw to itself
 path_rounds    one round of the interior point: its order, a site's part of its sum, and the decoded sum
 path_sums      the interior point over a federation: at a site, and at the coordinator
 loss_sums      regularized losses, by Newton's method on sums over rows
+linear_svm_settings  settings of both solvers
 linear_svm     a linear SVM by either solver
 single_rows    single rows that cuts on columns reveal
 libsvm         LIBSVM on pooled rows, for comparison, and on a kernel matrix

@@ -119,7 +119,7 @@ class BlindOrder(PathOrder):
         )
 
     def keep_steps(self, paths: RowPaths, found: Sequence[FloatArray] | None) -> None:
-        """Keep the steps that a site is told by the solutions of all systems, if it is told any."""
+        """Store the steps that the solutions of all systems give a site, if there are any."""
         for place, solutions in enumerate(found or ()):
             told = solutions[0] * self.solution_unit(place)
             paths.tell(int(self.problems[place]), self.iteration, told)
@@ -161,9 +161,9 @@ BLIND_ARGUMENTS = {
     "scales": free("powers of two", TOO_SMALL),
     "rows": free("a number above 0", TOO_SMALL),
     "noises": free(
-        "numbers of at least 0",
-        "sums of losses and of dual variables without noise, at the path's points; with a colluding site, "
-        "every row of a short list",
+        "numbers above 0",
+        "with small ones, sums of losses and of dual variables nearly without noise, at the path's points; with a "
+        "colluding site, every row of a short list",
     ),
     "dithers": free("numbers of at least 0", "nothing; a colluding site gets steps without noise"),
 }
@@ -178,7 +178,7 @@ class BlindNewton(SitePart):
 
     @step(shown=SHOWS, told=BLIND_ARGUMENTS)
     def blind_newton(self, **order: Any) -> None:
-        """Take part in a round of k problems, with zeros if this site knows no path, and keep the steps it is told.
+        """Take part in a round of k problems, with zeros if this site knows no path, and store the steps.
 
         order: the fields of a `BlindOrder`.
         """

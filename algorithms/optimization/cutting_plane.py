@@ -174,7 +174,7 @@ def solve(
 
     intercept: without it b is 0. first: another way to the cuts that bound the first masters; see `start`.
 
-    `on_iteration` is told the iteration and the state of every problem. `resume`: where an earlier bundle stood, over
+    `on_iteration` receives the iteration and the state of every problem. `resume`: where an earlier bundle stood, over
     other rows; its points are where this one starts, its cuts bound nothing here, its iterations count. A solution that
     is not `converged` ran into `max_iterations`. Raises FederationError when a master problem cannot be solved.
     """

@@ -17,6 +17,13 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import CHECKED, SitePart, free, step
 from fedsvm.federation.site.terms import Terms
 
+_PROBLEMS = free("numbers of problems", "only a choice of problems")
+_POINT = free("any point", "sums of losses or gradients at points of its choice: can isolate rows")
+
+CUT_ARGUMENTS = {"problems": _PROBLEMS, "w, b": _POINT}
+LINE_ARGUMENTS = {"problems": _PROBLEMS, "w, b, dw, db, steps": _POINT}
+"""Of the steps that sum cuts and losses along lines."""
+
 
 def groups_of(rows: int, groups: int, random: np.random.Generator) -> FloatArray:
     """Return (g, n) of 0 and 1: n rows dealt at random to groups whose sizes differ by at most one."""
@@ -110,24 +117,12 @@ class HingeCuts(SitePart):
         with_ones = np.column_stack([self._rows.features, np.ones(len(self._rows.features))])
         return np.stack([(self._sums.members * of_class) @ with_ones for of_class in members(self._site.labels)])
 
-    @step(
-        told={
-            "problems": free("numbers of problems", "only a choice of problems"),
-            "w, b": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
-        }
-    )
+    @step(told=CUT_ARGUMENTS)
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """Return this site's part of the grouped cuts."""
         return self._sums.cuts(problems, Points(w, b))
 
-    @step(
-        told={
-            "problems": free("numbers of problems", "only a choice of problems"),
-            "w, b, dw, db, steps": free(
-                "any point", "sums of losses or gradients at points of its choice: can isolate rows"
-            ),
-        }
-    )
+    @step(told=LINE_ARGUMENTS)
     def line(self, problems: IntArray, **line: FloatArray) -> FloatArray:
         """Return this site's part of the losses along lines; line: the fields of a `Line`."""
         return self._sums.line(problems, Line(**line))

@@ -211,7 +211,7 @@ def solve(
     dimensions: of v, of all problems or of each, so that w has one less where there is an intercept. mus: where each
     problem's barrier parameter stood, of rows that do not start at 0 but stand near an optimum. step_noise: size of the
     dither, as a share of the step, which `dither` draws. step_noise_floor: the least that halving leaves of it.
-    `on_iteration` is told the iteration and the state of every problem, where it is known: it is not in a round in
+    `on_iteration` receives the iteration and the state of every problem, where it is known: it is not in a round in
     which rows left or joined. `settle` is given what training came to, and says whether rows left or joined meanwhile,
     so that nothing is certified and training goes on. A certificate that is not `converged` ran into `max_iterations`
     or the floor of the dither. barriers: terms of mu of each row. Raises FederationError where a step cannot be

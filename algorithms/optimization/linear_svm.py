@@ -9,31 +9,32 @@ blind the coordinator. The cutting plane (see `cutting_plane`) is the paper's, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from fedsvm.algorithms.data.classes import Scheme, problems_of
+from fedsvm.algorithms.data.classes import problems_of
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.optimization import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimization.barrier import Problem
 from fedsvm.algorithms.optimization.blind_path import BlindPath
-from fedsvm.algorithms.optimization.cutting_plane import CuttingPlaneSettings, Points, Taken
+from fedsvm.algorithms.optimization.cutting_plane import Points, Taken
 from fedsvm.algorithms.optimization.duration_forecast import Work
 from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle
 from fedsvm.algorithms.optimization.interior_point import Outcome
 from fedsvm.algorithms.optimization.joint_hinge import JointOracle
 from fedsvm.algorithms.optimization.line_search import MAX_STEPS, line_search
+from fedsvm.algorithms.optimization.linear_svm_settings import LinearSvmSettings, resolve_solver
 from fedsvm.algorithms.optimization.local_path import solve_pooled
-from fedsvm.algorithms.optimization.masking import Dither, Masking, MaskingSetting, dither_seed
-from fedsvm.algorithms.optimization.path_sums import FederatedPath, PathLostError, Release, newton_path
+from fedsvm.algorithms.optimization.masking import Dither, dither_seed
+from fedsvm.algorithms.optimization.path_sums import FederatedPath, PathLostError, newton_path
 from fedsvm.algorithms.optimization.solution import Certificate, Solution, StoppingRule
-from fedsvm.algorithms.optimization.weighting import ClassWeightSettings, Weighting
+from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.remarks import Remark
-from fedsvm.algorithms.settings import MAX_COUNT, Count, Portion, Positive, doc
+from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.disclosures import Kind
 from fedsvm.federation.federation import Federation
@@ -52,9 +53,6 @@ CUTS_THAT_DIFFER = (
 )
 
 
-OBJECTIVE_NOISE = 0.2
-"""At this size the audit's attacks name no row by the released weights of five data sets."""
-
 _MOST_NOISE = 0.75
 """The share of the objective that the noise in it may make up without a remark."""
 
@@ -66,8 +64,6 @@ TOO_NOISY = (
 _MIN_GROUP_ROWS = 8
 """Of the smallest of more than two classes: of letter's 1,600 rows and 6 groups 0.2 % of the cuts are then a row's, and
 with 32 groups 15 %."""
-
-CUTS_SHOW = "which shows the coordinator every point and cut"
 
 _ONE_CLASS = "all training rows have one class, so the model predicts it for every row"
 _CONSTANT = "{} of {} problems have rows of one class only, and nothing to learn"
@@ -86,141 +82,6 @@ BLOCKS_THAT_DIFFER = (
 
 OnCuts = Callable[[Taken], None]
 """Is called with the cuts of each round."""
-
-
-@dataclass(kw_only=True)
-class SolverSettings(CuttingPlaneSettings):
-    """By which solver, and what it shows to whom."""
-
-    solver: Annotated[
-        Literal["interior-point", "cutting-plane", "auto"],
-        doc(
-            "interior-point: one sum per round, solved by a coordinator that sees only masked systems. "
-            "cutting-plane: the paper's solver, which shows it every point and cut. auto: the one predicted to be "
-            "faster."
-        ),
-    ] = "interior-point"
-    masking: Annotated[
-        MaskingSetting,
-        doc(
-            "How Newton's system is masked. congruence hides its eigenvalues up to a factor; orthogonal reveals "
-            "them; none reveals the system. committee is congruence with masks that no site knows: the coordinator "
-            "needs two of three members to undo them. It needs three sites or more. auto: committee if the run is "
-            "predicted to take at most twice as long as with congruence, otherwise congruence."
-        ),
-    ] = "auto"
-    step_noise: Annotated[
-        Portion, doc("Relative size of the noise on each step, which makes other sites less certain of rows.")
-    ] = 0.1
-    step_noise_floor: Annotated[
-        Portion,
-        doc(
-            "Minimum of step_noise, which is halved when the gap stops falling. If the gap still does not fall, "
-            "training ends. With a committee, step_noise is never halved."
-        ),
-    ] = 0.0
-
-    @property
-    def resolved_masking(self) -> Masking:
-        """The masking. Raises ValueError for "auto", which `Algorithm.resolve_settings` replaces."""
-        if self.masking == "auto":
-            raise ValueError('masking must be resolved before training, got "auto"')
-        return self.masking
-
-    def step_noise_among(self, sites: Sequence[str]) -> float:
-        """Return the size of the noise on each step: none if a site is alone, with only its own rows."""
-        return self.step_noise if len(sites) > 1 else 0.0
-
-    def step_noise_floor_among(self, sites: Sequence[str]) -> float:
-        """Return the least noise on each step."""
-        return min(self.step_noise_floor, self.step_noise_among(sites))
-
-
-@dataclass
-class LinearSvmSettings(ClassWeightSettings, SolverSettings):
-    """The settings of training."""
-
-    C: Annotated[
-        Positive, doc("Regularization parameter C, as in scikit-learn's SVC: the weight of each row's hinge loss.")
-    ] = 1.0
-    _: KW_ONLY
-    multiclass: Annotated[
-        Scheme,
-        doc(
-            "Multi-class method: one class against the rest (ovr), votes of all pairs (ovo), or one joint problem "
-            "of all classes (joint)."
-        ),
-    ] = "ovr"
-    min_group_rows: Annotated[
-        Count | None,
-        doc(
-            "Minimum number of rows of the smallest class in a group of cuts. Default: 8 with more than two "
-            "classes, otherwise 1."
-        ),
-    ] = None
-    intercept: Annotated[bool, doc("Add a constant term to the decision value.")] = True
-    release: Annotated[Release, doc("Who receives the weights: the coordinator and the sites, or only the sites.")] = (
-        "everyone"
-    )
-    objective_noise: Annotated[
-        Portion | None,
-        doc(
-            "Size of the noise that the sites add to the objective, as a share of the largest part that a usual row "
-            "can have in the weights. It makes rows harder to name by the released model. A site has exact weights and "
-            "the steps, which still name many rows of a list. It is not differential privacy. Default: 0.2 for "
-            "pan-svm with noisy statistics and masks among two sites or more; 0 for algorithms that choose columns."
-        ),
-    ] = None
-    line_search: Annotated[
-        Literal["grid", "fixed-step", "paper"],
-        doc(
-            "For cutting planes: evaluate all steps in one round and take the best (grid), one per round (fixed-step), "
-            "or the paper's step and its stopping rule, by which tolerance is its epsilon (paper)."
-        ),
-    ] = "grid"
-    line_search_step: Annotated[Positive, doc("For fixed-step and paper: the paper's lambda.")] = 0.1
-
-    def noise_among(self, sites: int, statistics_privacy: float) -> float:
-        """Return the size of the noise in the objective, by default only where something else hides rows, too."""
-        if self.objective_noise is not None:
-            return self.objective_noise
-        is_hidden = self.solver == "interior-point" and self.masking != "none" and statistics_privacy > 0
-        return OBJECTIVE_NOISE if is_hidden and sites > 1 else 0.0
-
-    def problem_shape(self, features: int, classes: int) -> tuple[int, int]:
-        """Return the number of problems, and of weights that each has besides an intercept without a penalty."""
-        joint = classes > 2 and self.multiclass == "joint"
-        return problems_of(classes, self.multiclass), classes * (features + int(self.intercept)) if joint else features
-
-    def solver_problems(self) -> Iterator[str]:
-        """Yield contradictions in these settings; see `Algorithm.problems`."""
-        if self.objective_noise and self.solver != "interior-point":
-            yield 'objective_noise: needs solver = "interior-point"; cuts are of the objective without noise'
-        elif self.objective_noise and self.masking == "none":
-            yield 'objective_noise: needs a masking other than "none", which shows the coordinator the noise'
-        if self.release == "sites" and self.solver == "cutting-plane":
-            yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
-        elif self.release == "sites" and self.masking == "none":
-            yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
-        if self.masking == "committee" and self.solver != "interior-point":
-            yield 'masking: "committee" needs solver = "interior-point"; cutting planes have no system to mask'
-        if self.line_search == "paper" and self.solver != "cutting-plane":
-            yield f'line_search: "paper" needs solver = "cutting-plane", {CUTS_SHOW}'
-        if self.class_weight is not None and self.solver == "cutting-plane":
-            yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
-
-
-V = TypeVar("V", bound=SolverSettings)
-
-
-def without_committee(settings: V) -> V:
-    """Return settings with congruence in place of "auto", of an algorithm whose rounds cannot be predicted."""
-    return replace(settings, masking="congruence") if settings.masking == "auto" else settings
-
-
-def resolve_solver(solver: str, release: str, *, weighted: bool) -> str:
-    """Return the solver of some settings; "auto" only if more than one solver supports the release and the weights."""
-    return "interior-point" if solver == "auto" and (release == "sites" or weighted) else solver
 
 
 def _solver_of(terms: Terms) -> str:
@@ -407,7 +268,7 @@ def _along_one_path(
 
 
 def _noise_remarks(outcomes: Sequence[Outcome], noise: float, key: str) -> list[Remark]:
-    """Return what a result says of the noise on the steps. key: the setting that lowers it further."""
+    """Return the remark of a result on the noise on the steps. key: the setting that lowers it further."""
     if stalled := [outcome.certificate.gap for outcome in outcomes if outcome.is_stalled]:
         return [Remark("step noise", _STALLED.format(max(stalled), key))]
     least = min(outcome.step_noise for outcome in outcomes)
@@ -496,7 +357,23 @@ class _Binary:
         return lambda: oracle.first(self.features, self.classes, scheme, intercept=intercept)
 
     def disclose(self, federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:
-        _disclose(federation, opened, rows_told)
+        """Write down what the cuts of one bundle show of single rows.
+
+        Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group,
+        once for each problem whose cuts show it.
+        """
+        if not opened:
+            return
+        parts = ((taken.problems, taken.at.w, taken.at.b, taken.cuts) for taken in opened)
+        problems, w, b, cuts = (np.concatenate(each) for each in zip(*parts, strict=True))
+        alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
+        differ = 0
+        for problem in np.unique(problems):
+            of = problems == problem
+            differ += sum(
+                rows_told.differences(Points(w[of], b[of]), of_group) for of_group in cuts[of].transpose(1, 0, 2)
+            )
+        _disclose_rows(federation, "cuts", cuts.shape[2] - 2, (SINGLETON_CUTS, alone), (CUTS_THAT_DIFFER, differ))
 
     def weights(self, solutions: Sequence[Solution]) -> FloatArray:
         """Return (P, m + 1) the weights."""
@@ -571,24 +448,6 @@ def _extent(federation: Federation) -> tuple[int, float]:
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
     return rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0
-
-
-def _disclose(federation: Federation, opened: Sequence[Taken], rows_told: RowsTold) -> None:
-    """Write down what the cuts of one bundle show of single rows.
-
-    Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group, once
-    for each problem whose cuts show it.
-    """
-    if not opened:
-        return
-    parts = ((taken.problems, taken.at.w, taken.at.b, taken.cuts) for taken in opened)
-    problems, w, b, cuts = (np.concatenate(each) for each in zip(*parts, strict=True))
-    alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
-    differ = 0
-    for problem in np.unique(problems):
-        of = problems == problem
-        differ += sum(rows_told.differences(Points(w[of], b[of]), of_group) for of_group in cuts[of].transpose(1, 0, 2))
-    _disclose_rows(federation, "cuts", cuts.shape[2] - 2, (SINGLETON_CUTS, alone), (CUTS_THAT_DIFFER, differ))
 
 
 def _disclose_rows(

@@ -26,6 +26,9 @@ from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
 WIDE_BOUND = 2.0**24
 """A bound for which numbers have two limbs."""
 
+BOUNDS = 1.0, WIDE_BOUND
+"""Of the sums of all rounds. With others a coordinator could bracket a value more closely than by a power of two."""
+
 MASKED_SHOWS = (
     "in each round the objective, of each class the number of rows and the sum of their dual variables, three inner "
     "products of class vectors, the length of Newton's step, and what a secret matrix leaves of the system's spectrum"
@@ -194,7 +197,7 @@ class PathOrder:
         return {"iteration": (), "rows": (), "mus": (k,), "keep": (k,), "still": (k,), "scales": (k, 5)}
 
 
-_POSITIVE, _NOT_NEGATIVE = ("rows", "mus", "scales"), ("noises", "dithers")
+_POSITIVE, _NOT_NEGATIVE = ("rows", "mus", "scales", "noises"), ("dithers",)
 """Fields of orders: their numbers must be above 0, or 0 or more."""
 
 
@@ -233,7 +236,7 @@ class RoundOrder(PathOrder):
 
         wide: whether numbers have two limbs.
         """
-        bound = WIDE_BOUND if wide else 1.0
+        bound = BOUNDS[wide]
         told = {"iteration": self.iteration, "steps": self.steps, **vars(self)}
         total = federation.sum(step, shape=shape, bound=bound, **told, **params)
         vectors = np.split(np.ravel(total), np.cumsum([layout.length for layout in layouts])[:-1])
@@ -340,8 +343,12 @@ class RowPaths:
         """Return the best weights and intercept (m + 1,) of each problem.
 
         keep (K,): whether the last point is the best. constants (K,): the intercept if the rows are of one class,
-        otherwise 0.
+        otherwise 0. Raises OrderRefused for other numbers.
         """
+        for name, values, allowed in (("keep", keep, (0, 1)), ("constants", constants, (-1, 0, 1))):
+            if np.shape(values) != (len(self.problems),) or not np.isin(values, allowed).all():
+                listed = ", ".join(map(str, allowed))
+                raise OrderRefused(f"{name} must have one of {listed} for each of the {len(self.problems)} problems")
         points = [at.v if last else at.best for at, last in zip(self.latest, keep.tolist(), strict=True)]
         ends = zip(self.problems, points, constants.tolist(), strict=True)
         return [problem.weights(point, constant) for problem, point, constant in ends]

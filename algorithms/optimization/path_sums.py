@@ -27,6 +27,7 @@ from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimization.objective_noise import SiteNoise, draw_noise, noise_size
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
+    BOUNDS,
     MASKED_SHOWS,
     OPEN_SHOWS,
     RELEASE_ARGUMENTS,
@@ -85,7 +86,7 @@ class _Start:
 
     @property
     def told(self) -> int:
-        """The number of values that a site is told of the path of each problem."""
+        """The number of values that a site receives of the path of each problem."""
         return 1 + (3 if self.masking == "committee" else 2) * self.layout.dimensions
 
     def joint_problem(self, features: FloatArray) -> JointProblem:
@@ -244,7 +245,7 @@ class NewtonPath(SitePart):
             purpose = f"{problem} {iteration}"
             yield draw_mask(self.seed, purpose, layout.dimensions, layout.features, self.start.masking)
 
-    @step(told=ROUND_ARGUMENTS)
+    @step(bound=BOUNDS, told=ROUND_ARGUMENTS)
     def newton(self, **order: Any) -> FloatArray:
         """Return (k, length): this site's part of the Newton systems of k problems, or zeros if it knows no path.
 

@@ -50,7 +50,7 @@ class DataIdentity:
 
 @dataclass(frozen=True)
 class Spent:
-    """Releases, and what they come to by basic composition."""
+    """Releases, and their total by basic composition."""
 
     epsilon: float = 0.0
     delta: float = 0.0

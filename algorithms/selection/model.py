@@ -31,7 +31,7 @@ from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.linear_model import PanModel, with_calibration
-from fedsvm.algorithms.optimization.linear_svm import without_committee
+from fedsvm.algorithms.optimization.linear_svm_settings import without_committee
 from fedsvm.algorithms.optimization.solution import Solution
 from fedsvm.algorithms.optimization.weighting import Weighting
 from fedsvm.algorithms.pan_svm import PanSvm, train

@@ -29,6 +29,7 @@ from fedsvm.algorithms.optimization.interior_point import Extent, NewtonRequest,
 from fedsvm.algorithms.optimization.masking import Mask, Masking, draw_masks
 from fedsvm.algorithms.optimization.path_rounds import (
     BEST_ARGUMENTS,
+    BOUNDS,
     HOLDER_ARGUMENT,
     MASKED_SHOWS,
     OPEN_SHOWS,
@@ -41,7 +42,7 @@ from fedsvm.algorithms.optimization.path_rounds import (
 from fedsvm.algorithms.optimization.path_sums import choose_points
 from fedsvm.algorithms.optimization.solution import Solution, StoppingRule
 from fedsvm.algorithms.selection.kernel_scores import balance, sums_by_class
-from fedsvm.algorithms.selection.subsets import ColumnSubsets, SubsetProblems, check_columns
+from fedsvm.algorithms.selection.subsets import COLUMN_ARGUMENTS, ColumnSubsets, SubsetProblems, check_columns
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
@@ -55,10 +56,7 @@ DUAL_SUMS = "of each class the sum of the columns, weighted by dual variables, o
 _POSED_ARGUMENTS = {
     "epoch": free("a whole number", "a new path of problems, which starts at 0"),
     "kept": free("numbers of columns", "problems on fewer of their columns"),
-    "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
-    "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-    "folds": free("numbers of inner folds or halves", "sums without folds of its choice"),
-    "kinds": free("numbers of classes", "only a choice of problems"),
+    **COLUMN_ARGUMENTS,
     "mappings": free("any matrices", "features in which later sums can isolate rows"),
     "ranks": free("whole numbers", "features in which later sums can isolate rows"),
     "groups, inner_folds, price, masking": CHECKED,
@@ -76,7 +74,7 @@ class SubsetPath(SitePart):
         self._masking: Masking = "none"
         self._paths = self._ended = RowPaths([], [], functools.partial(self._draw_masks, self._epoch))
 
-    @step(told={**ROUND_ARGUMENTS, **_POSED_ARGUMENTS})
+    @step(bound=BOUNDS, told={**ROUND_ARGUMENTS, **_POSED_ARGUMENTS})
     def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
         """Return this site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
 

@@ -27,7 +27,7 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimization.cutting_plane import Line, Points
-from fedsvm.algorithms.optimization.hinge_sums import FederatedOracle, HingeSums
+from fedsvm.algorithms.optimization.hinge_sums import CUT_ARGUMENTS, LINE_ARGUMENTS, FederatedOracle, HingeSums
 from fedsvm.algorithms.optimization.single_rows import lone_rows, rows_apart
 from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
@@ -44,6 +44,14 @@ ROWS_APART = (
 )
 ALONE_IN_CUTS = "columns of a single row, which is the only one of its group in a cut"
 
+
+COLUMN_ARGUMENTS = {
+    "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
+    "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
+    "folds": free("numbers of inner folds or halves", "sums without folds of its choice"),
+    "kinds": free("numbers of classes", "only a choice of problems"),
+}
+"""Of steps with problems on columns."""
 
 _FIRST = np.zeros(1, dtype=np.int64)
 """The number of the one problem of a `HingeSums`."""
@@ -64,7 +72,7 @@ def half_sample(number: int) -> int:
 class Subset:
     """A problem: its columns (m,), and the inner fold that is left out, `ALL_ROWS` or a `half_sample`.
 
-    label: of several classes, which of them is told from the rest.
+    label: of several classes, the one that is separated from the rest.
     """
 
     columns: IntArray
@@ -172,17 +180,7 @@ class ColumnSubsets(SitePart):
         self._group_count = 1
         self._cached: dict[int, HingeSums] = {}
 
-    @step(
-        told={
-            "problems": free("numbers of problems", "only a choice of problems"),
-            "w, b": free("any point", "sums of losses or gradients at points of its choice: can isolate rows"),
-            "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
-            "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-            "folds": free("numbers of inner folds or halves", "sums without folds of its choice"),
-            "kinds": free("numbers of classes", "only a choice of problems"),
-            "groups, inner_folds": CHECKED,
-        }
-    )
+    @step(told={**CUT_ARGUMENTS, **COLUMN_ARGUMENTS, "groups, inner_folds": CHECKED})
     def subset_cuts(self, problems: IntArray, w: FloatArray, b: FloatArray, **posed: Any) -> FloatArray:
         """Return grouped cuts of problems at points w, b, one behind the other. posed: see `pose`."""
         self.pose(**posed)
@@ -190,19 +188,7 @@ class ColumnSubsets(SitePart):
         cuts = [self._sums(problem).cuts(_FIRST, Points(at_w[None], at_b[None])) for problem, at_w, at_b in points]
         return np.concatenate([each.ravel() for each in cuts])
 
-    @step(
-        told={
-            "problems": free("numbers of problems", "only a choice of problems"),
-            "w, b, dw, db, steps": free(
-                "any point", "sums of losses or gradients at points of its choice: can isolate rows"
-            ),
-            "columns": free("numbers of columns", "problems on columns of its choice, down to one"),
-            "lengths": free("whole numbers", "problems on columns of its choice, down to one"),
-            "folds": free("numbers of inner folds or halves", "sums without folds of its choice"),
-            "kinds": free("numbers of classes", "only a choice of problems"),
-            "groups, inner_folds": CHECKED,
-        }
-    )
+    @step(told={**LINE_ARGUMENTS, **COLUMN_ARGUMENTS, "groups, inner_folds": CHECKED})
     def subset_line(
         self,
         problems: IntArray,

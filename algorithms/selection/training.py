@@ -238,10 +238,10 @@ Enough = Callable[[Sequence[Solution]], bool]
 
 @dataclass
 class ShrinkingSvm:
-    """Linear SVMs on columns that become fewer, in their order, trained on from where they stood.
+    """Linear SVMs on fewer and fewer columns, each trained from the state of the one before.
 
-    labels: how many there are, one for each class that is told from the rest; one where there are two classes. Sites
-    that leave or join in a step have it begin anew.
+    labels: their number, one for each class that is separated from the rest; one for two classes. If sites leave or
+    join during a step, it starts again.
     """
 
     training: SubsetTraining

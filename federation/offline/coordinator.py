@@ -1,7 +1,7 @@
-"""A `Federation` as far as stored messages carry it: the same coordinator, run again whenever there is more.
+"""A `Federation` as far as the stored messages allow: the same coordinator, run again when there are new messages.
 
-Verbs that are complete answer from the journal; the one that is under way begins anew and takes in what sites said of
-it, so that everything it says it says again, in the same places. What is said once more is known by its place.
+Complete verbs answer from the journal. The current verb starts again and reads the sites' stored messages, so that it
+sends everything again in the same places. Repeated messages are recognized by their places.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fedsvm.federation.transport.keys import COORDINATOR, Roster
 from fedsvm.federation.transport.wire import Message
 
 Said = Callable[[str, int, int, Message], None]
-"""Stores what the coordinator says, given the site, the round, and its number among all that the site is told in it."""
+"""Stores a message of the coordinator, given the site, the round, and its number among the site's messages in it."""
 
 
 class VisitingSites:
-    """The processes of sites that come and go, as the coordinator knows them: left for good or not."""
+    """The processes of offline sites, as the coordinator knows them: left for good or not."""
 
     def __init__(self, endpoint: StoredEndpoint) -> None:
         self._endpoint = endpoint
@@ -59,10 +59,10 @@ def open_offline_federation(
     journal: Journal,
     signer: OrderSigner | None = None,
 ) -> Iterator[Federation]:
-    """Return a federation of sites that are visitors; `federation.assemble()` introduces them to each other.
+    """Return a federation of offline sites; `federation.assemble()` introduces them to each other.
 
-    What is done within ends by NothingDue where it needs what no site has said yet. When the context ends otherwise,
-    the sites are told to stop.
+    The context ends by NothingDue if it needs a message that no site has sent yet. If it ends otherwise, the sites
+    receive a stop.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def open_offline_federation(
     run : bytes
         The run's 8 random bytes.
     arrivals : iterator
-        What sites said in the round that is under way and before the first, in the order in which it came.
+        The sites' messages of the current round, or before the first one, in their order of arrival.
     said : callable
         See `Said`.
     sum_protocol, policy, journal

@@ -1,4 +1,4 @@
-"""An endpoint whose messages were stored before, and are stored as they are sent."""
+"""An endpoint that receives stored messages, and stores those that it sends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
 
 @dataclass(frozen=True)
 class StoredArrival:
-    """A message that was stored, and who sent it."""
+    """A stored message, and its sender."""
 
     peer: str
     message: Message
@@ -25,17 +25,17 @@ class StoredArrival:
 
 @dataclass(frozen=True)
 class Departure:
-    """In place of a message: a site takes part no longer, and how it left, as in "it withdrew"."""
+    """An event among the messages: a site no longer takes part, with the reason, such as "it withdrew"."""
 
     site: str
     how: str
 
 
 class StoredEndpoint:
-    """An endpoint without sockets, which sends and receives by way of a store. It behaves like `Endpoint`.
+    """An endpoint without sockets, which sends and receives through a store. It behaves like `Endpoint`.
 
-    What comes in is taken in one by one, whenever the party waits; so a party that is run again, with the same messages
-    and more, does again what it did, and then goes on.
+    Messages are read one by one, whenever the party waits. So a party that runs again, with the same messages and more,
+    repeats what it did, and then continues.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class StoredEndpoint:
     roster : Roster
         The parties that it can reach.
     arrivals : iterator
-        What came in, in order. When it ends nothing is due.
+        Received messages, in order. When it ends, nothing is due.
     send : callable
         Stores a message, given its receiver.
 
@@ -53,9 +53,9 @@ class StoredEndpoint:
     round, ledger, refused, interrupted
         As an `Endpoint` has them.
     left : deque of Departure
-        Sites that left, for who watches.
+        Sites that left, for observers.
     is_closing : bool
-        From when on nobody waits for more: a wait ends as when its time is up.
+        True if nobody waits for more: a wait ends as at its deadline.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class StoredEndpoint:
         self._roster = roster
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
-        """Call `handler` whenever a site left; it finds which in `left`."""
+        """Call `handler` whenever a site left; `left` has the site."""
         self._on_left = handler
 
     def connect(self, peer: str) -> None:
@@ -114,7 +114,7 @@ class StoredEndpoint:
         """Do nothing, since sent messages are stored at once."""
 
     def wait(self, deadline: Deadline, *, for_answers: bool = True) -> None:
-        """Take in what came next. Raises NothingDue where nothing did, DeadlineExpired where nobody waits for it."""
+        """Read the next message. Raises NothingDue if there is none, DeadlineExpired if nobody waits for it."""
         if self._pending:
             return
         arrived = next(self._arrivals, None)
@@ -143,7 +143,7 @@ class StoredEndpoint:
         """Do nothing, since nothing is open."""
 
     def _count(self, peer: str, message: Message, *, sent: bool) -> None:
-        """Enter one message. What carries it seals it, so that its frame is all that is known of its size."""
+        """Record one message. It is sealed later, so only the size of its frame is known."""
         sender, receiver = (self.name, peer) if sent else (peer, self.name)
         traffic = self.ledger.traffic(message.round, message.kind in CONTROL_KINDS, sender, receiver)
         traffic.add(Traffic(1, message.payload_bytes, len(message.frame), None))

@@ -1,4 +1,4 @@
-"""A `Site` as far as stored messages carry it: the same site, run again from its start at each visit."""
+"""A `Site` as far as the stored messages allow: the same site, run again from its start at each visit."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
 
 
 class _Differs(BaseException):
-    """A message of the site that differs from what it sent before in this place. Not an `Exception`, for the reason of
-    `NothingDue`."""
+    """A message of the site differs from what it sent before in this place. Like `NothingDue`, not an `Exception`."""
 
 
 def _is_same(message: Message, earlier: Message) -> bool:
@@ -40,7 +39,7 @@ def _is_same(message: Message, earlier: Message) -> bool:
 
 @dataclass
 class _Replay:
-    """The messages of a site that is run again: those in its diary, and then new ones, which it adds.
+    """The messages of a site that runs again: those in its store, and then new ones, which it adds.
 
     Parameters
     ----------
@@ -55,14 +54,14 @@ class _Replay:
     _said: int = 0
 
     def arrivals(self) -> Iterator[StoredArrival]:
-        """Yield the messages that came in, in order."""
+        """Yield the received messages, in order."""
         yield from (StoredArrival(COORDINATOR, message) for message in self.diary.received[:])
         for message in self.more():
             self.diary.receive(message)
             yield StoredArrival(COORDINATOR, message)
 
     def say(self, peer: str, message: Message) -> None:
-        """Send the next message, unless the diary has it. Raises `_Differs` if the diary has another."""
+        """Send the next message, unless the store has it. Raises `_Differs` if the store has another."""
         if self._said == len(self.diary.said):
             self.diary.say(message)
             self.send(self._said, message)
@@ -72,7 +71,7 @@ class _Replay:
 
 
 def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
-    """Return the key pair by which a site agrees on secrets with others in one run, derived from its diary."""
+    """Return the key pair with which a site agrees on secrets with others in one run, derived from its store."""
     return KeyAgreement(run, derive_key(secret, "agreement"))
 
 
@@ -85,13 +84,14 @@ class OfflineSite:
     name : str
         The site's.
     public_key : bytes
-        By which the hub knows it.
+        Identifies it at the hub.
     installation : Installation
         What it can be asked to do.
     diary : SiteStore
-        What it keeps; its facts have `secret`, `run`, and `signing_key`, the key by which the hub signs its orders.
+        The site's store; its facts have `secret`, `run`, and `signing_key`, the key with which the hub signs its
+        orders.
     terms : Terms
-        What the run asks for, as the site agreed to it at its first visit.
+        The terms of the run, to which the site agreed at its first visit.
     rules : SiteRules
         What the site's own operator allows.
     settings : dict
@@ -134,14 +134,14 @@ class OfflineSite:
         partition : Partition
             What the site holds.
         more : callable
-            What came in since the last visit, in order; it ends where nothing is due.
+            Yields the messages since the last visit, in order; it ends when nothing is due.
         send : callable
-            Sends a message on, given its number among all that the site says. It is in the diary already.
+            Forwards a message, given its number among the site's messages. The store has it already.
 
         Raises
         ------
         FederationError
-            The site refused what it was asked, or failed, and says why; or it does not come to what it said before.
+            The site refused an order or failed, with the reason; or its messages differ from its earlier ones.
         """
         facts, failures = self.diary.facts, list[str]()
         run, secret, signing_key = (bytes(facts[name]) for name in ("run", "secret", "signing_key"))

@@ -1,10 +1,9 @@
-"""The keys that a party of a federation by visits derives from its own key: for requests to the hub, its store, and its
-draws.
+"""The keys that an offline party derives from its own key: for requests to the hub, its store, and its draws.
 
-Every party has a key pair of Curve25519, in the file that `fedsvm keys new` makes. What a site and the hub say to each
-other is sealed with a secret that X25519 gives these two alone, a fresh one for every request (HKDF with a random
-number of the request), so that a nonce may be constant; the hub knows by it who speaks, and the site that it is the
-hub. What a site keeps is sealed under a key that follows from its secret half. A sealed request is
+Every party has a key pair of Curve25519, in the file that `fedsvm keys new` makes. Messages between a site and the hub
+are sealed with a secret that only these two share by X25519. It is fresh for every request (HKDF with a random number
+of the request), so that a nonce may be constant. It authenticates the site to the hub, and the hub to the site. A
+site's store is sealed with a key that follows from its secret half. A sealed request is
 
     public key of the site (32) | number (16) | sealed content | tag (16)
 """
@@ -41,7 +40,7 @@ def derive_key(secret: bytes, purpose: str) -> bytes:
 
 
 class Draws:
-    """The random draws of a site in its rounds: the same whenever a round is repeated, and known to nobody else.
+    """The random draws of a site in its rounds: the same when a round is repeated, and secret.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ class Draws:
 
 
 class Requests:
-    """Seals what a site asks of the hub, and opens what it is answered.
+    """Seals a site's requests to the hub, and opens the answers.
 
     Parameters
     ----------
@@ -93,7 +92,7 @@ class Requests:
 
 
 class Answers:
-    """Opens what sites ask of the hub, and seals what they are answered.
+    """Opens sites' requests to the hub, and seals the answers.
 
     Parameters
     ----------
@@ -119,7 +118,7 @@ class Answers:
 
 
 class Vault:
-    """Seals what is kept where others might read it; each piece is bound to its place.
+    """Seals content that others might read; each piece is bound to its place.
 
     Parameters
     ----------

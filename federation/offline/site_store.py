@@ -1,12 +1,12 @@
-"""The sealed store of a site between its visits: what it was asked for, everything received, and everything sent.
+"""The sealed store of a site between its visits: the facts of its run, everything received, and everything sent.
 
-Each record is on the disk before anything follows from it: a message before the site acts by it, and what the site says
-before it is sent. So whatever moment a visit ends at, the next one says the very same again, and a hub cannot have a
-site say two things in one place. The file holds, of each record,
+Each record is on the disk before it has an effect: a received message before the site uses it, and a message of the
+site before it is sent. So after an interruption at any moment the next visit sends the same again, and a hub cannot
+make a site send two different messages in one place. The file has for each record
 
     length of what follows (8 bytes, little-endian) | nonce (12) | sealed msgpack [what, value] | tag (16)
 
-and a record that is cut short, as by a power cut, counts as never written.
+and an incomplete record, for example after a power cut, counts as never written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 import msgpack
@@ -30,7 +29,7 @@ from fedsvm.federation.transport.wire import Message
 _LENGTH = struct.Struct("<Q")
 SECRET_BYTES = 32
 OVER = "over"
-"""The one fact that is left of a run that is over."""
+"""The one fact that remains of a finished run."""
 _FACTS, _IN, _OUT = "facts", "in", "out"
 
 
@@ -40,23 +39,23 @@ class SiteStore:
     Parameters
     ----------
     path : Path
-        Its file; earlier records are read, and new ones are added behind them.
+        Its file; earlier records are read, and new ones are appended.
     key : bytes
-        32 bytes by which it is sealed.
+        The sealing key of 32 bytes.
 
     Attributes
     ----------
     facts : mapping
-        What earlier visits noted, by name; empty before the first.
+        The facts of earlier visits, by name; empty before the first.
     received : list of Message
-        All that came in, in order.
+        All received messages, in order.
     said : list of Message
-        All that the site said, in order.
+        All sent messages, in order.
 
     Raises
     ------
     FederationError
-        Another visit is under way, the file cannot be opened, or it was sealed with another key.
+        Another visit is running, the file cannot be opened, or it was sealed with another key.
     """
 
     def __init__(self, path: Path, key: bytes) -> None:
@@ -83,9 +82,7 @@ class SiteStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         os.close(self._file)
 
     def note(self, facts: Mapping[str, Any]) -> None:
@@ -93,17 +90,17 @@ class SiteStore:
         self._append(_FACTS, dict(facts))
 
     def receive(self, message: Message) -> None:
-        """Write down what came in."""
+        """Store a received message."""
         self._append(_IN, message.frame)
 
     def say(self, message: Message) -> None:
-        """Write down what the site is about to say."""
+        """Store a message before it is sent."""
         self._append(_OUT, message.frame)
 
     def close_for_good(self, facts: Mapping[str, Any]) -> None:
-        """Forget what masks and draws follow from, all that came in and was said: at once these facts alone are left.
+        """Delete the source of masks and draws and all messages, so that only these facts remain.
 
-        Nothing more can be written down.
+        Nothing more can be stored.
         """
         self._count, self.facts, self.received, self.said = 0, {}, [], []
         framed = self._frame(_FACTS, dict(facts))

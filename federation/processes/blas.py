@@ -9,7 +9,7 @@ import os
 
 _PROCESSORS = "/proc/cpuinfo"
 _FIRST_BYTES = 1 << 13
-"""They describe the first processor: the kernel takes long to describe hundreds."""
+"""Number of bytes that describe the first processor: the kernel takes long to describe hundreds."""
 
 _INSTRUCTIONS = frozenset({"avx512f", "avx512cd", "avx512bw", "avx512dq", "avx512vl"})
 """The instructions that the library's code for SkylakeX consists of."""

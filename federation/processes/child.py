@@ -1,4 +1,4 @@
-"""A process of ours at the other end of a stream: it ends when the stream does, or is made to."""
+"""A child process at the other end of a stream: it ends with the stream, or is killed."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
@@ -86,7 +85,7 @@ class NodeAgent:
         return [(party, self._launcher.pids[party.name]) for party in parties]
 
     def watch(self) -> News:
-        """Wait a moment for something to happen, and say what did. Raises LaunchError where the server is gone."""
+        """Wait a moment for events, and return them. Raises LaunchError if the server is gone."""
         launcher, now = self._launcher, time.monotonic()
         if not (ended := launcher.collect_ended()):
             select.select([launcher], [], [], _WATCH_S)
@@ -162,9 +161,7 @@ class ClusterLauncher:
     def __enter__(self) -> ClusterLauncher:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def prepare(self) -> Path:

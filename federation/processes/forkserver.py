@@ -93,10 +93,10 @@ def _terminated_later() -> Iterator[None]:
 
 
 def _leave(workspace: str, number: int, frame: FrameType | None) -> NoReturn:
-    """End while code is being loaded, and remove the workspace.
+    """End the process while code is being loaded, and remove the workspace.
 
-    An exception would not do: where an import is interrupted within the callback of a weak reference, Python prints
-    it and goes on.
+    An exception is not enough: if an import is interrupted within the callback of a weak reference, Python prints it
+    and continues.
     """
     shutil.rmtree(workspace, ignore_errors=True)
     os._exit(0)
@@ -119,7 +119,7 @@ class _ForkServer:
         self._rests_until = math.inf
 
     def serve(self) -> None:
-        """Fork sites as ordered, pass on their reports, and tell of their ends."""
+        """Fork sites as ordered, forward their reports, and report their ends."""
         wakeup, waker = socket.socketpair()
         wakeup.setblocking(False)
         waker.setblocking(False)
@@ -170,8 +170,8 @@ class _ForkServer:
     def _add_script(self, policy: SitePolicy) -> SitePolicy:
         """Return the policy with the script of its program, whose libraries are loaded, so that no site has to do it.
 
-        That would write to the pages of all its classes. If the program cannot be had, or the terms lack settings of
-        it, the site says why.
+        That would write to the pages of all its classes. If the program cannot be loaded, or the terms lack settings of
+        it, the site reports why.
         """
         try:
             program = self._installation.programs[policy.terms.program]
@@ -193,7 +193,8 @@ class _ForkServer:
                     left.unlink(missing_ok=True)
 
     def _fork_all(self, assignments: list[Assignment]) -> None:
-        """Fork in one go: every page that the server writes between two forks is one more of the child's own."""
+        """Fork all sites at once: every page that the server writes between two forks becomes a page of the child's
+        own."""
         server = os.getpid()
         gc.freeze()
         for assignment in assignments:
@@ -224,9 +225,9 @@ class _ForkServer:
         return report
 
     def _detach(self, server: int) -> None:
-        """Close what belongs to the server, and die with it.
+        """Close the server's descriptors, and end when it ends.
 
-        By the numbers of descriptors, since Python's objects for them write to pages of their own.
+        Descriptors are closed by number, since Python's objects for them would write to further pages.
         """
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM):
@@ -239,7 +240,7 @@ class _ForkServer:
             os._exit(1)
 
     def _pass_on(self) -> None:
-        """Pass on what a site reports. Before it stalls it says for how long."""
+        """Forward a site's report. Before it stalls, it reports for how long."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 report = msgpack.unpackb(self._reports.recv(_MAX_REPORT_BYTES))

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
@@ -65,9 +64,7 @@ class LocalLauncher:
     def __enter__(self) -> LocalLauncher:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def prepare(self) -> Path:
@@ -130,7 +127,7 @@ class LocalLauncher:
         return self.workspace.is_dir() and self._agrees_to("resume")
 
     def disown(self) -> None:
-        """Leave the server to the process that started it. This process is its fork."""
+        """Leave the server to the process that started it, since this process is a fork."""
         self._stream.close()
 
     def close(self) -> None:
@@ -146,7 +143,7 @@ class LocalLauncher:
                 shutil.rmtree(self.workspace, ignore_errors=True)
 
     def _agrees_to(self, word: str) -> bool:
-        """Send a word to the server and wait until it repeats it. Return whether it did."""
+        """Send a message to the server and wait until it repeats it. Return whether it did."""
         deadline = Deadline(_START_S)
         with suppress(OSError, LaunchError):
             pipe.write(self._stream, {word: True})
@@ -168,7 +165,7 @@ class LocalLauncher:
         return Party(*message["party"])
 
     def _note(self, message: dict[str, Any]) -> None:
-        """Remember the end of a site, or what it is about to do to itself."""
+        """Record the end of a site, or the fault that it is about to inflict on itself."""
         if "ended" in message:
             self._ended.append(Ended(message["ended"], message["how"], message["well"]))
         elif "fault" in message:

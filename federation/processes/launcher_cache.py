@@ -1,7 +1,7 @@
-"""A launcher that outlives one federation by a moment, so that the next need not load everything again.
+"""A launcher that is kept for a moment after a federation, so that the next one does not load everything again.
 
-A cross-validation of ten fits is ten federations one after the other. The server of the first forks the sites of them
-all; left alone for `REST_S` it ends by itself. And a command has its server start while it reads its data.
+A cross-validation of ten fits is ten federations one after the other. The server of the first forks the sites of all;
+after `REST_S` without work it ends by itself. A command starts its server while it reads its data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SET_BY_LIBRARIES = "KMP_"
 
 @dataclass(frozen=True, eq=False)
 class _KeptLauncher:
-    """A launcher without sites, what its server was started under, and what waits for the server's end."""
+    """A launcher without sites, the environment of its server, and the timer for the server's end."""
 
     launcher: LocalLauncher
     surroundings: Any
@@ -81,7 +81,7 @@ class _LauncherCache:
         kept.let_go().close()
 
     def disown(self) -> None:
-        """Leave to the parent process what belongs to it, after a fork."""
+        """Leave the parent's launcher to the parent process, after a fork."""
         self._lock = threading.Lock()
         if self._kept is not None:
             self._kept.launcher.disown()

@@ -1,7 +1,7 @@
 """The system's limits on processes, threads and address space.
 
-libzmq and OpenBLAS abort if a thread is refused, and OpenBLAS asks for ever if memory is refused. Therefore the limits
-are read before such a library is loaded.
+libzmq and OpenBLAS abort if a thread is refused, and OpenBLAS retries forever if memory is refused. Therefore the
+limits are read before such a library is loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REMEDY = "raise the limit, or run fewer sites at a time"
 
 
 def pool_tasks() -> int:
-    """Return how many threads a library for linear algebra starts when it is loaded."""
+    """Return the number of threads that a library for linear algebra starts when it is loaded."""
     chosen = [int(value) for name in _POOL_VARIABLES if (value := os.environ.get(name, "")).isdigit()]
     return max(0, min([len(os.sched_getaffinity(0)), *chosen]) - 1)
 

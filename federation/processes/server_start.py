@@ -1,6 +1,6 @@
 """Starts the process that sites are forked from (`forkserver`).
 
-It imports the standard library alone: a command starts the server first, and both load their libraries at a time.
+It imports only the standard library: a command starts the server first, and both load their libraries at the same time.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _GIVE_MEMORY_BACK = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
     "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
 }
-"""Without these the C library of Linux keeps what large vectors took, in every site. A megabyte it may keep: to give
-back and fetch anew each matrix of a few hundred rows makes a step of training take twice as long. The last has it keep
-no pieces of each thread's own, which lie where the server freed them: a site would write to a page for each."""
+"""Without these the C library of Linux keeps the memory of large vectors in every site. It may keep a megabyte:
+returning and requesting each matrix of a few hundred rows would double the time of a training step. The last turns off
+the cache of each thread, whose blocks lie where the server freed them: a site would write to a page for each."""
 
 
 def start_server(module: str) -> Child:

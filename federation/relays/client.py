@@ -1,15 +1,13 @@
-"""User-space TCP relays as their user sees them: latency, jitter, bandwidth and faults on links between parties.
+"""The client of user-space TCP relays: latency, jitter, bandwidth and faults on links between parties.
 
-One process of its own relays all links, without root; `fedsvm.federation.relays.process` is what runs there. For every
-opener and listener it has a port of its own. A request takes effect before it is answered, so whatever its caller does
-next meets the change.
+One process (`fedsvm.federation.relays.process`) relays all links, without root. It has a port for every opener and
+listener. A request takes effect before it is answered, so the caller's next action is subject to the change.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
@@ -22,7 +20,7 @@ DirectedLink = tuple[str, str]
 _PROCESS = "fedsvm.federation.relays.process"
 _ANSWER_S = 20.0
 _LINKS_AT_ONCE = 1000
-"""It takes the kernel longer to find a free port the fewer there are, so thousands are not to share one deadline."""
+"""The kernel takes longer to find a free port if few are left, so thousands must not share one deadline."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class LinkEffect:
 
 
 class Relays:
-    """Starts the relay process and orders what it does.
+    """Starts the relay process and sends it requests.
 
     Parameters
     ----------
@@ -55,7 +53,7 @@ class Relays:
     Raises
     ------
     LaunchError
-        In every method but `close`, when the process ended, is silent, or cannot do what it should.
+        In every method except `close`, if the process ended, is silent, or fails.
     """
 
     def __init__(self, seed: int) -> None:
@@ -67,9 +65,7 @@ class Relays:
     def __enter__(self) -> Relays:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def open(self, links: Mapping[DirectedLink, LinkEffect]) -> dict[DirectedLink, str]:
@@ -85,7 +81,7 @@ class Relays:
         return {link: f"tcp://127.0.0.1:{port}" for link, port in zip(links, ports, strict=True)}
 
     def point(self, listener: str, address: str) -> None:
-        """Lead new connections to `listener` to this address, tcp://HOST:PORT, from now on."""
+        """Route new connections to `listener` to this address, tcp://HOST:PORT, from now on."""
         host, _, port = address.removeprefix("tcp://").rpartition(":")
         self._ask("point", listener=listener, host=host, port=int(port))
 

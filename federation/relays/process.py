@@ -1,11 +1,11 @@
-"""The relay process: one event loop that carries the bytes of all links. See `client` for what it is used for.
+"""The relay process: one event loop that carries the bytes of all links. See `client` for its use.
 
-The port by which a connection comes tells who opened it and thereby which two directed links it uses: outward bytes
-obey the link to the listener, bytes back obey the opposite one. What is read from one end waits in a queue until the
-conditions of its link let it go; a cut link lets nothing go, and when it heals what waits is timed anew.
+The port of a connection identifies its opener, and so its two directed links: outward bytes obey the link to the
+listener, bytes back obey the opposite one. Bytes from one end wait in a queue until the conditions of their link allow
+them to go. A cut link allows none, and when it heals, waiting bytes get new times.
 
-The relays carry ciphertext (CURVE is behind them) and hold no key. Strangers on this machine may connect: what they
-send goes where everything goes and is refused there, and what may wait of one connection is bounded.
+The relays carry ciphertext and hold no key. Strangers on this machine may connect: the listener refuses what they send,
+and the waiting bytes of one connection are bounded.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
@@ -38,7 +39,7 @@ from fedsvm.federation.relays.client import DirectedLink, LinkEffect
 _MAX_CHUNK_BYTES = 1 << 16
 _MAX_QUEUED_BYTES = 1 << 22
 _CHUNK_OVERHEAD_BYTES = 256
-"""Charged for each chunk in a queue, so that single bytes cannot fill the memory either."""
+"""Bytes counted for each chunk in a queue, so that single bytes cannot fill the memory either."""
 _LISTENER_REST_S = 0.05
 _BACKLOG = 128
 _LINGER_NOT_AT_ALL = struct.pack("ii", 1, 0)
@@ -50,7 +51,7 @@ _WHAT_TO_CHANGE = {
 
 
 class _EventLoop:
-    """Waits for sockets and for moments, and calls what is to be done then."""
+    """Waits for sockets and for moments, and then calls their actions."""
 
     def __init__(self) -> None:
         self.running = True
@@ -76,7 +77,7 @@ class _EventLoop:
         self._watched[end] = events
 
     def forget(self, end: socket.socket) -> None:
-        """Watch a socket no more, since it will be closed."""
+        """Stop watching a socket that will be closed."""
         if self._watched.pop(end, 0):
             self._selector.unregister(end)
 
@@ -124,7 +125,7 @@ class _SharedLink:
         return self._free_at + max(0.0, self.conditions.latency_ms + jitter_ms + extra_ms) / 1000
 
     def retime(self) -> None:
-        """Time anew what waits, as if all of it were sent now."""
+        """Give waiting bytes new times, as if all of them were sent now."""
         self._free_at = 0.0
         for flow in self.flows:
             flow.retime()
@@ -169,7 +170,7 @@ class _Flow:
         return sum(len(chunk.rest) for chunk in self._chunks)
 
     def read(self) -> None:
-        """Take in what came. Raises OSError."""
+        """Read the bytes that arrived. Raises OSError."""
         try:
             data = self._source.recv(_MAX_CHUNK_BYTES)
         except BlockingIOError:
@@ -179,12 +180,13 @@ class _Flow:
         self._chunks.append(chunk)
         self._queued_bytes += _CHUNK_OVERHEAD_BYTES + len(data)
         if self._line.is_held:
-            _count_held(self._line, len(data))
+            for fault in self._line.faults:
+                fault.held_bytes += len(data) if fault.holds else 0
         else:
             self._time(chunk)
 
     def send(self) -> None:
-        """Send what is due, as far as the sink takes it. Raises OSError."""
+        """Send the bytes that are due, as far as the sink accepts them. Raises OSError."""
         self.blocked = False
         now = time.monotonic()
         while self._chunks and self._chunks[0].due <= now and not self.blocked and not self._line.is_held:
@@ -195,7 +197,7 @@ class _Flow:
                 self._queued_bytes -= _CHUNK_OVERHEAD_BYTES
 
     def retime(self) -> None:
-        """Time all that waits, whether it was timed before or not."""
+        """Set the times of all waiting bytes, also of those that have one."""
         self._latest_due = 0.0
         for chunk in self._chunks:
             self._time(chunk)
@@ -243,7 +245,7 @@ class _Connection:
         lines[1].flows[self._inward] = self
 
     def proceed(self) -> None:
-        """Do everything that is possible now, and wait for the rest."""
+        """Move all bytes that can move now, and wait for the rest."""
         if self._closed:
             return
         try:
@@ -260,7 +262,7 @@ class _Connection:
             self._watch()
 
     def close(self, *, reset: bool) -> None:
-        """End it at both ends; with `reset` neither takes that for the end of a whole stream."""
+        """End the connection at both ends; with `reset` no end mistakes it for a complete stream."""
         self._closed = True
         del self._lines[0].flows[self._outward]
         del self._lines[1].flows[self._inward]
@@ -278,17 +280,11 @@ class _Connection:
         self._loop.at(moment, self.proceed)
 
     def _watch(self) -> None:
-        self._loop.watch(self._near, _events(self._outward, self._inward), self._near_is_ready)
+        self._loop.watch(self._near, _events(self._outward, self._inward), partial(self._end_is_ready, self._outward))
         if self._established:
-            self._loop.watch(self._far, _events(self._inward, self._outward), self._far_is_ready)
+            self._loop.watch(self._far, _events(self._inward, self._outward), partial(self._end_is_ready, self._inward))
         elif self._dialled:
             self._loop.watch(self._far, selectors.EVENT_WRITE, self._far_has_answered)
-
-    def _near_is_ready(self, events: int) -> None:
-        self._end_is_ready(self._outward, events)
-
-    def _far_is_ready(self, events: int) -> None:
-        self._end_is_ready(self._inward, events)
 
     def _far_has_answered(self, events: int) -> None:
         if self._far.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
@@ -308,7 +304,7 @@ class _Connection:
 
 
 class _Server:
-    """Does what the handle asks for, and accepts connections."""
+    """Serves the requests of the client, and accepts connections."""
 
     def __init__(self, stream: socket.socket) -> None:
         self._stream = stream
@@ -425,7 +421,7 @@ class _Server:
         return True
 
     def _dial(self, far: socket.socket, listener: str) -> None:
-        """Begin to connect to where a party listens now. Raises OSError."""
+        """Begin to connect to the current address of a party. Raises OSError."""
         if listener not in self._targets:
             raise ConnectionRefusedError
         status = far.connect_ex(self._targets[listener])
@@ -433,13 +429,8 @@ class _Server:
             raise OSError(status, os.strerror(status))
 
 
-def _count_held(line: _SharedLink, size: int) -> None:
-    for fault in line.faults:
-        fault.held_bytes += size if fault.holds else 0
-
-
 def _hold(fault: LinkFault, lines: list[_SharedLink]) -> None:
-    """Hold what waits too; `proceed` lets the ends know."""
+    """Hold waiting bytes too; `proceed` notifies the ends."""
     fault.held_bytes += sum(flow.waiting_bytes() for line in lines for flow in line.flows)
     for connection in _connections(lines):
         connection.proceed()

@@ -1,11 +1,11 @@
 """Noisy answers that a site keeps, so that no question is answered twice with different noise.
 
-Who asks the same question again gets the kept answer, bit for bit, and nothing averages out. Any other question gets
-fresh noise and is charged: the mu of answers composes as the root of the sum of squares, over all questions that the
-record holds, whatever version of the data they were about. That an answer is kept tells that the data did not change.
+The same question gets the kept, identical answer, so that noise does not average out. Any other question gets fresh
+noise and is charged: the mu of answers composes as the root of the sum of squares over all questions in the record, for
+any version of the data. A kept answer reveals that the data did not change.
 
-A record is a file of lines of JSON that only its owner may read. Its first line has a key, without which no line tells
-what was asked, or about which rows. Without a file the record lasts as long as the process.
+A record is a file of lines of JSON that only its owner may read. Its first line has a key; without it no line reveals
+the question or the rows. Without a file the record lasts as long as the process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class AnswerRecord:
         Parameters
         ----------
         question : mapping
-            Everything that the answer depends on but the rows, in plain values.
+            Everything except the rows that the answer depends on, in plain values.
         partition : Partition
             The rows.
         mu : float
@@ -116,7 +116,7 @@ class AnswerRecord:
         return mac.hexdigest()
 
     def _read(self, file: IO[str]) -> None:
-        """Take in all lines of the record, or begin it. Raises OrderRefused for a line that is none of it."""
+        """Read all lines of the record, or begin it. Raises OrderRefused for a foreign line."""
         lines = file.read().split("\n")
         if lines.pop():
             raise self._raise_damaged(len(lines) + 1)

@@ -26,7 +26,7 @@ class Assignment:
     listen : str
         Address to listen on.
     peers : int
-        How many parties it may have to talk to.
+        Maximum number of parties that it communicates with.
     encrypted : bool
         Whether sockets use CURVE.
     coordinator_address, coordinator_key : str, bytes or None
@@ -34,23 +34,23 @@ class Assignment:
     coordinator_signing_key : bytes, optional
         The key by which the coordinator signs its orders; None where it has none.
     program : str
-        Which of its installation's programs it runs.
+        The program of its installation that it runs.
     partition_path : str
-        File of what it holds, which it removes when it has read it; "" if it is given that itself.
+        The file of its partition, which it removes after reading; "" if it receives the partition itself.
     policy : SitePolicy
-        What it takes part in, whatever the coordinator orders.
+        Its policy, which the coordinator cannot change.
     settings : dict, default {}
         For the program.
     faults : list of dict, default []
-        Those that this site does to itself, see `faults`.
+        Faults that this site inflicts on itself, see `faults`.
     transcript_path : str, default ""
-        Where it writes its transcript, see `transcript`; empty in a run that nobody audits.
+        The file of its transcript, see `transcript`; empty in a run without an audit.
     colludes : bool, default False
         Whether the transcript holds everything, not the inputs alone.
     needs_pairwise_keys : bool, default False
-        Whether it makes a key pair to agree on secrets with.
+        Whether it makes a key pair for shared secrets.
     via_coordinator : bool, default False
-        Whether it speaks to other sites through the coordinator, sealed.
+        Whether its messages to other sites go through the coordinator, sealed.
     journal_path : str, default ""
         Where it writes its journal, see `site_journal`; empty for none.
     receipt_path : str, default ""
@@ -58,18 +58,18 @@ class Assignment:
     version : str, default ""
         Of the installation, for the receipt.
     journal_until : int, default 0
-        The last round of the coordinator's journal: what is later in the site's own did not happen.
+        The last round of the coordinator's journal: later ones in the site's own did not happen.
     journal_has : int, default 0
         The last round with this site in the coordinator's journal: the site's own must have it.
     patience_s : float
-        A coordinator that gave no order for this long is taken for dead.
+        Seconds without an order after which the coordinator counts as lost.
     resume_s : float, default 0.0
         How long the site waits for a run that failed to be resumed.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
-        From which level on the coordinator is told what its code logs, see `logs`.
+        The minimum level of log records that the coordinator receives, see `logs`.
     shares_errors : bool, default True
-        Whether the coordinator receives the text and the traceback of what a step raises, as on one machine. Otherwise
-        it receives what names no value, and the site prints the rest.
+        Whether the coordinator receives the text and the traceback of a step's exception, as on one machine. Otherwise
+        it receives only text without values, and the site prints the rest.
     """
 
     name: str

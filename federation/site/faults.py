@@ -1,6 +1,6 @@
-"""Faults that a site does to itself at an exact place in a run: at a round of a phase, before one of its messages.
+"""Faults that a site inflicts on itself at an exact place in a run: at a round of a phase, before one of its messages.
 
-So a kill or a stall in the middle of a protocol is exact and not luck. What happens to links is the relays' part.
+So a kill or a stall during a protocol is exact. The relays cause faults on links.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OwnFault:
     round : int
         Within the phase, from 1.
     message : int, default 0
-        It strikes before the site's message of this number in the round; 0: when the order arrives.
+        It occurs before the site's message of this number in the round; 0: when the order arrives.
     for_s : float or None, default None
         Seconds after which whoever started the site ends a stall; None: never.
     """
@@ -44,14 +44,14 @@ class OwnFault:
 
 
 class OwnFaults:
-    """The faults that one site does to itself. `report` tells the launcher before each strikes."""
+    """The faults that one site inflicts on itself. `report` notifies the launcher before each."""
 
     def __init__(self, faults: Iterable[Mapping[str, Any]], report: Callable[[dict[str, Any]], None]) -> None:
         self._faults = [OwnFault(**fault) for fault in faults]
         self._report = report
 
     def begin_round(self, phase: str, phase_round: int) -> tuple[OwnFaults, ...]:
-        """Strike what is due as the round begins; where there is more, it waits, as an observer of the channel."""
+        """Start the faults that are due when the round begins; later ones wait in an observer of the channel."""
         if not self._faults:
             return ()
         self._due = [fault for fault in self._faults if (fault.phase, fault.round) == (phase, phase_round)]
@@ -60,7 +60,7 @@ class OwnFaults:
         return (self,) if self._due else ()
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
-        """Strike what is due before this message."""
+        """Start the faults that are due before this message."""
         self._sent += 1
         self._strike()
 

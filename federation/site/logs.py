@@ -1,13 +1,13 @@
 """The log records of a site's code, on their way to the coordinator.
 
-Warnings that libraries give by `warnings` come along. A record travels at once, over the connection that orders come
-by, and is out of the process before the code goes on, so that what is logged last before a process dies is heard too.
+Warnings of libraries (`warnings`) are included. A record is sent at once over the connection for orders, and has left
+the process before the code continues, so that the last record before a process dies arrives too.
 
-Security. A record is text that whoever wrote the site's code put together, and it is shown to the coordinator in the
-clear, written down as a disclosure. Of a record's arguments only text and single numbers are put into it: an array, a
-table, an exception or anything else is named by its type, and no traceback travels. That keeps out rows that are
-logged whole; a program that formats a value of a row into its own text shows it. A site whose program may do so is
-configured to forward nothing, see `SILENT`.
+Security. The author of the site's code composes the text of a record. The coordinator receives it in the clear, and
+records it as a disclosure. Only arguments that are text or single numbers are inserted: an array, a table, an exception
+or any other object is replaced by the name of its type, and no traceback is sent. So whole rows are never logged, but a
+program that formats a value of a row into its own text reveals it. A site whose program may do so should forward
+nothing, see `SILENT`.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from fedsvm.federation.site_messages import LOG_LEVELS, MAX_LOGGER_NAME, LogReco
 from fedsvm.federation.text import visible
 
 SILENT = "none"
-"""The level at which nothing travels: records go to the site's own standard error, as Python has it."""
+"""The level at which nothing is sent: records go to the site's own standard error, as is usual in Python."""
 
 RECORDS_PER_ROUND = 10
-"""Of what is logged beyond that in a round, the coordinator is told the number only."""
+"""Maximum number of records in a round; of further ones the coordinator receives only the number."""
 
 MAX_RECORDS = 500
-"""As many of one site process travel at most."""
+"""Maximum number of records sent by one site process."""
 
 
 class LogForwarder(logging.Handler):
-    """Has the records of this process sent.
+    """Sends the log records of this process.
 
     Parameters
     ----------
     level : {"debug", "info", "warning", "error"}
-        The lowest that travels.
+        The minimum level of records to send.
     send : callable
-        Sends one record; raises PeerDropped where the coordinator cannot be reached now, and the record waits.
+        Sends one record; raises PeerDropped if the coordinator cannot be reached now, and the record waits.
     """
 
     def __init__(self, level: str, send: Callable[[LogRecord], None]) -> None:
@@ -55,7 +55,7 @@ class LogForwarder(logging.Handler):
         self._process = os.getpid()
 
     def install(self) -> None:
-        """Take all records of this process, and what libraries warn of."""
+        """Send all records of this process, and the warnings of libraries."""
         root = logging.getLogger()
         root.addHandler(self)
         if root.level != self.level:  # else every logger there is would be written to
@@ -63,14 +63,14 @@ class LogForwarder(logging.Handler):
         logging.captureWarnings(True)
 
     def remove(self) -> None:
-        """Take none any more, in a process that goes on."""
+        """Stop sending records, in a process that continues."""
         logging.getLogger().removeHandler(self)
         logging.captureWarnings(False)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, unless there were too many. Sockets are the main thread's: what others say waits for it.
+        """Send a record, unless there were too many. Only the main thread uses sockets: records of others wait for it.
 
-        They are this process's, too: what one says that the site's code forks goes to standard error.
+        Records of a process that the site's code forks go to standard error.
         """
         if os.getpid() != self._process:
             if logging.lastResort is not None:
@@ -87,7 +87,7 @@ class LogForwarder(logging.Handler):
             self.forward()
 
     def end_round(self) -> None:
-        """Send what waits, and how many were withheld; the next round has room again."""
+        """Send waiting records and the number of omitted ones; the next round starts at 0."""
         self._in_round = 0
         if self._withheld and self._in_all < MAX_RECORDS:
             more = f"{self._withheld} more records of this site were not forwarded: {RECORDS_PER_ROUND} a round are."
@@ -97,7 +97,7 @@ class LogForwarder(logging.Handler):
         self.forward()
 
     def forward(self) -> None:
-        """Send what waits, as far as the coordinator can be reached."""
+        """Send waiting records, as far as the coordinator can be reached."""
         if self._is_sending:  # what sending itself gives cause to log waits until it is done
             return
         self._is_sending = True

@@ -20,7 +20,8 @@ from fedsvm.federation.transport.keys import COORDINATOR
 DIGEST_BYTES = 32
 
 _MAX_LISTED = 64
-"""Of more parties a line has the number and a digest, or the receipts of a large run would be mostly names."""
+"""Maximum number of parties that a line names. With more it has their number and a digest, because the receipts of a
+large run would be mostly names."""
 
 
 def order_facts(order: Order, number: int) -> str:

@@ -1,4 +1,4 @@
-"""The data of a site, and the file that it is handed over in: arrays and plain values, readable by its owner only."""
+"""The data of a site, and the file in which it receives them: arrays and plain values, readable by the owner only."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class Partition:
             self._write_to(file)
 
     def as_read(self) -> Partition:
-        """Return a copy as `read_partition` returns it from a file: arrays lie in memory alike, and sums are the same.
+        """Return a copy as `read_partition` returns it from a file: with the same layout in memory, so that sums are
+        identical.
 
-        The rows of a site that has a process of its own never are in a temporary file.
+        So the rows of a site that has a process of its own are never in a temporary file.
         """
         content = io.BytesIO()
         self._write_to(content)

@@ -8,14 +8,14 @@ from typing import IO
 
 
 def replace_private(path: str, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file that only its owner may read, in place of an earlier one: a reader finds all of it or nothing.
+    """Write a file that only its owner may read, and replace an earlier one: a reader finds all of it or nothing.
 
     Parameters
     ----------
     path : str
         Where it goes, in a folder that exists.
     write : callable
-        Is handed the open file.
+        Receives the open file.
 
     Raises
     ------

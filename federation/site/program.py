@@ -1,8 +1,8 @@
 """The programs and secure sums that a site's own installation registers, which it can be asked to run.
 
-The coordinator names a program and a step; it can send neither code nor an import path. Only methods marked with
-`@step` can be named, of these only the ones that the agreed terms imply, in the order of the program's script (see
-`script`), and what they return leaves the site in a sum only, unless they say otherwise.
+The coordinator names a program and a step; it can send neither code nor an import path. It can name only methods marked
+with `@step` that the agreed terms imply, in the order of the program's script (see `script`). Their values leave the
+site only in a sum, unless the step declares otherwise.
 """
 
 from __future__ import annotations
@@ -62,16 +62,17 @@ def free(bound: str, gain: str) -> Told:
 
 @dataclass(frozen=True)
 class StepMark:
-    """The declaration of a step: what of its value may be opened, the only bound of its sums, and who may repeat it.
+    """The declaration of a step: what of its value may be opened, the bounds of its sums, and who may repeat it.
 
-    bound: None where an order says it. remembered: whether a site that joins late is ordered it alone. receiver: who
-    opens its sums. noisy: whether the value carries the noise that the agreed epsilon needs. told: how each argument is
-    bound, by name; None where the step does not say. shown: what a protocol inside the step opens to the coordinator.
-    public: whether everybody may have its sums, as those of a released model.
+    bound: the only one, or all; None if each order sets it. remembered: whether a site that joins late receives an
+    order of it alone. receiver: who opens its sums. noisy: whether the value includes the noise that the agreed epsilon
+    needs. told: how each argument is bound, by name; None if the step does not declare it. shown: what a protocol
+    inside the step opens to the coordinator. public: whether everybody may have its sums, such as those of a released
+    model.
     """
 
     opens: Opens = "sum"
-    bound: float | None = None
+    bound: float | tuple[float, ...] | None = None
     remembered: bool = False
     receiver: Receiver = "coordinator"
     noisy: bool = False
@@ -88,7 +89,7 @@ def step(method: Method) -> Method: ...
 def step(
     *,
     opens: Opens = "sum",
-    bound: float | None = None,
+    bound: float | tuple[float, ...] | None = None,
     remembered: bool = False,
     receiver: Receiver = "coordinator",
     noisy: bool = False,
@@ -102,7 +103,7 @@ def step(
     method: Method | None = None,
     *,
     opens: Opens = "sum",
-    bound: float | None = None,
+    bound: float | tuple[float, ...] | None = None,
     remembered: bool = False,
     receiver: Receiver = "coordinator",
     noisy: bool = False,
@@ -119,10 +120,10 @@ def step(
     opens : {"sum", "value"}, default "sum"
         What of its value leaves the site: it goes into secure sums only, or (`@step(opens="value")`) may be gathered
         in the clear. A site refuses to have gathered what is only summed.
-    bound : float, optional
-        The only bound that sums of its value may have, such as math.inf. Otherwise each order says one, and a site
-        whose value exceeds it refuses this and every later order. A coordinator that lowers its bounds one by one
-        learns one value of each site, which lies between the last two.
+    bound : float or tuple of float, optional
+        The only bound, or all bounds, that sums of its value may have, such as math.inf. Otherwise each order says
+        one, and a site whose value exceeds it refuses this and every later order. A coordinator that lowers its bounds
+        one by one learns one value of each site, which lies between the last two.
     remembered : bool, default False
         Whether the step takes in public state, which a site that joins late is ordered alone, by
         `Federation.run(step, remember=True)`. A site refuses to carry out any other step alone.
@@ -314,7 +315,7 @@ class SiteProgram:
         return self.find_step(name)(**arguments)
 
     def take_opened(self, total: FloatArray) -> None:
-        """Keep a sum that this site received, for later steps."""
+        """Store a sum that this site received, for later steps."""
         self.opened = total
 
     def data_summary(self) -> tuple[int, Sequence[str]]:
@@ -342,7 +343,7 @@ class SiteProgram:
     def random(self, purpose: str) -> np.random.Generator:
         """Return the experiment's generator, seeded by scenario, site name and purpose, afresh at each call.
 
-        For splits and clusterings, never for masks. A step that is run again comes to the same.
+        For splits and clusterings, never for masks. A repeated step draws the same numbers.
         """
         return np.random.default_rng([int(self.settings["seed"]), *self.site.encode(), 0, *purpose.encode()])
 

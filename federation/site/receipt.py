@@ -1,8 +1,8 @@
 """The receipt: a site's own record of a run, which no coordinator can order away.
 
-Each line is written before anything follows from it, to a file that only its owner may read. It has a digest of itself
-and of all lines before it, so that an edited, removed or moved line is found. An order is written down before the site
-checks it. A process that is started again goes on with the file.
+Each line is written before it has an effect, to a file that only its owner may read. It has a digest of itself and of
+all lines before it, so that an edited, removed or moved line is found. An order is recorded before the site checks it.
+A restarted process continues the file.
 
 The digests need no secret: whoever can write the file can also make a new one. Where the parties have keys for
 signatures, each order has the coordinator's, and the last line the site's. Another site's receipt has the same orders.
@@ -169,7 +169,7 @@ class Receipt:
         self._write(f'"what": "{ORDERED}", "order": {facts}, "signature": "{signature}"}}')
 
     def record_missed(self, missed: MissedOrders) -> None:
-        """Record which orders went to others only."""
+        """Record the orders that only other sites received."""
         if not self._path:
             return
         orders = {
@@ -184,7 +184,7 @@ class Receipt:
         return self._sent
 
     def left(self, order: Order, number: int, form: str) -> None:
-        """Record what an order that is complete here took out of the site."""
+        """Record what left the site by an order that is complete here."""
         if not self._path:
             return
         sent = ", ".join([f"{json_text(peer)}: {count}" for peer, count in self._sent.items()])
@@ -193,7 +193,7 @@ class Receipt:
         self._sent, self._link = Sent(), b""
 
     def broken(self, number: int, reason: str, *, refused: bool = False) -> None:
-        """Record an order that was refused, or broken off; parts of its protocol may have left."""
+        """Record an order that was refused or aborted; parts of its protocol may have left."""
         what, sent, link = REFUSED if refused else BROKEN, dict(self._sent), self._link.hex()
         self._note(what, round=number, reason=reason, sent=sent, link=link)
         self._sent, self._link = Sent(), b""
@@ -207,7 +207,7 @@ class Receipt:
         self._note(PAUSED, reason=failure)
 
     def record_resumed(self) -> None:
-        """Record that a run that failed goes on."""
+        """Record that a failed run continues."""
         self._note(RESUMED)
 
     def record_ended(self, outcome: str, refused: Mapping[str, int]) -> None:
@@ -218,7 +218,7 @@ class Receipt:
     # The file.
 
     def release(self) -> None:
-        """Close the file, so that another process of the site can go on with it."""
+        """Close the file, so that another process of the site can continue it."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -1,10 +1,10 @@
 """The rules of a site's operator, which the site's own process enforces whatever a run requests.
 
-A run says its terms before anything is computed (`terms`), and a site that does not agree refuses them with a sentence.
-Later every order is held against the same rules and terms: a step that the agreed settings do not imply is refused
-(`SitePolicy.check_step`), and so is an argument that differs from the setting it repeats. Within the agreed steps the
-coordinator still chooses their order, how often it asks, and arguments that no setting fixes. What the rules do not say
-is allowed.
+A run has terms that each site checks before anything is computed (`terms`); a site that does not agree refuses them
+with a reason. Later every order is compared with the same rules and terms: a step that the agreed settings do not imply
+is refused (`SitePolicy.check_step`), and so is an argument that differs from the setting it repeats. Within the agreed
+steps the coordinator still chooses their order, their number, and arguments that no setting fixes. Anything that the
+rules do not forbid is allowed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIN_CELL = 5
 """The default minimum number of the site's rows in a category that it opens, also without a policy."""
 
 MIN_SITES = "min_sites"
-"""A rule of any secure sum: with fewer sites this one puts nothing in."""
+"""A rule of any secure sum: with fewer sites this site does not take part."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class SiteRules:
     def charge(self, terms: Terms, run: bytes) -> None:
         """Enter the run's epsilon in the ledger, before anything is computed. Raises OrderRefused beyond the budget.
 
-        A process that is started again in the same run is charged again: without a journal it draws noise of its own,
-        and with one it cannot tell what an earlier process had put into a sum that broke off.
+        A restarted process in the same run is charged again: without a journal it draws new noise, and with one it does
+        not know whether an earlier process had contributed to an aborted sum.
         """
         if not self.ledger or terms.epsilon is None:
             return
@@ -218,7 +218,7 @@ class SiteRules:
 
 
 ANYTHING = SiteRules()
-"""Of a site without a policy of its own."""
+"""The rules of a site without a policy of its own."""
 
 
 def _spent_by(line: str, ledger: str) -> float:

@@ -1,10 +1,10 @@
 """Scripts: which steps a coordinator may order, in which order, and how often.
 
-A script is a regular expression over the names of steps. A site derives it from the agreed terms alone, and keeps what
-may still come: each order that it carries out leaves a shorter script, its derivative (J. A. Brzozowski, Journal
-of the ACM 11, 1964). It refuses any other order before it computes anything.
+A script is a regular expression over the names of steps. A site derives it from the agreed terms alone, and keeps the
+script of the orders that may follow: each order that it carries out leaves a derivative of the script (J. A.
+Brzozowski, Journal of the ACM 11, 1964). It refuses any other order before it computes anything.
 
-Membership changes make a coordinator order steps again, which a script alone does not allow:
+After changes of the membership a coordinator orders steps again, which a script alone does not allow:
 
 - A site that left or joined makes a stage start again (`Federation.until_stable`). A stage stays open until an order
   that comes after it arrives, since a site may have finished it when another drops in its last round.
@@ -40,10 +40,10 @@ class Script(ABC):
 
     @abstractmethod
     def after(self, step: str) -> Scripts:
-        """Return what may be left once a step was ordered; nothing if it may not be ordered now."""
+        """Return the possible scripts after an order of the step; none if it may not be ordered now."""
 
     def anew(self) -> Scripts:
-        """Return what is left if an open stage starts again, for each open stage."""
+        """Return the script that remains if an open stage starts again, for each open stage."""
         return ()
 
     def grow(self) -> Script:
@@ -229,7 +229,7 @@ class _Repeat(Script):
 
 @dataclass(frozen=True, slots=True)
 class _Stage(Script):
-    """rest: what is left of the body once it was begun."""
+    """rest: the remaining script of the body once it was begun."""
 
     body: Script
     rest: Script | None = None
@@ -382,7 +382,7 @@ class ScriptPosition:
         ----------
         step : str
         told : bytes
-            A digest of all else that the order says.
+            A digest of the rest of the order.
         members : tuple of str
             The sites that take part.
         round_number : int
@@ -419,15 +419,15 @@ class ScriptPosition:
         self._missed.clear()
 
     def note_opened(self) -> None:
-        """Take note that the coordinator may have opened what this site added in the last round."""
+        """Record that the coordinator may have opened this site's contribution to the last round."""
         self._has_opened = self._last_opened = True
 
     def note_change(self) -> None:
-        """Take note that sites left or joined since the last order."""
+        """Record that sites left or joined since the last order."""
         self._changed = True
 
     def miss(self, rounds: Sequence[int], steps: Sequence[str]) -> None:
-        """Move on by the orders of rounds that went on without this site.
+        """Move on by the orders of rounds that this site missed.
 
         Rounds up to the last one in which the site received an order are ignored.
 

@@ -5,15 +5,15 @@ order and of all orders of complete rounds before it, so one valid signature cov
 
 A site therefore does not verify each signature. It verifies the first one after it joined, that of each order that
 matters by itself (a value in the clear, a release), that of an order whose round another order does not build on, the
-last one of the run, and one in MAX_UNVERIFIED of all others. It goes on only if these are valid. In between the
-connection to the coordinator, encrypted for its pinned key, says whose an order is; without encryption, and where a hub
-stores the orders, a site verifies each one.
+last one of the run, and one in MAX_UNVERIFIED of all others. It continues only if these are valid. In between, the
+connection to the coordinator, encrypted for its pinned key, identifies the sender of an order; without encryption, and
+if a hub stores the orders, a site verifies each signature.
 
-Of two signed orders of one round in one run, a coordinator that follows the protocol never signed both. A coordinator
-that lies gains one thing by the signatures that are not verified: it can give up to MAX_UNVERIFIED - 1 orders in a row
-that it may deny later, if the run then ends. Once a signature was not valid, the site refuses all later orders of the
-run, and says at the end of its receipt which order it was. Such orders pass all other checks, and unequal ones still
-open no sum. A site that verifies each signature carries out no such order, so it refuses that one alone.
+A coordinator that follows the protocol never signs two different orders of one round in one run. A lying coordinator
+gains one thing by the signatures that are not verified: it can give up to MAX_UNVERIFIED - 1 orders in a row that it
+may deny later, if the run then ends. After an invalid signature, the site refuses all later orders of the run, and
+names the order at the end of its receipt. Such orders pass all other checks, and unequal ones still open no sum. A site
+that verifies each signature carries out no such order, so it refuses only that one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.signing import ORDER, SigningKey, is_signed
 
 MAX_UNVERIFIED = 32
-"""Of so many orders in a row a site verifies at least one signature."""
+"""Number of orders in a row in which a site verifies at least one signature."""
 
 
 class OrderSigner:

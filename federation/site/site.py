@@ -74,10 +74,11 @@ _REACH_S = 30.0
 class Site:
     """Carries out the coordinator's orders, one at a time.
 
-    `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
-    random vectors of a round, by its number and its link in the chain. `on_pause` is told why the run failed when it
-    may yet be resumed, and "" when it is. `partition`: what the site holds, unless that is in the assignment's file.
-    `receipt`: the site's record of the run, if whoever started it has begun one. `chain`: the digests of its orders.
+    `on_failure` receives the reason why an order was refused or a step failed, for the site's operator. `draws` returns
+    the random vectors of a round, given its number and its link in the chain. `on_pause` receives the reason why a run
+    failed that may be resumed, and "" when it is resumed. `partition`: the site's data, unless it is in the
+    assignment's file. `receipt`: the site's record of the run, if it was begun before. `chain`: the digests of its
+    orders.
     """
 
     def __init__(
@@ -138,12 +139,12 @@ class Site:
         return f"waits for {waiting_for} in round {current.round}" if waiting_for else f"computes round {current.round}"
 
     def serve(self) -> SiteStopped | None:
-        """Carry out orders until the run is over, and say how it went.
+        """Carry out orders until the run is over, and return how it ended.
 
         Returns
         -------
         SiteStopped or None
-            How the coordinator ended it; None where it fell silent.
+            How the coordinator ended it; None if the coordinator fell silent.
         """
         if self._logs is not None:
             self._logs.install()
@@ -168,7 +169,7 @@ class Site:
                 self._logs.remove()
 
     def _pause(self, end: SiteStopped) -> None:
-        """Leave the round under way, and stay as this site is: another coordinator may resume the run."""
+        """Leave the current round and keep the state: another coordinator may resume the run."""
         self._current = self._channel = None
         self._orders.clear()
         self._paused = end
@@ -202,7 +203,7 @@ class Site:
         return self._orders.pop(0)
 
     def _notice(self) -> None:
-        """Take in the control messages that came, also in the middle of a protocol.
+        """Process the control messages that arrived, also during a protocol.
 
         Raises RoundAborted if the current round was aborted, and SiteStopped if the run is over.
         """
@@ -228,8 +229,8 @@ class Site:
     def _abort(self, number: int) -> None:
         """Leave the round that is aborted, or one before it whose end this site missed.
 
-        Its order may have come in just before: then this site begins and ends it now, so that it is not a round too far
-        behind for what faster peers send it in the next.
+        If its order has just arrived, this site begins and ends the round now. Otherwise it would be too far behind for
+        messages of faster peers in the next round.
         """
         self._mailbox.enter(number)
         self._orders = [order for order in self._orders if order.round > number]
@@ -290,7 +291,7 @@ class Site:
             raise OrderRefused("a value of this site was beyond the bound of an earlier round, which ends the run")
 
     def _join(self, update: RosterUpdate) -> None:
-        """Learn who takes part; the first time also take in the partition."""
+        """Process a roster; the first time also load the partition."""
         if self._program is None and not self._has_asked:
             self._receipt.record_asked(self._assignment.run, self._assignment.name, *self._policy.to_record())
             self._has_asked = True
@@ -312,7 +313,7 @@ class Site:
             self._endpoint.stay_reachable(COORDINATOR, hello, Deadline(_REACH_S))
 
     def _start_program(self) -> None:
-        """Agree to the run, and bring the program to where an earlier process of this site was.
+        """Agree to the run, and bring the program to the state of an earlier process of this site.
 
         Raises OrderRefused for a run that the policy or the operator's rules forbid.
         """
@@ -365,7 +366,7 @@ class Site:
         self._place.miss([link.round for link in self.chain], [link.step for link in self.chain])
 
     def _taken_partition(self) -> Partition:
-        """Return what this site holds, and keep neither the file nor a reference."""
+        """Return this site's partition, and keep neither the file nor a reference."""
         partition, self._partition = self._partition, None
         if partition is None:
             partition = read_partition(self._assignment.partition_path)
@@ -373,9 +374,9 @@ class Site:
         return partition
 
     def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
-        """Carry out what an earlier process of this site did, and stand where it stood.
+        """Repeat what an earlier process of this site did, to reach its state.
 
-        Raises StepRefused where the journal does not say all of it, as after a power cut at this site alone.
+        Raises StepRefused if the journal is incomplete, for example after a power cut at this site alone.
         """
         needed, known = self._assignment.journal_has, {record.order.round for record in journal.earlier}
         if needed and needed not in known:
@@ -402,7 +403,7 @@ class Site:
             self._mailbox.enter(number)
 
     def _retrace(self, order: Order, number: int) -> None:
-        """Move on in the script by an order of the journal, which does not say when sites left or joined."""
+        """Move on in the script by an order of the journal, which does not record when sites left or joined."""
         missed = self._policy.is_missed(order, self._endpoint.name)
         try:
             self._admit(order, number, None if missed else self.chain.link_of(order, number))
@@ -578,7 +579,7 @@ class Site:
             _LOGGER.warning("its answer of round %d could not be delivered: the coordinator's connection broke", number)
 
     def _say(self, record: LogRecord) -> None:
-        """Send what was logged, and see it out of this process. Raises PeerDropped."""
+        """Send a log record, and wait until it has left this process. Raises PeerDropped."""
         endpoint = self._endpoint
         with suppress(StepRefused):
             self._receipt.record_logged(record.text)

@@ -1,8 +1,7 @@
 """The journal of a site, from which a restarted process recovers its state.
 
-Orders, and what came in and was drawn while their steps ran, go into a file that only its owner may read. A process
-that is started again carries out the steps once more, by the file and without a word to anybody: what it would put
-into a sum it computes and lets go.
+A file that only its owner may read has the orders, and what their steps received and drew. A restarted process carries
+out the steps again by this file, without sending anything: it computes its contributions to sums and discards them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _RECEIVED, _DREW, _OPENED = "received", "drew", "opened"
 
 
 class EndOfRecordError(Exception):
-    """A step asks for more than was written down: it was broken off there."""
+    """A step needs more than was recorded, because it was interrupted there."""
 
 
 @dataclass
@@ -54,7 +53,7 @@ class SiteJournal:
     Attributes
     ----------
     earlier : list of JournalRecord
-        Those that were there.
+        The earlier records.
     """
 
     def __init__(self, path: str) -> None:
@@ -69,7 +68,7 @@ class SiteJournal:
         return self
 
     def record_missed(self, message: Message) -> None:
-        """Write down which orders went to others only."""
+        """Record the orders that only other sites received."""
         self._write(message)
 
     def end_step(self) -> None:
@@ -122,7 +121,7 @@ def _read(path: str) -> list[JournalRecord]:
 
 
 class ReplayChannel:
-    """The channel of a step that ran before: it gives what was written down, and sends nothing.
+    """The channel of a step that ran before: it returns what was recorded, and sends nothing.
 
     Parameters
     ----------

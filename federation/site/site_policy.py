@@ -1,7 +1,7 @@
 """The policy that a site enforces by its own configuration: it refuses every order and roster beyond it.
 
-The configuration comes from whoever starts the site, never over the network. So a coordinator cannot talk a site into a
-weaker sum than was agreed on, into showing what is only summed, or into other company.
+The configuration comes from the party that starts the site, never over the network. So a coordinator cannot make a site
+use a weaker sum than the agreed one, reveal a value that is only summed, or take part with other sites.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ class SitePolicy:
     Parameters
     ----------
     sites : tuple of str
-        Everybody who may ever take part, in ring order.
+        All sites that may ever take part, in ring order.
     terms : Terms
-        What the run asks for: its program, settings and sum, with how many sites, and who may be started again.
+        The terms of the run: its program, settings and sum, the minimum number of sites, and the sites that may be
+        restarted.
     rules : SiteRules
         What the site's own operator allows.
     script : Script, optional
@@ -96,8 +97,8 @@ class SitePolicy:
     def check_round(self, order: Order, me: str, number: int, last: int) -> None:
         """Raise OrderRefused for an order whose round was begun or left before.
 
-        A round that is run again has a number of its own. In one that is carried out twice masks would be used twice,
-        so that what was put in the first time could be told by what is put in the second.
+        A repeated round has a number of its own. In a round that is carried out twice, masks would be used twice, so
+        that the second contribution would reveal the first.
 
         Parameters
         ----------
@@ -107,7 +108,7 @@ class SitePolicy:
         number : int
             Its round.
         last : int
-            The latest round that this site heard of.
+            The latest round that this site knows.
         """
         if number < last or (number == last and not self.is_missed(order, me)):
             raise OrderRefused(f"its round must be above {last}, the last one here, got {number}")
@@ -197,8 +198,10 @@ class SitePolicy:
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
         if mark.receiver == "site" and terms.receiver == COORDINATOR:
             raise OrderRefused(f"a sum of step {order.step!r} must be opened by a site, got {COORDINATOR}")
-        if bound not in (None, terms.bound):
-            raise OrderRefused(f"a sum of step {order.step!r} must have the bound {bound:g}, got {terms.bound:g}")
+        bounds = bound if isinstance(bound, tuple) else (bound,)
+        if bound is not None and terms.bound not in bounds:
+            allowed = " or ".join(f"{each:g}" for each in bounds)
+            raise OrderRefused(f"a sum of step {order.step!r} must have the bound {allowed}, got {terms.bound:g}")
 
     def _is_among(self, sites: tuple[str, ...], me: str) -> bool:
         """Return whether these are some of the sites, in their order, including this one."""

@@ -29,7 +29,7 @@ def run_site(
         descriptors_explained(assignment.name),
         Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
     ):
-        endpoint.watch(lifeline, _exit_as_orphan)
+        endpoint.watch(lifeline, lambda: os._exit(1))  # the launcher is gone
         keyed = assignment.needs_pairwise_keys or assignment.via_coordinator
         agreement = KeyAgreement(assignment.run) if keyed else None
         public = agreement.public if agreement is not None else None
@@ -37,7 +37,3 @@ def run_site(
         endpoint.admit(Roster([assignment.coordinator, me]))
         report({"party": me, "pid": os.getpid()})
         Site(assignment, installation, endpoint, agreement, OwnFaults(assignment.faults, report)).serve()
-
-
-def _exit_as_orphan() -> None:
-    os._exit(1)

@@ -14,7 +14,7 @@ from fedsvm.federation.errors import Malformed
 Routing = Literal["direct", "via-coordinator"]
 
 _COMMITTEE = 3
-"""Members. Who had two roles would alone know what two members know together."""
+"""Number of members. A site with two roles would alone know what two members know together."""
 
 
 @dataclass(frozen=True)

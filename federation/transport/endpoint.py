@@ -18,7 +18,6 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 import zmq
@@ -126,9 +125,7 @@ class Endpoint:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close every socket; what was sent gets a second to leave."""
         self._poller.close()
         for stream in self._streams:

@@ -73,7 +73,8 @@ class Roster:
         self._addresses = _column(party.address for party in listed)
         self._public_keys = _keys([party.public_key for party in listed])
         self._agreement_keys = _keys([party.agreement_key for party in listed])
-        self._vouchers = _packed_vouchers([party.voucher for party in listed])
+        vouchers = [party.voucher for party in listed]
+        self._vouchers = b"".join(each or bytes(SIGNATURE_BYTES) for each in vouchers) if any(vouchers) else b""
 
     @classmethod
     def from_columns(
@@ -201,10 +202,6 @@ def _line(column: bytes, place: int, lines: int) -> str:
 
 def _keys(keys: Sequence[bytes | None]) -> bytes:
     return b"".join(map(_pack, keys)) if any(key is not None for key in keys) else b""
-
-
-def _packed_vouchers(vouchers: Sequence[bytes | None]) -> bytes:
-    return b"".join(voucher or bytes(SIGNATURE_BYTES) for voucher in vouchers) if any(vouchers) else b""
 
 
 def _repeats(values: NDArray[Any]) -> bool:

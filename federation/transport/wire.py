@@ -64,6 +64,8 @@ JOINING_KINDS = ("join", "offer", "ready", "declined", "refused", "begin")
 KINDS = (DATA_KIND, ENVELOPE_KIND, HELLO_KIND, *CONTROL_KINDS, *JOINING_KINDS)
 """All, each at the place by which a frame names it."""
 
+_NARROW = "<i4" if np.dtype(int).itemsize == 4 else None
+"""The type of numpy's integers where they have 4 bytes, as in a browser. On the wire all integers have 8."""
 _DTYPES: dict[str, np.dtype[Any]] = {
     "<f8": np.dtype("<f8"),
     "<i8": np.dtype("<i8"),
@@ -148,6 +150,9 @@ def parts(message: Message) -> list[bytes | memoryview]:
     for name, given in message.arrays.items():
         array = np.asarray(given, order="C")
         code = array.dtype.str
+        if code == _NARROW:
+            array = array.astype(np.int64)
+            code = array.dtype.str
         if code not in _DTYPES or array.ndim > MAX_DIMENSIONS:
             raise ValueError(f"array {name!r} ({array.dtype}, {array.ndim} dimensions) has no wire form")
         specs += ((name, code, array.shape),)

@@ -65,18 +65,18 @@ def check_sum(protocol: SecureSum) -> Iterator[str]:
         check_exact(protocol, count, shape)
     yield f"sums over {counts[0]} to {counts[-1]} sites are exact and cost what the formula says"
     for count in counts:
-        check_for_one_site(protocol, count)
+        _check_for_one_site(protocol, count)
     yield "a sum that one site opens is that site's alone, at the cost of the formula"
-    check_bound(protocol)
+    _check_bound(protocol)
     yield "values that do not fit the bound are refused before anything is sent"
     for number, message in itertools.product(range(counts[-1]), range(1, 9)):
-        check_death(protocol, counts[-1], number, message)
+        _check_death(protocol, counts[-1], number, message)
     for failing in (*site_names(counts[-1]), COORDINATOR):
-        check_failure(protocol, counts[-1], failing)
+        _check_failure(protocol, counts[-1], failing)
     yield "a party that dies or fails leaves nobody waiting, and no wrong sum"
     attacked = [count for count in _ATTACKED if count >= protocol.min_sites] or [protocol.min_sites]
     for count in attacked:
-        check_coalitions(protocol, count)
+        _check_coalitions(protocol, count)
     yield f"it takes as many colluders as stated to learn an input, over {attacked[0]} to {attacked[-1]} sites"
 
 
@@ -106,19 +106,8 @@ def check_exact(protocol: SecureSum, count: int, shape: tuple[int, int]) -> None
         raise ConformanceError(f"{protocol.name}: a sum {where} costs {execution.cost}, and cost_of says {stated}.")
 
 
-def check_for_one_site(protocol: SecureSum, count: int) -> None:
-    """Check that what the coordinator forwards to the site that opens the sum is uniform, for one message more.
-
-    Parameters
-    ----------
-    protocol : SecureSum
-    count : int
-        Number of sites.
-
-    Raises
-    ------
-    ConformanceError
-    """
+def _check_for_one_site(protocol: SecureSum, count: int) -> None:
+    """Check that what the coordinator forwards to the site that opens the sum is uniform, for one message more."""
     opener, shape = site_names(count)[-1], (2, 3)
     values = [np.arange(6.0).reshape(shape) * (number + 1) / 32 for number in range(count)]
     network = InMemoryNetwork(site_names(count))
@@ -143,17 +132,8 @@ def check_for_one_site(protocol: SecureSum, count: int) -> None:
         raise ConformanceError(f"{protocol.name}: a sum for one site costs {cost}, and the formula says {stated}.")
 
 
-def check_bound(protocol: SecureSum) -> None:
-    """Check that a value that is not finite, or beyond the bound, is refused.
-
-    Parameters
-    ----------
-    protocol : SecureSum
-
-    Raises
-    ------
-    ConformanceError
-    """
+def _check_bound(protocol: SecureSum) -> None:
+    """Check that a value that is not finite, or beyond the bound, is refused."""
     for value in (math.nan, math.inf, 1.1):
         try:
             protocol.encode(np.array([value]), 1.0, 5)
@@ -162,22 +142,10 @@ def check_bound(protocol: SecureSum) -> None:
         raise ConformanceError(f"{protocol.name}: {value} is taken for a value within 1.")
 
 
-def check_death(protocol: SecureSum, count: int, number: int, message: int) -> None:
+def _check_death(protocol: SecureSum, count: int, number: int, message: int) -> None:
     """Check that with a site that dies the sum is that of all or of the others, or there is none.
 
-    Parameters
-    ----------
-    protocol : SecureSum
-    count : int
-        Number of sites.
-    number : int
-        Which of them dies, from 0.
-    message : int
-        Before which of its messages, from 1.
-
-    Raises
-    ------
-    ConformanceError
+    number: of the dying site, from 0. message: before which of its messages it dies, from 1.
     """
     inputs = _random_inputs(count, (1, 3))
     dying = site_names(count)[number]
@@ -191,21 +159,8 @@ def check_death(protocol: SecureSum, count: int, number: int, message: int) -> N
         raise ConformanceError(f"{protocol.name}: the sum is neither with nor without {dying}, which died in it.")
 
 
-def check_failure(protocol: SecureSum, count: int, failing: str) -> None:
-    """Check that a party that fails ends the round for all, so that none is left waiting.
-
-    Parameters
-    ----------
-    protocol : SecureSum
-    count : int
-        Number of sites.
-    failing : str
-        The party: a site, or the coordinator.
-
-    Raises
-    ------
-    ConformanceError
-    """
+def _check_failure(protocol: SecureSum, count: int, failing: str) -> None:
+    """Check that a party that fails, a site or the coordinator, ends the round for all, and none is left waiting."""
 
     def contribute(channel: Channel, vector: Residues) -> None:
         if channel.me == failing:
@@ -229,20 +184,10 @@ class _PartyFailure(Exception):
     """The exception by which a party is made to fail."""
 
 
-def check_coalitions(protocol: SecureSum, count: int) -> None:
+def _check_coalitions(protocol: SecureSum, count: int) -> None:
     """Check that it takes `smallest_coalition` sites, with the coordinator, to learn another's input.
 
     All others always do, from the sum itself. Checks `discloses` too, and that no site learns an input by itself.
-
-    Parameters
-    ----------
-    protocol : SecureSum
-    count : int
-        Number of sites.
-
-    Raises
-    ------
-    ConformanceError
     """
     stated = min(protocol.smallest_coalition(count), count - 1)
     computed = smallest_breaking_coalition(protocol, count)

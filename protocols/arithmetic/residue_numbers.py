@@ -26,9 +26,6 @@ _MAX_BITS = 22
 _LANE_BITS = 32
 """A word of 64 bits carries two residues, or two sums of residues below 2^32."""
 
-_ROWS = 96
-"""Rows of a block of a symmetric product: fewer save more of it, and take more calls of BLAS."""
-
 _LIMB_BITS = 30
 """Of the digits of numbers that are encoded: times a residue they are whole numbers of float64."""
 
@@ -98,24 +95,17 @@ class ResidueNumbers:
         """Return the product of two matrices of residues."""
         return self.reduce(np.matmul(left, right))
 
-    def symmetric_product(self, left: FloatArray, right: FloatArray) -> FloatArray:
-        """Return the product of two matrices of residues that is known to be symmetric: its lower half is copied."""
-        size = left.shape[1]
-        found = np.empty((len(left), size, size))
-        for start in range(0, size, _ROWS):
-            rows = slice(start, start + _ROWS)
-            np.matmul(left[:, rows], right[:, :, start:], out=found[:, rows, start:])
-            found[:, start + _ROWS :, rows] = transpose(found[:, rows, start + _ROWS :])
-        return self.reduce(found)
-
-    def half(self, values: FloatArray) -> FloatArray:
-        """Return numbers that are half of residues, or of sums of them below 2^30: not reduced, and below 2^52."""
-        halves = np.array([(prime + 1) // 2 for prime in self.primes], dtype=np.float64)
-        return np.asarray(values * halves[:, None, None])
+    def symmetric_part(self, values: FloatArray) -> FloatArray:
+        """Return half of the sum of square matrices and of their transposes: not reduced, and below 2^45."""
+        found = np.empty_like(values)
+        for place, prime in enumerate(self.primes):
+            np.add(values[place], values[place].T, out=found[place])
+            found[place] *= (prime + 1) // 2
+        return found
 
     def of_integers(self, integers: IntArray) -> FloatArray:
-        """Return the residues (primes, rows, columns) of a matrix of int64."""
-        return np.stack([_modulo(integers, prime) for prime in self.primes]).astype(np.float64)
+        """Return the residues (primes, rows, columns) of a matrix of int64 between -2^53 and 2^53."""
+        return self.reduce(np.tile(integers.astype(np.float64), (len(self.primes), 1, 1)))
 
     def power_of_two(self, exponent: int) -> FloatArray:
         """Return the residues (primes, 1, 1) of a power of two."""
@@ -248,11 +238,6 @@ def _lift(values: FloatArray, prime: int, multiples: FloatArray) -> None:
     np.less(values, 0, out=multiples)
     multiples *= prime
     values += multiples
-
-
-def _modulo(integers: IntArray, prime: int) -> IntArray:
-    """Return the remainders of int64, by a division that numpy computes several of at a time, other than `np.mod`."""
-    return integers - integers // prime * prime
 
 
 def _limbs(values: FloatArray, fraction_bits: int) -> list[FloatArray]:

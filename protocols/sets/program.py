@@ -32,6 +32,8 @@ SHARED_POINTS = "how many encrypted items any of the sites have in common, and n
 _MAX_EXPONENT = 1000
 """Of a bound that a float holds; far smaller ones are refused already."""
 
+_COUNTS = {"counts": free("whole numbers by site", "nothing; wrong numbers end the run")}
+
 
 class SetsSite(SiteProgram):
     """The column of one site.
@@ -47,11 +49,7 @@ class SetsSite(SiteProgram):
         """Return the () number of items."""
         return np.array(float(len(self.partition.values["items"])))
 
-    @step(
-        told={
-            "counts": free("whole numbers by site", "nothing; wrong numbers end the run"),
-        }
-    )
+    @step(told=_COUNTS)
     def set_intersection(self, counts: dict[str, int]) -> None:
         """Learn which items all sites hold.
 
@@ -82,11 +80,7 @@ class SetsSite(SiteProgram):
         """
         write_column(f"{folder}/{self.site}.csv", column, self.common)
 
-    @step(
-        told={
-            "counts": free("whole numbers by site", "nothing; wrong numbers end the run"),
-        }
-    )
+    @step(told=_COUNTS)
     def set_cardinality(self, counts: dict[str, int]) -> None:
         """Take part in counting the items that all sites hold.
 
@@ -98,11 +92,7 @@ class SetsSite(SiteProgram):
         salt = common_seed(self.channel).tobytes()
         set_cardinality(self.channel, self.partition.values["items"], counts, salt)
 
-    @step(
-        told={
-            "counts": free("whole numbers by site", "nothing; wrong numbers end the run"),
-        }
-    )
+    @step(told=_COUNTS)
     def set_union(self, counts: dict[str, int]) -> None:
         """Take part in revealing the items of all sites.
 

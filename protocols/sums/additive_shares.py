@@ -156,29 +156,20 @@ def additive_shares(helpers: Helpers = 3) -> SecureSum:
         min_sites=helpers + 1,
         needs_pairwise_keys=True,
         options={"helpers": helpers},
-        min_remaining=majority_of,
+        min_remaining=_majority_of,
         withstands=lambda sites: helpers - 1,
         sends_to=lambda me, sites: (COORDINATOR,),
     )
 
 
-def majority_of(sites: int) -> int:
-    """Return the smallest majority of so many sites.
-
-    Parameters
-    ----------
-    sites : int
-
-    Returns
-    -------
-    int
-    """
+def _majority_of(sites: int) -> int:
+    """Return the smallest majority of so many sites."""
     return sites // 2 + 1
 
 
 def _least_present(channel: Channel) -> int:
     """Return the minimum number of sites in a sum: a majority of the run's, and as many as the run requires."""
-    return max(majority_of(channel.run_sites), channel.min_sites)
+    return max(_majority_of(channel.run_sites), channel.min_sites)
 
 
 def _seeds(channel: Channel, helper: str, peers: Sequence[str]) -> list[bytes]:

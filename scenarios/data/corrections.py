@@ -81,9 +81,10 @@ def unknown_columns(tables: dict[str, Table], settings: DataSpec) -> Iterator[st
 
     The tables have the names of sites, where sites have files of their own.
     """
+    new_names = {new for each in [settings, *settings.by_site.values()] for new in each.rename.values()}
     for key, names in settings.columns().items():
         for name in names:
-            if key != "rename" and name in _new_names(settings):
+            if key != "rename" and name in new_names:
                 continue
             if all(name not in table.columns for table in tables.values()):
                 yield sources.lacking(f"data.{key}", next(iter(tables.values())), name)
@@ -96,10 +97,6 @@ def unknown_columns(tables: dict[str, Table], settings: DataSpec) -> Iterator[st
             for name in names:
                 if name not in (table.columns if key == "rename" else known):
                     yield sources.lacking(f"data.by_site.{site}.{key}", table, name)
-
-
-def _new_names(settings: DataSpec) -> set[str]:
-    return {new for each in [settings, *settings.by_site.values()] for new in each.rename.values()}
 
 
 def _rename(table: Table, names: dict[str, str]) -> Table:

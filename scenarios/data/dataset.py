@@ -19,7 +19,8 @@ from fedsvm.algorithms.data.columns import Schema
 from fedsvm.algorithms.data.partition import held_out, site_partition
 from fedsvm.algorithms.privacy.privacy_ledger import DataIdentity
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.scenarios.data import categories, file_join, label_classes, row_roles, sources, splits, text_form
+from fedsvm.scenarios.data import categories, file_join, label_classes, proposals, row_roles, sources, splits, text_form
+from fedsvm.scenarios.data.built_in import COMPLETE
 from fedsvm.scenarios.data.label_classes import ABOVE_MEDIAN, labels_of
 from fedsvm.scenarios.data.tables import Dataset, Feature
 from fedsvm.scenarios.schema.base import resolve
@@ -275,6 +276,18 @@ def _warnings(
         held = [(shard.rows, count) for shard, count in zip(shards, least, strict=True)]
         yield from categories.warn_unopened(data, held, scenario.data.categories)
     yield from splits.sites_without_a_class(names, [labels[held.rows] for held in shards], classes)
+    if scenario.data.partition == "horizontal" and (scenario.data.sources or scenario.data.site):
+        yield from _other_units(data, {name: held.rows for name, held in zip(names, shards, strict=True)})
+
+
+def _other_units(data: Dataset, rows: Mapping[str, IntArray]) -> Iterator[str]:
+    """Yield a sentence for each numeric column whose values are of another size at one site, given each site's rows."""
+    for feature in data.features:
+        if feature.categorical:
+            continue
+        if clause := proposals.other_unit({site: feature.values[held] for site, held in rows.items()}):
+            advice = "convert its values in the file, or list the column in data.ignore"
+            yield f"Column {feature.name!r}: {clause}; {advice}."
 
 
 def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:
@@ -288,7 +301,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
     """Return the records that attackers can guess: the declared ones, or all that can exist."""
     settings = scenario.data
     declared = scenario.collusion.candidates if scenario.collusion is not None else None
-    if declared is None and not sources.is_complete(settings.source or ""):
+    if declared is None and settings.source not in COMPLETE:
         return None
     if declared in (None, "source"):
         return rows_of(data.features, labels_of(data, classes))

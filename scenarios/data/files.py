@@ -124,10 +124,27 @@ def _read(path: Path, text: Collection[str], memory_bytes: int, form: TextForm) 
 
 def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextForm) -> tuple[Columns, TextForm]:
     """Read a file of text. Raises _UnusableError naming the first line with too few or too many values."""
+    form = _look_through(path, memory_bytes // _CELL_BYTES, told)
+    table = _without_empty(_parse(path, text, form))
+    columns, has_points, doubts = _columns(table, text, memory_bytes), False, [form.doubt] if form.doubt else []
+    _require_closed_quotes(columns, form.separator or ",")
+    for name in [name for name in columns if name not in text]:
+        written = columns[name]
+        columns[name], is_grouped = _as_numbers(written, form.decimal or ".")
+        has_points |= is_grouped and form.decimal == ","
+        read = (name, written, columns[name])
+        if is_grouped and form.decimal == ".":
+            doubts.append(_reading(*read, ",", "if its comma is a decimal one, write a point."))
+        elif written.dtype != columns[name].dtype and any("%" in text for text in written.tolist()):
+            doubts.append(_reading(*read, "%", "see that other files have percents too, not shares."))
+    return _without_last_gaps(columns), replace(form, thousands=has_points, doubt=" ".join(doubts))
+
+
+def _parse(path: Path, text: Collection[str], form: TextForm) -> Any:
+    """Return the table in a file of text of a known form. Raises _UnusableError as `_read_csv` does."""
     import pyarrow as pa
     from pyarrow import csv
 
-    form = _look_through(path, memory_bytes // _CELL_BYTES, told)
     ragged: list[Any] = []
 
     def set_aside(row: Any) -> str:
@@ -160,19 +177,7 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
             f"({len(ragged)} in all), read as {form}; complete it, put values that hold the separator in quotes, or "
             f"say how the file is written by data.separator, data.decimal and data.encoding{title}"
         )
-    table = _without_empty(table.rename_columns([name.strip() for name in table.column_names]))
-    columns, has_points, doubts = _columns(table, text, memory_bytes), False, [form.doubt] if form.doubt else []
-    _require_closed_quotes(columns, form.separator or ",")
-    for name in [name for name in columns if name not in text]:
-        written = columns[name]
-        columns[name], is_grouped = _as_numbers(written, form.decimal or ".")
-        has_points |= is_grouped and form.decimal == ","
-        read = (name, written, columns[name])
-        if is_grouped and form.decimal == ".":
-            doubts.append(_reading(*read, ",", "if its comma is a decimal one, write a point."))
-        elif written.dtype != columns[name].dtype and any("%" in text for text in written.tolist()):
-            doubts.append(_reading(*read, "%", "see that other files have percents too, not shares."))
-    return _without_last_gaps(columns), replace(form, thousands=has_points, doubt=" ".join(doubts))
+    return table.rename_columns([name.strip() for name in table.column_names])
 
 
 def _without_empty(table: Any) -> Any:

@@ -100,7 +100,8 @@ def declared_classes(settings: DataSpec) -> tuple[str, ...]:
 def require_declared(data: Dataset, declared: Sequence[str]) -> None:
     """Raise ScenarioError for labels that are not declared, if any are declared."""
     if others := [name for name in data.classes if declared and name not in declared]:
-        said = f"data.classes: {data.name} has {quote_names(others)} too; add it, or remove the rows."
+        them = "it" if len(others) == 1 else "them"
+        said = f"data.classes: {data.name} has {quote_names(others)} too; add {them}, or remove the rows."
         raise ScenarioError([QuotingProblem(said, "data.classes: a label is none of the declared classes")])
 
 

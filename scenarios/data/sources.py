@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.text import list_names
 from fedsvm.scenarios.data import files, openml
-from fedsvm.scenarios.data.built_in import BUILT_IN, COMPLETE, WITH_OPTIONS
+from fedsvm.scenarios.data.built_in import BUILT_IN, WITH_OPTIONS
 from fedsvm.scenarios.data.derived_labels import RELABELLED
 from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
 from fedsvm.scenarios.data.tables import Dataset, Feature, Table
@@ -136,11 +136,6 @@ def choose(
     if classes is not None and (problem := spelling_problem(dataset, label, classes)):
         raise ScenarioError([problem])
     return dataset
-
-
-def is_complete(source: str) -> bool:
-    """Return whether the rows of a source are all records that can exist, so that everybody can list them."""
-    return source in COMPLETE
 
 
 def read_columns(source: str, base_folder: Path, text: Collection[str] = ()) -> dict[str, NDArray[Any]]:

@@ -61,7 +61,7 @@ class TextForm:
         if (declared := _SEPARATOR_LINE.fullmatch(header)) and numbers:
             return replace(self, separator=self.separator or declared[1], preamble=1).complete(numbers)
         rest = map(in_ascii, numbers)
-        separator = self.separator or max(SEPARATORS, key=_outside_quotes(header).count)
+        separator = self.separator or max(SEPARATORS, key=re.sub(r'"[^"]*"', "", header).count)
         if self.decimal is not None or separator == ",":
             return replace(self, separator=separator, decimal=self.decimal or ".")
         names, *rows = csv.reader([header, *rest], delimiter=separator)
@@ -89,10 +89,6 @@ def in_ascii(text: str) -> str:
     return "".join(
         "-" if mark == _MINUS else str(unicodedata.decimal(mark)) if mark.isdecimal() else mark for mark in text
     )
-
-
-def _outside_quotes(line: str) -> str:
-    return re.sub(r'"[^"]*"', "", line)
 
 
 def notes(forms: Mapping[str, TextForm]) -> Iterator[str]:

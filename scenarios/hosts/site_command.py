@@ -18,7 +18,7 @@ from fedsvm.scenarios.commands.exit_statuses import failing, interrupted_as
 from fedsvm.scenarios.commands.options import CorrectionsFile, JsonLog, require_address, seconds
 from fedsvm.scenarios.console import Position, log_as_json, say
 from fedsvm.scenarios.interrupts import terminate_as_interrupted
-from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.changes import fault_fields
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _fault(name: str, number: int, text: str) -> dict[str, Any]:
     """Return a kill or a stall that a site does to itself, as its program takes it. Raises ScenarioError for others."""
     from fedsvm.scenarios.schema.threats import FaultSpec
 
-    given = spec.fault_fields(text)
+    given = fault_fields(text)
     try:
         fault = FaultSpec.model_validate({**given, "site": name})
     except ValidationError as error:

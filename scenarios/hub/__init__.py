@@ -28,6 +28,8 @@ run; a database keeps its messages until a participant fetches them. Reading ord
 - `connections`: the number and the age of open connections
 - `service`: the web application
 - `participation`: a participant's visit
+- `browser`: a participant's visits in a web browser
+- `browser_files`: the files that the hub serves for them
 - `server`: serves the application until it is stopped
 - `commands`: `fedsvm hub` and `fedsvm join`, the only module used from outside
 """

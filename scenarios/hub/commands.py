@@ -36,6 +36,10 @@ def hub(
         list[str] | None,
         typer.Option(help="Address or @domain of users who can create tasks; repeatable. Default: every user."),
     ] = None,
+    pyodide: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a Pyodide distribution, by which participants can take part in their browsers."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Check the hub that runs at --url or --listen, then exit.")
     ] = False,
@@ -52,7 +56,7 @@ def hub(
             require_health(url or f"http://{listen}")
         return
     with failing(), interrupted_as("Interrupted; participants can continue when the hub is started again."):
-        serve(folder, listen, url, smtp, sender, database, every, admin or (), maker or (), demo=demo)
+        serve(folder, listen, url, smtp, sender, database, every, admin or (), maker or (), pyodide, demo=demo)
 
 
 @app.command()

@@ -25,6 +25,7 @@ from fedsvm.algorithms.settings import Setting
 from fedsvm.protocols.sums.registry import DROPOUT_SUM, OWN_SUMS
 from fedsvm.scenarios.hub import presentation, task_form
 from fedsvm.scenarios.hub.accounts import SIGNED_IN_S, RequestRefused, address
+from fedsvm.scenarios.hub.browser_files import CODE, PACKAGES
 from fedsvm.scenarios.hub.database import Task, Visitor, day
 from fedsvm.scenarios.hub.description_task import PAGE, VALUES
 from fedsvm.scenarios.hub.limits import RateLimiter
@@ -52,7 +53,18 @@ _REPORT_POLICY = (
 """A report has scripts of its own, which are no page of the hub's: they can do nothing in a visitor's name."""
 SIGN_INS_OF_CLIENT = 20
 """Links that one network address can have mailed in an hour."""
-_STATIC = {"hub.css": "text/css", "htmx.js": "text/javascript"}
+_WORKER = "worker.js"
+_STATIC = {
+    "hub.css": "text/css",
+    "htmx.js": "text/javascript",
+    "join.js": "text/javascript",
+    _WORKER: "text/javascript",
+}
+_WORKER_POLICY = (
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+"""Python in a participant's browser loads from the hub, and sends to the hub."""
 
 
 @dataclass
@@ -93,6 +105,7 @@ def pages_of(hub: Hub) -> APIRouter:
         ("GET", "/join/{token}", pages.invitation),
         ("POST", "/join/{token}/decline", pages.decline),
         ("GET", "/static/{name}", pages.static),
+        ("GET", "/pyodide/{name}", pages.python),
     ):
         router.add_api_route(path, _answer_in_thread(hub, page), methods=[method], include_in_schema=False)
     return router
@@ -268,6 +281,9 @@ class Pages:
             vertical=vertical,
             link=link,
             token=token,
+            packages=PACKAGES,
+            readers=self._hub.browser_files.readers if self._hub.browser_files is not None else {},
+            policy=presentation.policy_for(who),
         )
         return HTMLResponse(page)
 
@@ -281,9 +297,20 @@ class Pages:
         """Return a file of the package."""
         if name not in _STATIC:
             raise RequestRefused("There is no such file.")
-        return FileResponse(
-            _HERE / "static" / name, media_type=_STATIC[name], headers={"Cache-Control": "max-age=3600"}
-        )
+        headers = {"Cache-Control": "max-age=3600"}
+        if name == _WORKER:
+            headers["Content-Security-Policy"] = _WORKER_POLICY
+        return FileResponse(_HERE / "static" / name, media_type=_STATIC[name], headers=headers)
+
+    def python(self, caller: Caller, name: str) -> Response:
+        """Return a file of Pyodide, or the code of fedsvm, for a participant's browser."""
+        files = self._hub.browser_files
+        if files is not None and name == CODE:
+            return Response(files.code, media_type=files.media_type(name))
+        path = files.path(name) if files is not None else None
+        if files is None or path is None:
+            raise RequestRefused("There is no such file.")
+        return FileResponse(path, media_type=files.media_type(name), headers={"Cache-Control": "max-age=3600"})
 
     def _has_report(self, task: Task) -> bool:
         return task.ended_at is not None and self._report_of(task).is_file()
@@ -346,6 +373,7 @@ class Pages:
             vertical=task_form.is_vertical(wish.algorithm),
             trains=wish.kind == task_form.TRAIN,
             public=task_form.takes_public_rows(wish.algorithm),
+            masks=task_form.masks(wish.algorithm),
             can_compare=task_form.can_compare_sites(wish.algorithm),
             default_mu=task_form.default_mu(wish.algorithm),
             settings=task_form.fields_of(wish.algorithm),
@@ -418,6 +446,7 @@ _WISHED = (
     "statistics_privacy",
     "ranges",
     "public_rows",
+    "committee",
     "compare_sites",
 )
 

@@ -57,6 +57,10 @@ _NO_PART = ("declined", "withdrawn", "missed", "cancelled", "expired")
 """States of a participant, or of its task, in which nothing more is asked of it."""
 
 
+Post = Callable[[str, bytes], bytes]
+"""Sends a request to an address and returns the answer. Raises OSError, or HTTPError where the answer is a refusal."""
+
+
 @dataclass(frozen=True)
 class InvitationLink:
     """The link of an invitation: the hub's address, the token, and the key by which the hub is known."""
@@ -97,14 +101,19 @@ class HubClient:
         Seals and opens.
     wait_s : float
         How long a hub that cannot be reached is tried.
+    post : callable
+        Sends a request.
     tell : callable
         Told in a sentence when the hub cannot be reached and is tried again.
     """
 
-    def __init__(self, link: InvitationLink, requests: Requests, wait_s: float, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, link: InvitationLink, requests: Requests, wait_s: float, post: Post, tell: Callable[[str], None]
+    ) -> None:
         self._link = link
         self._requests = requests
         self._wait_s = wait_s
+        self._send = post
         self._tell = tell
 
     def ask(self, verb: str, **word: Any) -> Mapping[str, Any]:
@@ -127,7 +136,7 @@ class HubClient:
         deadline, is_told = Deadline(self._wait_s), False
         while True:
             try:
-                return self._post_once(request)
+                return self._send(self._link.hub + WORDS, request)
             except urllib.error.HTTPError as error:
                 with error:
                     said = error.read(1000).decode(errors="replace")
@@ -145,14 +154,16 @@ class HubClient:
                     is_told = True
             time.sleep(_AGAIN_S)  # it may be starting again
 
-    def _post_once(self, request: bytes) -> bytes:
-        kind = {"Content-Type": "application/octet-stream"}
-        asked = urllib.request.Request(self._link.hub + WORDS, request, kind)  # noqa: S310 - http(s), see InvitationLink
-        with urllib.request.urlopen(asked, timeout=_ANSWER_S) as answered:  # noqa: S310
-            content: bytes = answered.read(_MAX_ANSWER_BYTES)
-            if answered.length and len(content) < _MAX_ANSWER_BYTES:  # of a hub that ended as it answered
-                raise http.client.IncompleteRead(content, answered.length)
-            return content
+
+def post_by_http(url: str, request: bytes) -> bytes:
+    """Send a request to a hub, and return its answer. Raises OSError or HTTPException where it cannot."""
+    kind = {"Content-Type": "application/octet-stream"}
+    asked = urllib.request.Request(url, request, kind)  # noqa: S310 - http(s), see InvitationLink
+    with urllib.request.urlopen(asked, timeout=_ANSWER_S) as answered:  # noqa: S310
+        content: bytes = answered.read(_MAX_ANSWER_BYTES)
+        if answered.length and len(content) < _MAX_ANSWER_BYTES:  # of a hub that ended as it answered
+            raise http.client.IncompleteRead(content, answered.length)
+        return content
 
 
 @dataclass
@@ -180,6 +191,8 @@ class TaskParticipation:
         The public keys for signatures that it was given of the other participants.
     part : Path, optional
         The file of its part of a model, in a task that predicts.
+    post : callable, optional
+        Sends a request to the hub; by default with `urllib`.
     """
 
     link: InvitationLink
@@ -192,6 +205,7 @@ class TaskParticipation:
     corrections: Corrections | None = None
     pins: Mapping[str, bytes] | None = None
     part: Path | None = None
+    post: Post = post_by_http
     _hub: HubClient = field(init=False)
     _standing: Mapping[str, Any] = field(init=False)
     _signing: SigningKey | None = field(init=False)
@@ -238,7 +252,7 @@ class TaskParticipation:
                 return self._carry_on(diary, visitor, held)
             finally:
                 with suppress(FederationError):  # what went wrong before is to be read, and a hub finds out by itself
-                    HubClient(self.link, Requests(keys, self.link.hub_key), 0.0, self.tell).ask("leave")
+                    HubClient(self.link, Requests(keys, self.link.hub_key), 0.0, self.post, self.tell).ask("leave")
 
     def _tell_fingerprints(self, public: bytes, agreement: bytes, signing: bytes) -> None:
         """Print the fingerprints of the keys, for comparison with those that other parties see."""
@@ -271,7 +285,7 @@ class TaskParticipation:
             certificates.create(self.folder, _KEY)
         certificate = certificates.read_secret(path)
         keys, self._signing = certificate.keys, certificate.signing
-        self._hub = HubClient(self.link, Requests(keys, self.link.hub_key), self.wait_s, self.tell)
+        self._hub = HubClient(self.link, Requests(keys, self.link.hub_key), self.wait_s, self.post, self.tell)
         return keys
 
     def _diary(self, keys: KeyPair) -> SiteStore:

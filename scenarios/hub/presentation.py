@@ -18,6 +18,7 @@ from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.report.summary import interval
 from fedsvm.scenarios.run.own_models import OwnModels
 from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema.policy import template
 
 _SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
 """The shapes of arrays with which a step's docstring may begin, such as "(2, p + 1):"."""
@@ -44,6 +45,12 @@ _AFTERWARDS = {
 """The names of a participant's states when the task is over, by both states."""
 
 
+def policy_for(who: Participant) -> str:
+    """Return a policy file for a participant to edit, for the algorithm that its task trains; "" for other tasks."""
+    scenario = readable_scenario(who.task) if who.task.kind == task_form.TRAIN else None
+    return "" if scenario is None else template(scenario.algorithm.name, who.site)
+
+
 @dataclass(frozen=True)
 class DisclosedValues:
     """The values that a task discloses, in sentences: those that are summed, and those that each site shows."""
@@ -57,6 +64,7 @@ class DisclosedValues:
     trains: bool
     mu: float
     releases: bool
+    committee: str
     label: str
     label_site: str
     receiver: str
@@ -82,7 +90,10 @@ def disclosures_of(task: Task) -> DisclosedValues | None:
     program = INSTALLATION.programs[terms.program]
     ordered = program.script(terms).steps
     methods = {name: method for name, method in sorted(step_methods(program).items()) if name in ordered}
-    summed = [method for name, method in methods.items() if _has_value(method) and name not in terms.gathers]
+    with_value = [
+        name for name, method in methods.items() if method.__annotations__.get("return") not in (None, "None")
+    ]
+    summed = [methods[name] for name in with_value if name not in terms.gathers]
     return DisclosedValues(
         algorithm=terms.program,
         summary=task_form.summary_of(terms.program),
@@ -93,6 +104,7 @@ def disclosures_of(task: Task) -> DisclosedValues | None:
         trains=task.kind == task_form.TRAIN,
         mu=scenario.data.statistics_privacy if task.kind == task_form.DESCRIBE else 0.0,
         releases=terms.releases,
+        committee=", ".join(terms.committee),
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
         receiver=str(terms.settings.get("receiver", "")),
@@ -203,11 +215,6 @@ def _own_measures(own: OwnModels) -> Iterator[ModelMeasure]:
         ranked = "AUC of the common model less that of own models."
         in_areas = within("auc_gain", lambda low, high: f"{area_gain(low)} to {area_gain(high)}")
         yield ModelMeasure("Gain in AUC", area_gain(own.auc_gain), ranked, in_areas)
-
-
-def _has_value(method: Callable[..., Any]) -> bool:
-    """Return whether a step gives a value."""
-    return method.__annotations__.get("return") not in (None, "None")
 
 
 def sentence_of(method: Callable[..., Any]) -> str:

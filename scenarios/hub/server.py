@@ -30,6 +30,7 @@ def serve(
     every_s: float,
     admins: Sequence[str] = (),
     makers: Sequence[str] = (),
+    pyodide: Path | None = None,
     *,
     demo: bool,
 ) -> None:
@@ -58,6 +59,7 @@ def serve(
             sender=sender,
             every_s=every_s,
             roles=roles,
+            pyodide=pyodide,
         )
         logging.basicConfig(level=logging.WARNING, stream=errors.file, format="%(levelname)s: %(message)s")
         hub = Hub(settings, _mail_sender(smtp, folder))

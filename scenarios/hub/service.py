@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.hosts import certificates
 from fedsvm.scenarios.hub.accounts import UserAccounts
+from fedsvm.scenarios.hub.browser_files import BrowserFiles
 from fedsvm.scenarios.hub.database import Database
 from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.mails import MailSender, Outbox
@@ -76,6 +77,8 @@ class Settings:
         How many it answers at once.
     roles : Roles
         The administrators, and who can create tasks.
+    pyodide : Path, optional
+        The folder of a Pyodide distribution, by which participants take part in their browsers.
     """
 
     folder: Path
@@ -86,6 +89,7 @@ class Settings:
     a_second: float = 50.0
     burst: int = 200
     roles: Roles = field(default_factory=Roles)
+    pyodide: Path | None = None
 
 
 class Hub:
@@ -101,9 +105,12 @@ class Hub:
     ------
     FederationError
         Another hub is at work in this folder, or the database cannot be used.
+    ScenarioError
+        The folder of Pyodide lacks a file.
     """
 
     def __init__(self, settings: Settings, carrier: MailSender) -> None:
+        self.browser_files = None if settings.pyodide is None else BrowserFiles(settings.pyodide)
         folder = settings.folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)  # a folder that was there already may be open to others

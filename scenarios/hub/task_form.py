@@ -13,12 +13,14 @@ from fedsvm.algorithms.algorithm import VerticalAlgorithm
 from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.algorithms.settings import Setting, settings
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.text import list_names
 from fedsvm.protocols.sums.registry import DROPOUT_SUM
 from fedsvm.scenarios import description
 from fedsvm.scenarios.hosts import host_scenario as across_hosts
 from fedsvm.scenarios.hub import public_rows
 from fedsvm.scenarios.run.offered_terms import resolve_settings, terms_of
 from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.changes import value_of
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
@@ -71,6 +73,9 @@ class TaskForm:
         A line for each numeric column whose range is public: its name, its lowest and its highest value.
     public_rows : str
         Of algorithms that promise privacy: rows that are nobody's secret, as CSV with the columns of the participants.
+    committee : str
+        The participants that are the members of the committee, the dealer last, with commas or spaces between them;
+        empty or "auto" if participants draw it.
     compare_sites : {"no", "yes"}
         Of participants with the same columns: whether each also trains a model of its own, to compare with.
     """
@@ -96,7 +101,13 @@ class TaskForm:
     statistics_privacy: str = ""
     ranges: str = ""
     public_rows: str = ""
+    committee: str = ""
     compare_sites: str = "no"
+
+    @property
+    def members(self) -> list[str]:
+        """The named members of the committee; none if participants draw it."""
+        return [] if self.committee.strip() in ("", "auto") else self.committee.replace(",", " ").split()
 
     @property
     def kind(self) -> str:
@@ -130,6 +141,11 @@ def takes_public_rows(name: str) -> bool:
     return name != DESCRIBE and getattr(ALGORITHMS[name], "scaling", "") == "public-rows"
 
 
+def masks(name: str) -> bool:
+    """Return whether an algorithm can hide systems behind a committee."""
+    return any(each.name == "masking" for each in fields_of(name))
+
+
 def summary_of(name: str) -> str:
     """Return what an algorithm is, in a sentence."""
     of_others = {DESCRIBE: _DESCRIBE_SUMMARY, PREDICT: _PREDICT_SUMMARY}
@@ -160,7 +176,7 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
         data |= {"public_source": public_rows.FILE, "test_fraction": 0.0}
     else:
         tested = "folds" if wish.folds else "test_fraction"
-        data[tested] = spec.value_of(getattr(wish, tested))
+        data[tested] = value_of(getattr(wish, tested))
     if is_vertical(wish.algorithm):
         data |= {"source": across_hosts.HELD_BY_SITE, "partition": "vertical"}
         data |= {"label_site": wish.label_site or sites[0], "align": "identifier" if wish.identifier else "position"}
@@ -168,17 +184,18 @@ def scenario_of(name: str, wish: TaskForm, sites: Sequence[str], min_sites: int)
     else:
         data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE)}
         data |= {} if takes_public_rows(wish.algorithm) else {"tested_by": "sites"}
-        data |= {"statistics_privacy": spec.value_of(wish.statistics_privacy)} if wish.statistics_privacy else {}
+        data |= {"statistics_privacy": value_of(wish.statistics_privacy)} if wish.statistics_privacy else {}
         data |= {"ranges": dict(map(_range, _range_lines(wish)))}
     given = {
         "name": run_name(name),
         "federation": {"names": list(sites), "min_sites": min_sites},
         "data": data,
         "algorithm": {
-            **{key: spec.value_of(text) for key, text in wish.settings.items() if text.strip()},
+            **{key: value_of(text) for key, text in wish.settings.items() if text.strip()},
             "name": DEFAULT_ALGORITHM if wish.kind == DESCRIBE else wish.algorithm,
         },
-        "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
+        "protocol": {"sum": wish.sum, "routing": "via-coordinator"}
+        | ({"committee": wish.members} if wish.members else {}),
         "compare": {"centralised": False, "baselines": False, "sites": _compares_sites(wish)},
     }
     try:
@@ -209,6 +226,13 @@ def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
     if given["data"].get("sources"):
         given["data"]["sources"] = dict.fromkeys(sites, across_hosts.HELD_BY_SITE)
     return spec.validate(given)
+
+
+def lost_members(scenario: Scenario, sites: Sequence[str]) -> str:
+    """Return in a sentence which named members of the committee are not among the sites that joined; "" if all are."""
+    lost = [member for member in scenario.committee if member not in sites]
+    why = "did not join, and nobody may serve in place of a named member; create a task with other members."
+    return f"Committee: {list_names(lost)} {why}" if lost else ""
 
 
 def fewest(scenario: Scenario) -> int:

@@ -227,7 +227,7 @@ class TaskRunner:
                 exchange.arrivals(journal.last_round),
                 exchange.say,
                 scenario.protocol.secure_sum,
-                DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout),
+                DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout, committee=terms.committee),
                 journal,
                 OrderSigner(self._signing, task.run, tuple(each.site for each in sites), terms),
             ) as exchange.federation:

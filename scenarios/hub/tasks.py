@@ -294,6 +294,9 @@ class Tasks:
             why = f"{len(joined)} of {len(task.participants)} participants joined, but {task.min_sites} are needed."
             self._end(session, task, "failed", f"{why} {_how_others_left(task)}".strip())
             return
+        if why := task_form.lost_members(scenario, joined):
+            self._end(session, task, "failed", f"{why} {_how_others_left(task)}".strip())
+            return
         task.scenario = resolved_toml(task_form.over(scenario, joined))
         task.state, task.begun_at = "running", now
 
@@ -383,8 +386,12 @@ class Tasks:
         why = f"It starts again, because of {lost.site}, under fresh keys: a new invitation follows."
         self._end(session, task, "cancelled", f"{task.reason} {why}".strip())
         _require_few(session, task.creator, len(stay), now)
+        sites = [each.site for each in stay]
         try:
-            scenario = task_form.over(scenario_text(task), [each.site for each in stay])
+            before = scenario_text(task)
+            if without := task_form.lost_members(before, sites):
+                raise RequestRefused(without)
+            scenario = task_form.over(before, sites)
         except ScenarioError as error:
             raise RequestRefused(" ".join(error.problems)) from error
         again = Task(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedsvm.algorithms.optimization.linear_svm import OBJECTIVE_NOISE
+from fedsvm.algorithms.optimization.linear_svm_settings import OBJECTIVE_NOISE
 from fedsvm.federation.site.program import mark_of, script_of, step_methods
 from fedsvm.federation.site.script import Count
 from fedsvm.federation.site.terms import Terms
@@ -167,7 +167,8 @@ def explain(scenario: Scenario, terms: Terms) -> Explanation:
     possible = [(step, count) for step, count in listed if count.most != 0]
     leaving = [(step, count) for step, count in possible if _returns(methods[step])]
     inside = {step: mark.shown for step, _ in possible if (mark := mark_of(methods[step])).shown}
-    shown = [step for step, _ in leaving if step in terms.gathers and _is_clear(methods[step], step, terms)]
+    gathered = [step for step, _ in leaving if step in terms.gathers]
+    shown = [step for step in gathered if mark_of(methods[step]).opens == "value" or step in terms.shown]
     return Explanation(
         name=scenario.name,
         asks=tuple(_asks(scenario, terms)),
@@ -187,10 +188,6 @@ def render_page(page: Explanation) -> str:
 
 def _returns(method: Callable[..., Any]) -> bool:
     return inspect.signature(method).return_annotation not in (None, "None")
-
-
-def _is_clear(method: Callable[..., Any], step: str, terms: Terms) -> bool:
-    return mark_of(method).opens == "value" or step in terms.shown
 
 
 def _leaving(step: str, method: Callable[..., Any], count: Count) -> LeavingStep:

@@ -39,10 +39,6 @@ def _plain(value: float) -> str:
     return f"{value:.6g}"
 
 
-def _tiny(value: float) -> str:
-    return f"{value:.1e}"
-
-
 MEASURES: Mapping[str, ComparedMeasure] = {
     "accuracy": ComparedMeasure("accuracy", "metrics.accuracy", percent, 1),
     "auc": ComparedMeasure("AUC", "metrics.auc", area, 1),
@@ -63,7 +59,7 @@ MEASURES: Mapping[str, ComparedMeasure] = {
     "pooled_accuracy": ComparedMeasure("accuracy of pooled rows", "centralised.accuracy", percent),
     "pooled_auc": ComparedMeasure("AUC of pooled rows", "centralised.auc", area),
     "objective": ComparedMeasure("objective", "model.objective", _plain),
-    "gap": ComparedMeasure("certified gap", "model.gap", _tiny, -1),
+    "gap": ComparedMeasure("certified gap", "model.gap", "{:.1e}".format, -1),
     "iterations": ComparedMeasure("iterations", "model.iterations", whole, -1),
     "rounds": ComparedMeasure("rounds", "cost.rounds", whole, -1),
     "hops": ComparedMeasure("hops", "cost.hops", whole, -1),

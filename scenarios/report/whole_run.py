@@ -19,7 +19,8 @@ def table(audits: Sequence[PartyAudit]) -> list[tuple[str, ...]]:
 
 
 def _rows(audit: PartyAudit) -> Iterator[tuple[str, ...]]:
-    yield " + ".join(audit.parties), "saw", _saw(audit), ""
+    sums, arrays = f"{audit.sums} sums ({audit.numbers} numbers), ", f"{audit.parameters} arrays"
+    yield " + ".join(audit.parties), "saw", sums + arrays if audit.sums else arrays, ""
     for attack in audit.attacks:
         yield "", attack.attack, _came_of(audit, attack), "" if attack.ranked is not None else str(attack.false_claims)
     if not audit.attacks:
@@ -27,11 +28,6 @@ def _rows(audit: PartyAudit) -> Iterator[tuple[str, ...]]:
         yield "", "none", WITHOUT_LIST if audit.parties == (HOLDER,) else nothing, ""
         return
     yield "", "together", f"{audit.recovered} of {audit.rows}", str(audit.false_claims)
-
-
-def _saw(audit: PartyAudit) -> str:
-    parameters = f"{audit.parameters} arrays"
-    return f"{audit.sums} sums ({audit.numbers} numbers), {parameters}" if audit.sums else parameters
 
 
 def _came_of(audit: PartyAudit, attack: AttackResult) -> str:

@@ -129,7 +129,7 @@ def run(
     scenario: Scenario,
     dataset: FederatedDataset,
     folder: Path,
-    on_progress: OnProgress,
+    on_progress: OnProgress = lambda federation, struck: None,
     *,
     began: float | None = None,
     audit: bool = False,

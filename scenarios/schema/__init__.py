@@ -9,6 +9,7 @@ algorithm    the [algorithm] table, made from the settings of its algorithm
 protocol     the secure sums
 threats      faults, network conditions, collusion
 consistency  combinations of valid tables that are refused
+changes     changes of a scenario on the command line
 spec         reads, validates and writes a whole scenario; its JSON schema
 corrections  keys of the [data] table that bring files of different sites into one form
 policy       site's own policy

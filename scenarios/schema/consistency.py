@@ -77,7 +77,9 @@ def impossible(tables: Tables) -> Iterator[str]:
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
         named = ", ".join(f'"{name}"' for name in POOLED_BASELINES if name != OF_CHOSEN)
         yield f"compare.baselines: {algorithm.name} has none; name some, as [{named}], or remove it."
-    if algorithm and data and tables.wants_chosen and not _keeps_columns(algorithm, data):
+    if (algorithm and data and tables.wants_chosen) and not (
+        algorithm.implementation.chooses_columns and data.partition == "horizontal"
+    ):
         yield f"compare.baselines: {algorithm.name} trains on no chosen columns; leave {OF_CHOSEN} out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: applies to vertical partitions, whose kernel matrices are attacked; remove it."
@@ -106,11 +108,6 @@ def _own_models(algorithm: AlgorithmTable, data: DataSpec) -> Iterator[str]:
         yield f"compare.sites: {algorithm.name} promises privacy, and no noise covers own models; set it to false."
     elif data.folds is None and not data.test_fraction and data.test_source is None:
         yield "compare.sites: needs test rows; set data.test_fraction or data.folds, or compare.sites = false."
-
-
-def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:
-    """Return whether the model is of selected columns."""
-    return algorithm.implementation.chooses_columns and data.partition == "horizontal"
 
 
 def _on_a_cluster(tables: Tables) -> Iterator[str]:

@@ -33,7 +33,9 @@ class Corrections(Part):
     @classmethod
     def _codes_as_text(cls, given: Any) -> Any:
         by_column = given if isinstance(given, dict) else {"": given}
-        lists = {name: [as_written(code) for code in codes] for name, codes in by_column.items() if _is_list(codes)}
+        lists = {
+            name: [as_written(code) for code in codes] for name, codes in by_column.items() if isinstance(codes, list)
+        }
         if len(lists) < len(by_column) or not all(isinstance(code, str) for codes in lists.values() for code in codes):
             raise ValueError(f"must be a list of values, or of each column a list, got {shorten_value(given)}")
         return lists if isinstance(given, dict) else lists[""]
@@ -69,7 +71,3 @@ class Corrections(Part):
 def read_corrections(path: Path | None) -> Corrections | None:
     """Return a site's own corrections in a file; None for no file. Raises ScenarioError with all mistakes."""
     return None if path is None else read_table_file("--corrections", path, Corrections)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +19,14 @@ from fedsvm.algorithms.settings import shorten_value
 from fedsvm.federation.errors import FederationError
 from fedsvm.scenarios.schema.algorithm import AlgorithmTable, others_with, table_of
 from fedsvm.scenarios.schema.base import Part
+from fedsvm.scenarios.schema.changes import (
+    add_fault,
+    apply_overrides,
+    override_sites,
+    override_values,
+    put_value,
+    unset_key,
+)
 from fedsvm.scenarios.schema.consistency import Tables, impossible
 from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
@@ -123,29 +130,24 @@ def read(
     with everything that is wrong.
     """
     path = _locate(str(scenario))
-    given = _parse(path)
+    given = _parse(path, unset)
     given.setdefault("name", path.stem)
-    for key in unset:
-        _unset(given, key)
-    changed = {**_as_changes(overrides), **changes}
+    changed = {**override_values(overrides), **changes}
     for name in _settings_of_another(given, changed):
         del given["algorithm"][name]
-    _apply_all(given, overrides)
+    apply_overrides(given, overrides)
     for key, value in changes.items():
-        _put(given, key, value, said=f"changes[{key!r}]")
+        put_value(given, key, value, said=f"changes[{key!r}]")
     for fault in faults:
-        _add_fault(given, fault)
+        add_fault(given, fault)
     if sites is not None:
-        _override_sites(given, sites)
+        override_sites(given, sites)
     return validate(given), path.parent
 
 
 def removed_settings(scenario: str | Path, overrides: Sequence[str], unset: Sequence[str] = ()) -> list[str]:
     """Return the settings of a file's algorithm that are removed since the overrides name another algorithm."""
-    given = _parse(_locate(str(scenario)))
-    for key in unset:
-        _unset(given, key)
-    return _settings_of_another(given, _as_changes(overrides))
+    return _settings_of_another(_parse(_locate(str(scenario)), unset), override_values(overrides))
 
 
 def partition_of(scenario: str | Path, overrides: Sequence[str] = (), unset: Sequence[str] = ()) -> str:
@@ -164,10 +166,8 @@ def says_min_sites(scenario: str | Path, overrides: Sequence[str] = (), unset: S
 
 
 def _table(scenario: str | Path, overrides: Sequence[str], unset: Sequence[str], name: str) -> dict[str, Any]:
-    given = _parse(_locate(str(scenario)))
-    for key in unset:
-        _unset(given, key)
-    _apply_all(given, overrides)
+    given = _parse(_locate(str(scenario)), unset)
+    apply_overrides(given, overrides)
     table = given.get(name)
     return table if isinstance(table, dict) else {}
 
@@ -180,9 +180,8 @@ def validate(given: dict[str, Any]) -> Scenario:
     try:
         scenario: Scenario = kind.model_validate(given)
     except ValidationError as error:
-        raise ScenarioError(
-            [*_sentences(error, kind), *of_algorithm, *impossible(_valid_tables(given, kind))]
-        ) from error
+        mistakes = [_sentence(each, kind) for each in error.errors()]
+        raise ScenarioError([*mistakes, *of_algorithm, *impossible(_valid_tables(given, kind))]) from error
     tables = Tables(
         None if _is_unlocated(given) else scenario.federation,
         scenario.data,
@@ -386,48 +385,19 @@ def _locate(scenario: str) -> Path:
     return CATALOGUE / f"{scenario}.toml"
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _parse(path: Path, unset: Sequence[str]) -> dict[str, Any]:
+    """Return the values of a file without the keys that are unset."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # with the mark that some editors begin files with
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # with the mark that some editors begin files with
     except OSError as error:
         raise ScenarioError([f"{path} cannot be read: {error.strerror}."]) from error
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path} is not valid TOML: it is not UTF-8 text; save it as UTF-8."]) from error
     except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits, and of lists in lists
         raise ScenarioError([f"{path} is not valid TOML: {error}."]) from error
-
-
-def _apply_all(given: dict[str, Any], overrides: Sequence[str]) -> None:
-    problems: list[str] = []
-    for override in overrides:
-        try:
-            _apply(given, override)
-        except ScenarioError as error:
-            problems += error.problems
-    if problems:
-        raise ScenarioError(problems)
-
-
-def _apply(given: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not all(key.strip().split(".")):
-        raise ScenarioError([f"--set {override}: write it as key.path=value, such as algorithm.C=10."])
-    _put(given, key.strip(), value_of(text.strip()), said=f"--set {override}")
-
-
-def _put(given: dict[str, Any], key: str, value: Any, said: str) -> None:
-    place, path = given, key.split(".")
-    for part in path[:-1]:
-        place = place.setdefault(part, {})
-        if not isinstance(place, dict):
-            raise ScenarioError([f"{said}: {part} is not a table."])
-    place[path[-1]] = value
-
-
-def _as_changes(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the values that overrides give, by their keys."""
-    parts = (override.partition("=") for override in overrides)
-    return {key.strip(): value_of(text.strip()) for key, _, text in parts}
+    for key in unset:
+        unset_key(given, key)
+    return given
 
 
 def _settings_of_another(given: dict[str, Any], changed: Mapping[str, Any]) -> list[str]:
@@ -452,61 +422,7 @@ def _is_fit(table: type[BaseModel], key: str, value: Any) -> bool:
     return True
 
 
-def _unset(given: dict[str, Any], key: str) -> None:
-    *path, last = key.split(".")
-    place: Any = given
-    for part in path:
-        place = place.get(part) if isinstance(place, dict) else None
-    if not isinstance(place, dict) or last not in place:
-        raise ScenarioError([f"--unset {key}: the scenario does not set this key; remove the option."])
-    del place[last]
-
-
-def _add_fault(given: dict[str, Any], text: str) -> None:
-    listed = given.setdefault("faults", [])
-    if not isinstance(listed, list):
-        raise ScenarioError([f"--fault {text}: faults of the scenario must be a list of tables."])
-    listed.append(fault_fields(text))
-
-
-def fault_fields(text: str) -> dict[str, Any]:
-    """Return the keys of a fault such as "kill:site=3,phase=train,round=5"; commas within brackets do not separate.
-
-    Raises ScenarioError for text of another form.
-    """
-    kind, _, rest = text.partition(":")
-    fault: dict[str, Any] = {"kind": kind.strip()}
-    for part in re.findall(r"(?:\[[^=]*\]|[^,])+", rest):
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise ScenarioError(
-                [f"--fault {text}: write it as kind:key=value,…, such as kill:site=3,phase=train,round=5."]
-            )
-        fault[key.strip()] = value_of(value.strip())
-    return fault
-
-
-def value_of(text: str) -> Any:
-    """Return the value of a bare word or a TOML value."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text
-
-
-def _override_sites(given: dict[str, Any], sites: int) -> None:
-    federation = given.setdefault("federation", {})
-    if isinstance(federation, dict):
-        if "names" in federation:
-            raise ScenarioError(["--sites: this scenario names its sites; change federation.names instead."])
-        federation["sites"] = sites
-
-
 # Saying what is wrong.
-
-
-def _sentences(error: ValidationError, kind: type[Scenario]) -> list[str]:
-    return [_sentence(problem, kind) for problem in error.errors()]
 
 
 def _sentence(problem: Any, model: type[Scenario]) -> str:
@@ -556,13 +472,9 @@ def _known_instead(path: list[str], model: type[Scenario]) -> str:
     tables = [name for name in model.model_fields if name != "faults" and key in _keys_beside([name, ""], model)]
     if tables and len(path) > 1:
         return f" It is a key of {' and '.join(f'[{name}]' for name in tables)}."
-    if others := others_with(key, _algorithm_of(model)):
+    if others := others_with(key, model.model_fields["algorithm"].get_default().name):
         return f" It is a setting of {', '.join(others)}."
     return nearest(key, beside) or f" Known here: {', '.join(beside)}."
-
-
-def _algorithm_of(model: type[Scenario]) -> str:
-    return str(model.model_fields["algorithm"].get_default().name)
 
 
 def _keys_beside(path: list[str], scenario: type[Scenario]) -> list[str]:
