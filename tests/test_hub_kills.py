@@ -153,9 +153,13 @@ def test_a_hub_that_is_not_there_is_tried_and_then_said_so(tmp_path: Path) -> No
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     link = InvitationLink(f"http://localhost:{port}", "token", bytes(range(32)))
-    joining = TaskParticipation(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0.2)
+    said: list[str] = []
+    joining = TaskParticipation(link, str(files["north"]), ANYTHING, tmp_path / "kept", said.append, wait_s=0.7)
     with pytest.raises(FederationError, match=r"cannot be reached .* Nothing is lost"):
         joining.visit()
+    (sentence,) = said  # it is tried more than twice
+    assert sentence.startswith(f"http://localhost:{port} cannot be reached (")
+    assert sentence.endswith("; it is tried for 1 s")
 
 
 def test_an_answer_that_is_cut_short_is_asked_for_again(tmp_path: Path) -> None:

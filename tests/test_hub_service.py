@@ -1369,7 +1369,7 @@ def test_who_withdraws_forgets_what_its_masks_followed_from(begun: Begun) -> Non
 def test_another_hub_at_the_address_is_found_out() -> None:
     keys, hub = KeyPair.generate(), KeyPair.generate()
     link = InvitationLink("http://hub.example", "t", hub.public)
-    asked = AskedHub(link, Requests(keys, hub.public), 0.1, lambda url, request: bytes(100))
+    asked = AskedHub(link, Requests(keys, hub.public), 0.1, lambda url, request: bytes(100), print)
     with pytest.raises(FederationError, match="not sealed by the hub of this invitation"):
         asked.ask("take")
 

@@ -39,6 +39,7 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair, Party, voucher_content
 from fedsvm.federation.transport.signing import PARTY, SigningKey
 from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
+from fedsvm.scenarios.figures import duration
 from fedsvm.scenarios.hosts.new_records import hold_asked, write_answer
 from fedsvm.scenarios.oversight.receipts import fingerprint
 from fedsvm.scenarios.schema.corrections import Corrections
@@ -102,13 +103,18 @@ class HubClient:
         How long a hub that cannot be reached is tried.
     post : callable
         Sends a request.
+    tell : callable
+        Told in a sentence when the hub cannot be reached and is tried again.
     """
 
-    def __init__(self, link: InvitationLink, requests: Requests, wait_s: float, post: Post) -> None:
+    def __init__(
+        self, link: InvitationLink, requests: Requests, wait_s: float, post: Post, tell: Callable[[str], None]
+    ) -> None:
         self._link = link
         self._requests = requests
         self._wait_s = wait_s
         self._send = post
+        self._tell = tell
 
     def ask(self, verb: str, **word: Any) -> Mapping[str, Any]:
         """Return the hub's answer. Raises FederationError if it cannot be reached, is another hub, or refuses."""
@@ -127,7 +133,7 @@ class HubClient:
         return answer
 
     def _post(self, request: bytes) -> bytes:
-        deadline = Deadline(self._wait_s)
+        deadline, is_told = Deadline(self._wait_s), False
         while True:
             try:
                 return self._send(self._link.hub + WORDS, request)
@@ -137,12 +143,15 @@ class HubClient:
                 if error.code not in _MAY_PASS or deadline.expired:
                     raise FederationError(f"{self._link.hub} refuses: {visible(said) or error.reason}") from error
             except (OSError, http.client.HTTPException) as error:
+                why = getattr(error, "reason", None) or error
                 if deadline.expired:
-                    why = getattr(error, "reason", None) or error
                     raise FederationError(
                         f"{self._link.hub} cannot be reached ({why}); check the address and the firewall, then run "
                         "this command again. Nothing is lost."
                     ) from error
+                if not is_told:
+                    self._tell(f"{self._link.hub} cannot be reached ({why}); it is tried for {duration(self._wait_s)}")
+                    is_told = True
             time.sleep(_AGAIN_S)  # it may be starting again
 
 
@@ -243,7 +252,7 @@ class TaskParticipation:
                 return self._carry_on(diary, visitor, held)
             finally:
                 with suppress(FederationError):  # what went wrong before is to be read, and a hub finds out by itself
-                    HubClient(self.link, Requests(keys, self.link.hub_key), 0.0, self.post).ask("leave")
+                    HubClient(self.link, Requests(keys, self.link.hub_key), 0.0, self.post, self.tell).ask("leave")
 
     def _tell_fingerprints(self, public: bytes, agreement: bytes, signing: bytes) -> None:
         """Print the fingerprints of the keys, for comparison with those that other parties see."""
@@ -276,7 +285,7 @@ class TaskParticipation:
             certificates.create(self.folder, _KEY)
         certificate = certificates.read_secret(path)
         keys, self._signing = certificate.keys, certificate.signing
-        self._hub = HubClient(self.link, Requests(keys, self.link.hub_key), self.wait_s, self.post)
+        self._hub = HubClient(self.link, Requests(keys, self.link.hub_key), self.wait_s, self.post, self.tell)
         return keys
 
     def _diary(self, keys: KeyPair) -> SiteStore:
