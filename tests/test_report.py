@@ -340,7 +340,7 @@ def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
     page, result, text = page_of(tmp_path / "run")
     assert result["status"] == "failed"
     assert page.cells["dt"] == []
-    assert "The run failed in round" in text
+    assert "The run failed in phase train, after " in text
     assert "site-2 dropped" in text
     assert "continue without a site that drops out" in text
     assert "again with --debug" in text

@@ -29,7 +29,8 @@ _RUNTIME = (SCRIPT, "pyodide.asm.wasm", "python_stdlib.zip", _LOCK)
 _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm", ".json": "application/json"}
 _DISTRIBUTION = "use the full distribution of Pyodide (pyodide-VERSION.tar.bz2 of its releases)"
 _ROOT = Path(__file__).parents[2]
-_METADATA = ("METADATA", "WHEEL", "entry_points.txt")
+_METADATA = {"METADATA": ("METADATA", "PKG-INFO"), "entry_points.txt": ("entry_points.txt",)}
+"""The files that describe the package, and their names where it is installed: PKG-INFO in a checkout."""
 _Lock = Mapping[str, tuple[str, list[str]]]
 """The file of each package, and the packages that it needs."""
 
@@ -84,9 +85,9 @@ class BrowserFiles:
             for path in _package_files(_ROOT):
                 archive.write(path, Path("fedsvm") / path.relative_to(_ROOT))
             about = importlib.metadata.distribution("fedsvm")
-            for name in _METADATA:
-                if (text := about.read_text(name)) is not None:
-                    archive.writestr(f"fedsvm-{about.version}.dist-info/{name}", text)
+            for name, installed in _METADATA.items():
+                text = next(filter(None, map(about.read_text, installed)))
+                archive.writestr(f"fedsvm-{about.version}.dist-info/{name}", text)
             for package in _PURE:
                 for file in importlib.metadata.files(package) or ():
                     if file.suffix != ".pyc" and ".." not in file.parts:
