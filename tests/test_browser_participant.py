@@ -270,6 +270,28 @@ def test_folder_of_visits_survives_a_write_that_is_cut_short(tmp_path: Path) -> 
     assert (tmp_path / "cut" / "diary").read_bytes() == b"one"
 
 
+def test_folder_of_visits_is_stored_again_after_a_write_that_failed(tmp_path: Path) -> None:
+    copies, has_room = {0: b"", 1: b""}, True
+
+    def write(number: int, content: bytes) -> None:
+        copies[number] = content if has_room else b""  # as the worker empties a file before it writes
+        if not has_room:
+            raise OSError("no room")
+
+    stored = StoredFolder(tmp_path / "first", copies.__getitem__, write)
+    stored.restore()
+    diary = tmp_path / "first" / "diary"
+    diary.write_bytes(b"one")
+    stored.save()
+    has_room = False
+    for content in (b"two", b"two", b"three"):
+        diary.write_bytes(content)
+        with pytest.raises(OSError, match="no room"):
+            stored.save()
+    StoredFolder(tmp_path / "again", copies.__getitem__, write).restore()
+    assert (tmp_path / "again" / "diary").read_bytes() == b"one"
+
+
 def test_visit_is_stored_before_each_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a browser, by the same functions; its policy forbids the task."""
     files, told, copies, asked = hospitals(tmp_path), list[str](), {0: b"", 1: b""}, list[bytes]()

@@ -84,7 +84,7 @@ def test_a_killed_site_leaves_the_optimum_of_the_others(
         result = run(tmp_path / name, [f"protocol.sum={protocol}"], [fault]).result
         assert result["error"] is None, (name, result["error"])
         check_training(result, phase, number)
-        assert f"site-{site} dropped in " in result["faults"][0]["outcome"]
+        assert f"site-{site} dropped in {phase} round " in result["faults"][0]["outcome"]
         assert [each["status"] for each in result["sites"]].count("dropped") == 1
         if phase != "train":
             expected = optimum_without(f"site-{site}", shared_folder)

@@ -63,6 +63,20 @@ def test_a_sites_model_is_optimal_where_rows_repeat_and_scales_differ(rho: float
     assert objective - bound <= 1e-6 * objective
 
 
+@pytest.mark.parametrize(
+    ("size", "rho", "lever"), [(300, 1e-6, 1.0), (3000, 1e-3, 1.0), (300, 1e-8, 1.0), (300, 1.0, 3000.0)]
+)
+def test_a_sites_model_is_optimal_from_no_model_with_a_small_penalty(size: int, rho: float, lever: float) -> None:
+    random = np.random.default_rng(0)
+    features = random.normal(size=(size, 10))
+    labels = np.where(features @ random.normal(size=10) + random.normal(size=size) > 0, 1.0, -1.0)
+    x, dual = local_model(features, labels, np.zeros(11), rho, np.zeros(size), lever)
+    rows = labels[:, None] * np.column_stack([features, np.full(size, lever)])
+    sent = dual @ rows
+    objective = np.maximum(0.0, 1.0 - rows @ x).sum() + rho / 2 * (x @ x)
+    assert objective - (dual.sum() - sent @ sent / (2 * rho)) <= 1e-6 * objective
+
+
 def test_a_site_without_rows_stays_with_the_consensus() -> None:
     centre = np.arange(13.0)
     x, dual = local_model(np.zeros((0, 12)), np.zeros(0), centre, 1.0, np.zeros(0))

@@ -26,13 +26,16 @@ from fedsvm.federation.arrays import BoolArray, FloatArray
 _ACCURACY = 1e-9
 """The most by which lambda may miss the condition of the optimum, and the gradient that of x, as a share of rho x."""
 
+_AGREEMENT = 1e-6
+"""The most by which x may differ from v + B^T lambda / rho in the end, as a share of its length."""
+
 _PENALTIES = (1.0, 3.0, 1e6)
 """The first penalty, its factor from round to round, and the largest."""
 
 _MOST_ROUNDS, _MOST_STEPS = 100, 50
 """Rounds of the augmented Lagrangian, and Newton steps of a round, after which rounding prevents more accuracy."""
 
-_SUFFICIENT, _SHORTEST = 1e-4, 1e-8
+_SUFFICIENT, _SHORTEST = 1e-4, 1e-18
 """The share of the predicted decrease that a step must have, and the shortest step that is tried."""
 
 
@@ -58,7 +61,7 @@ def local_model(
     Returns
     -------
     x : (m + 1,)
-        The minimiser of sum max(0, 1 - y f~.x) + rho/2 |x - v|^2, as v + B^T lambda / rho, B = y f~.
+        The minimizer of sum max(0, 1 - y f~.x) + rho/2 |x - v|^2: v + B^T lambda / rho, B = y f~.
     dual : (n,)
         lambda, that of |B^T lambda|^2 / (2 rho) + lambda.(B v - 1) over [0, 1]^n.
     """
@@ -71,10 +74,13 @@ def local_model(
         x = problem.penalized_minimum(x, dual, penalty)
         short = 1.0 - problem.margins(x)
         dual = _cut(dual + penalty * short)
-        if np.abs(dual - _cut(dual + short)).max() <= _ACCURACY:
+        is_complementary = np.abs(dual - _cut(dual + short)).max() <= _ACCURACY
+        if is_complementary and np.linalg.norm(x - problem.model(dual)) <= _AGREEMENT * max(
+            1.0, float(np.linalg.norm(x))
+        ):
             break
         penalty = min(factor * penalty, largest)
-    return problem.model(dual), dual
+    return x, dual
 
 
 def _cut(dual: FloatArray) -> FloatArray:
@@ -113,7 +119,7 @@ class _Problem:
             gradient = self.rho * (x - self.centre) - self.weigh_rows(_cut(raw))
             if np.linalg.norm(gradient) <= _ACCURACY * self.rho * max(1.0, float(np.linalg.norm(x))):
                 break
-            step = -cho_solve(cho_factor(self._curvature((raw > 0) & (raw < 1), penalty)), gradient)
+            step = -cho_solve(cho_factor(self._curvature((raw >= 0) & (raw <= 1), penalty)), gradient)
             raw_step = -penalty * self.margins(step)
             share = self._share_of_step(x, step, raw, raw_step, penalty, float(gradient @ step))
             if share < _SHORTEST:

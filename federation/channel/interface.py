@@ -80,7 +80,11 @@ class Channel(Protocol):
         PeerDropped
             It may never come: the peer dropped, or the connection to it broke. A site cannot notice this for a peer
             that it has not sent to. The coordinator notices it for all, and gives up when any site of the round
-            dropped. PeerLate It did not come in the time of the round. RoundAborted The round ended elsewhere.
+            dropped.
+        PeerLate
+            It did not come in the time of the round.
+        RoundAborted
+            The round ended elsewhere.
         """
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:

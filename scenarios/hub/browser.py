@@ -21,7 +21,7 @@ import msgpack
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.scenarios.hosts.new_records import rules_for
-from fedsvm.scenarios.hub.participation import InvitationLink, Post, TaskParticipation
+from fedsvm.scenarios.hub.participation import ANSWER_S, InvitationLink, Post, TaskParticipation
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.policy import read_policy
 
@@ -75,9 +75,10 @@ class StoredFolder:
         content = msgpack.packb({path.name: path.read_bytes() for path in paths})
         if content == self._last:
             return
-        self._count, self._last = self._count + 1, content
-        body = _COUNT.pack(self._count) + content
-        self._write(self._count % _COPIES, hashlib.sha256(body).digest() + body)
+        count = self._count + 1
+        body = _COUNT.pack(count) + content
+        self._write(count % _COPIES, hashlib.sha256(body).digest() + body)
+        self._count, self._last = count, content  # a copy that could not be written leaves the other one
 
 
 def _open_copy(copy: bytes) -> tuple[int, bytes] | None:
@@ -95,6 +96,7 @@ def post_by_browser(url: str, request: bytes) -> bytes:
 
     asked = js.XMLHttpRequest.new()
     asked.open("POST", url, False)
+    asked.timeout = int(1000 * ANSWER_S)
     asked.responseType = "arraybuffer"
     asked.setRequestHeader("Content-Type", "application/octet-stream")
     try:

@@ -48,7 +48,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError
 WORDS = "/api/words"
 _KEY, _DIARY, _MODEL, _RECEIPT = "visitor", "diary", "model.npz", "task.receipt"
 _ANSWER, _PREDICTIONS = "answer.npz", "predictions.csv"
-_ANSWER_S = 300.0
+ANSWER_S = 300.0
 _AGAIN_S = 0.3
 _MAY_PASS = (429, 502, 503, 504)
 """Answers of a hub that is asked too often, and of a server in front of one that is starting again."""
@@ -159,7 +159,7 @@ def post_by_http(url: str, request: bytes) -> bytes:
     """Send a request to a hub, and return its answer. Raises OSError or HTTPException where it cannot."""
     kind = {"Content-Type": "application/octet-stream"}
     asked = urllib.request.Request(url, request, kind)  # noqa: S310 - http(s), see InvitationLink
-    with urllib.request.urlopen(asked, timeout=_ANSWER_S) as answered:  # noqa: S310
+    with urllib.request.urlopen(asked, timeout=ANSWER_S) as answered:  # noqa: S310
         content: bytes = answered.read(_MAX_ANSWER_BYTES)
         if answered.length and len(content) < _MAX_ANSWER_BYTES:  # of a hub that ended as it answered
             raise http.client.IncompleteRead(content, answered.length)

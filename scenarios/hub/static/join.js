@@ -36,7 +36,10 @@ form.addEventListener("submit", (event) => {
   if (!reader) return tell("This page cannot read such a file; use one of the kinds that it names.", true);
   form.querySelector("button").disabled = true;
   const worker = new Worker("/static/worker.js");
-  worker.onerror = (error) => end(error.message || "This browser cannot start Python.");
+  worker.onerror = (error) => {
+    worker.terminate();
+    end(error.message || "This browser cannot start Python.");
+  };
   worker.onmessage = ({ data: said }) => {
     if (said.kind === "told") tell(said.text, false);
     else if (said.kind === "kept") offer(said);

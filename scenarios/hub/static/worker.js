@@ -29,7 +29,7 @@ function readStored(file) {
 
 function writeStored(file, content) {
   file.truncate(0);
-  file.write(content, { at: 0 });
+  if (file.write(content, { at: 0 }) !== content.length) throw new Error("This browser has no room for the visit's files.");
   file.flush();
 }
 
