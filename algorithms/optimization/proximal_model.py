@@ -6,8 +6,8 @@ An augmented Lagrangian finds it. With the dual variables lambda and a penalty s
     lambda <- lambda + sigma (1 - B x), cut to [0, 1]
 
 where e(q) = q^2 - (q - p)^2 with p = q cut to [0, 1]: a square between 0 and 1, a line beyond. Newton's method finds x,
-from the last x. Its matrix contains only the rows whose lambda is strictly between 0 and 1. These are often fewer
-than the features, so that a step costs little more than two products with all rows.
+from the last x. Its matrix contains only the rows whose q is between 0 and 1. These are often fewer than the features,
+so that a step costs little more than two products with all rows.
 
 References
 ----------
@@ -75,9 +75,8 @@ def local_model(
         short = 1.0 - problem.margins(x)
         dual = _cut(dual + penalty * short)
         is_complementary = np.abs(dual - _cut(dual + short)).max() <= _ACCURACY
-        if is_complementary and np.linalg.norm(x - problem.model(dual)) <= _AGREEMENT * max(
-            1.0, float(np.linalg.norm(x))
-        ):
+        apart = np.linalg.norm(x - problem.model(dual))
+        if is_complementary and apart <= _AGREEMENT * max(1.0, float(np.linalg.norm(x))):
             break
         penalty = min(factor * penalty, largest)
     return x, dual
