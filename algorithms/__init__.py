@@ -13,7 +13,7 @@ column_description
 column_prediction
               a program that predicts new records of sites that hold columns, by a model that is trained
 pan_svm, dpp_svm, hybrid_svm, dp_erm
-              one method each: settings, site half, coordinator half, model, pooled reference; hybrid_svm is a package
+              one method each: settings, site half, coordinator half, model, pooled reference; three are packages
 svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
               comparison methods
 neighbor_consensus

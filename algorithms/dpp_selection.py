@@ -44,17 +44,11 @@ from fedsvm.algorithms.algorithm import Outline, TrainingReport
 from fedsvm.algorithms.data.classes import members, one_against_rest
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.algorithms.data.vertical import Records, VerticalTask, alignment_script, max_squared_norm
-from fedsvm.algorithms.dpp_svm import (
-    COEFFICIENTS_DISCLOSE,
-    FOLD,
-    DppAlgorithm,
-    DppModel,
-    DppSettings,
-    DppSite,
-    kernel_test,
-    kernel_training,
-    train,
-)
+from fedsvm.algorithms.dpp_svm.algorithm import DppAlgorithm
+from fedsvm.algorithms.dpp_svm.model import DppModel
+from fedsvm.algorithms.dpp_svm.settings import DppSettings
+from fedsvm.algorithms.dpp_svm.site import FOLD, DppSite, kernel_test, kernel_training
+from fedsvm.algorithms.dpp_svm.training import COEFFICIENTS_DISCLOSE, train
 from fedsvm.algorithms.features.kernel_exchange import EXCHANGED, KernelExchange, exchange_kernel
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.optimization import libsvm

@@ -22,9 +22,9 @@ DEFAULT_ALGORITHM = "pan-svm"
 
 OWN_ALGORITHMS = {
     "pan-svm": "fedsvm.algorithms.pan_svm:PanSvm",
-    "dpp-svm": "fedsvm.algorithms.dpp_svm:DppSvm",
+    "dpp-svm": "fedsvm.algorithms.dpp_svm.algorithm:DppSvm",
     "hybrid-svm": "fedsvm.algorithms.hybrid_svm.algorithm:HybridSvm",
-    "dp-erm": "fedsvm.algorithms.dp_erm:DpErm",
+    "dp-erm": "fedsvm.algorithms.dp_erm.algorithm:DpErm",
     "svm-admm": "fedsvm.algorithms.svm_admm:SvmAdmm",
     "voting-ensemble": "fedsvm.algorithms.voting_ensemble:VotingEnsemble",
     "least-squares": "fedsvm.algorithms.least_squares:LeastSquares",

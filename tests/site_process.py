@@ -11,8 +11,8 @@ import warnings
 
 import numpy as np
 
-from fedsvm.algorithms.dp_erm import ErmSite
-from fedsvm.algorithms.dpp_svm import DppSite
+from fedsvm.algorithms.dp_erm.algorithm import ErmSite
+from fedsvm.algorithms.dpp_svm.site import DppSite
 from fedsvm.algorithms.hybrid_svm.algorithm import HybridSite
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.processes.forkserver import main

@@ -14,7 +14,10 @@ from sklearn.svm import SVC
 
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.vertical import Align, align, hold_out, max_squared_norm
-from fedsvm.algorithms.dpp_svm import DppModel, DppSettings, decision_values, train
+from fedsvm.algorithms.dpp_svm.model import DppModel
+from fedsvm.algorithms.dpp_svm.scoring import decision_values
+from fedsvm.algorithms.dpp_svm.settings import DppSettings
+from fedsvm.algorithms.dpp_svm.training import train
 from fedsvm.algorithms.features.kernel_exchange import KernelExchange, exchange_kernel
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.partial_kernel import (

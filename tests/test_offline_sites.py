@@ -12,7 +12,9 @@ import pytest
 
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.vertical import VerticalTask, align
-from fedsvm.algorithms.dpp_svm import DppModel, DppSettings, DppSvm
+from fedsvm.algorithms.dpp_svm.algorithm import DppSvm
+from fedsvm.algorithms.dpp_svm.model import DppModel
+from fedsvm.algorithms.dpp_svm.settings import DppSettings
 from fedsvm.algorithms.optimization import libsvm
 from fedsvm.algorithms.site_process import INSTALLATION
 from fedsvm.federation.errors import FederationError, NothingDue

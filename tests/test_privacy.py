@@ -22,7 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedsvm.algorithms.dp_erm import ErmSettings, perturb_objective
+from fedsvm.algorithms.dp_erm.perturbation import perturb_objective
+from fedsvm.algorithms.dp_erm.settings import ErmSettings
 from fedsvm.algorithms.hybrid_svm.minimizer import minimize
 from fedsvm.algorithms.optimization.solution import StoppingRule
 from fedsvm.algorithms.privacy import discrete_noise

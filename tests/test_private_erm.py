@@ -19,15 +19,10 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 from fedsvm.algorithms.data.columns import LabeledRows
-from fedsvm.algorithms.dp_erm import (
-    ErmModel,
-    ErmSettings,
-    Perturbation,
-    at_most_one,
-    perturb_objective,
-    sufficient_rows,
-    train,
-)
+from fedsvm.algorithms.dp_erm.model import ErmModel, at_most_one
+from fedsvm.algorithms.dp_erm.perturbation import perturb_objective, sufficient_rows
+from fedsvm.algorithms.dp_erm.settings import ErmSettings, Perturbation
+from fedsvm.algorithms.dp_erm.training import train
 from fedsvm.algorithms.losses import LOGISTIC, LOSSES, Loss, huber, require_sound
 from fedsvm.algorithms.optimization.loss_sums import Plan, erm_sums, minimize_together
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant

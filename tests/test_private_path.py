@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsvm.algorithms import dp_erm
-from fedsvm.algorithms.dp_erm import ErmModel
+from fedsvm.algorithms.dp_erm import perturbation
+from fedsvm.algorithms.dp_erm.model import ErmModel
 from fedsvm.algorithms.hybrid_svm.model import HybridModel
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.site.partition import read_partition
@@ -219,7 +219,7 @@ def _fixed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn = np.random.default_rng(3).normal(size=size)
         return np.asarray(drawn * (size * scale / np.linalg.norm(drawn)))
 
-    monkeypatch.setattr(dp_erm, "spherical", same)
+    monkeypatch.setattr(perturbation, "spherical", same)
 
 
 @by_scenario

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from fedsvm.algorithms.calibration import Calibration
 from fedsvm.algorithms.data.columns import Columns
-from fedsvm.algorithms.dpp_svm import DppSite
+from fedsvm.algorithms.dpp_svm.site import DppSite
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap

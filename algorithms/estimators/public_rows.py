@@ -13,7 +13,7 @@ from fedsvm.algorithms.data.columns import Columns, LabeledRows
 from fedsvm.algorithms.data.encoding import Vocabulary
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
-from fedsvm.algorithms.dp_erm import ErmSettings
+from fedsvm.algorithms.dp_erm.settings import ErmSettings
 from fedsvm.algorithms.estimators.base import FederatedClassifier, estimator
 from fedsvm.algorithms.estimators.frames import Frame
 from fedsvm.algorithms.estimators.horizontal import RowsEstimator

@@ -11,7 +11,7 @@ import numpy as np
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask, align
-from fedsvm.algorithms.dpp_svm import DppSettings
+from fedsvm.algorithms.dpp_svm.settings import DppSettings
 from fedsvm.algorithms.estimators.base import FederatedClassifier, estimator
 from fedsvm.algorithms.settings import Count, doc
 from fedsvm.federation.federation import Federation

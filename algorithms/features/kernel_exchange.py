@@ -63,10 +63,10 @@ def exchange_kernel(exchange: KernelExchange, rows: int) -> FloatArray:
     return matrix
 
 
-def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held_out: bool) -> FloatArray:
-    """Return (rows, columns) the kernel between records and reference records."""
+def against_reference(exchange: KernelExchange, rows: int, columns: int) -> FloatArray:
+    """Return (rows, columns) the kernel between the training records and the reference records."""
     blocks = [
-        exchange("reference_kernel", (last - first, columns), first=first, last=last, held_out=held_out)
+        exchange("reference_kernel", (last - first, columns), first=first, last=last, held_out=False)
         for first, last in element_blocks(rows, columns)
     ]
     return np.concatenate(blocks) if blocks else np.zeros((0, columns))
